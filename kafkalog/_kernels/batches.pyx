@@ -1,0 +1,218 @@
+"""Walks the headers of record batches of any magic in a window of a segment.
+
+Kafka: FileLogInputStream.nextBatch, DefaultRecordBatch, AbstractLegacyRecordBatch.
+"""
+
+from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+
+from kafkalog._kernels.crc cimport crc32, crc32c
+from kafkalog._kernels.wire cimport (
+    BAD_MAGIC, HEADER_INCONSISTENT, NEED_MORE, OFFSET_ORDER, OK, OUTPUT_FULL, SIZE_NEGATIVE, SIZE_TOO_SMALL,
+    Cursor, load_be16, load_be32, load_be64, read_varint, read_varlong, wrap_add,
+)
+
+cdef enum:
+    ENVELOPE = 12
+    MAGIC_END = 17
+    CODEC_MASK = 0x07
+    CONTROL_BIT = 0x20
+    NOT_CONTROL = -1
+    NO_CONTROL_RECORD = -2
+    # bytes after the size field of the shortest message or batch
+    MIN_SIZE_ANY = 14
+    MIN_SIZE_V1 = 22
+    MIN_SIZE_V2 = 49
+
+
+cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total) noexcept nogil:
+    """Judge a size field and a magic byte; `total` is the size of the batch in bytes, where one can be told."""
+    cdef int32_t size
+    cdef uint8_t magic
+    total[0] = 0
+    if left < ENVELOPE:
+        return NEED_MORE
+    size = <int32_t>load_be32(p + 8)
+    if size < 0:
+        return SIZE_NEGATIVE
+    if size < MIN_SIZE_ANY:
+        return SIZE_TOO_SMALL
+    total[0] = <int64_t>size + ENVELOPE
+    if left < MAGIC_END:
+        return NEED_MORE
+    magic = p[16]
+    if magic > 2:
+        return BAD_MAGIC
+    if (magic == 1 and size < MIN_SIZE_V1) or (magic == 2 and size < MIN_SIZE_V2):
+        return SIZE_TOO_SMALL
+    if total[0] > left:
+        return NEED_MORE
+    return OK
+
+
+cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_t count) noexcept nogil:
+    """The type in the key of the first record of an uncompressed control batch."""
+    cdef Cursor cursor
+    cdef int32_t n = 0
+    cdef int64_t delta = 0
+    cursor.pointer = start
+    cursor.end = end
+    if count <= 0:
+        return NO_CONTROL_RECORD
+    if read_varint(&cursor, &n) != OK or cursor.pointer >= cursor.end:
+        return NO_CONTROL_RECORD
+    cursor.pointer += 1
+    if read_varlong(&cursor, &delta) != OK or read_varint(&cursor, &n) != OK or read_varint(&cursor, &n) != OK:
+        return NO_CONTROL_RECORD
+    if n < 4 or cursor.end - cursor.pointer < 4 or <int16_t>load_be16(cursor.pointer) < 0:
+        return NO_CONTROL_RECORD
+    return <int16_t>load_be16(cursor.pointer + 2)
+
+
+def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t window_start, int64_t previous_offset,
+                 int64_t[::1] position not None, int32_t[::1] size_in_bytes not None, int64_t[::1] base_offset not None,
+                 int64_t[::1] last_offset not None, int32_t[::1] leader_epoch not None, int8_t[::1] magic not None,
+                 uint32_t[::1] crc not None, int16_t[::1] attributes not None, int64_t[::1] base_timestamp not None,
+                 int64_t[::1] max_timestamp not None, int64_t[::1] producer_id not None,
+                 int16_t[::1] producer_epoch not None, int32_t[::1] base_sequence not None,
+                 int32_t[::1] records_count not None, int16_t[::1] control_type not None):
+    """Walk headers from `window[start]` on, a row a batch; `(status, n_rows, position, needed)`.
+
+    `window_start` is the position of `window[0]` in the file. Offsets have to rise above `previous_offset` (-1 for
+    any), else OFFSET_ORDER. The walk stops before the batch that it cannot take: `position` is where that one starts in
+    the file, `needed` its size in bytes as far as that can be told, else 0. NEED_MORE: the window ends inside a batch,
+    or at `position`.
+    """
+    cdef Py_ssize_t capacity = position.shape[0]
+    cdef Py_ssize_t end = window.shape[0]
+    cdef Py_ssize_t at = start
+    cdef Py_ssize_t row = 0
+    cdef const uint8_t* p = NULL
+    cdef int64_t total = 0
+    cdef int64_t previous = previous_offset
+    cdef int64_t first, last
+    cdef int32_t delta
+    cdef int8_t version
+    cdef int16_t bits
+    cdef int status = OK
+    if (size_in_bytes.shape[0] != capacity or base_offset.shape[0] != capacity or last_offset.shape[0] != capacity
+            or leader_epoch.shape[0] != capacity or magic.shape[0] != capacity or crc.shape[0] != capacity
+            or attributes.shape[0] != capacity or base_timestamp.shape[0] != capacity
+            or max_timestamp.shape[0] != capacity or producer_id.shape[0] != capacity
+            or producer_epoch.shape[0] != capacity or base_sequence.shape[0] != capacity
+            or records_count.shape[0] != capacity or control_type.shape[0] != capacity):
+        raise ValueError("columns differ in length")
+    if start < 0 or start > end:
+        raise ValueError("start lies outside the window")
+    with nogil:
+        while True:
+            total = 0
+            if at >= end:
+                status = NEED_MORE
+                break
+            if row >= capacity:
+                status = OUTPUT_FULL
+                break
+            p = &window[at]
+            status = check_envelope(p, end - at, &total)
+            if status != OK:
+                break
+            version = <int8_t>p[16]
+            first = <int64_t>load_be64(p)
+            if version == 2:
+                delta = <int32_t>load_be32(p + 23)
+                if delta < 0 or first > INT64_MAX - delta:
+                    status = HEADER_INCONSISTENT
+                    break
+                last = first + delta
+                bits = <int16_t>load_be16(p + 21)
+                leader_epoch[row] = <int32_t>load_be32(p + 12)
+                crc[row] = load_be32(p + 17)
+                base_timestamp[row] = <int64_t>load_be64(p + 27)
+                max_timestamp[row] = <int64_t>load_be64(p + 35)
+                producer_id[row] = <int64_t>load_be64(p + 43)
+                producer_epoch[row] = <int16_t>load_be16(p + 51)
+                base_sequence[row] = <int32_t>load_be32(p + 53)
+                records_count[row] = <int32_t>load_be32(p + 57)
+                if bits & CONTROL_BIT == 0:
+                    control_type[row] = NOT_CONTROL
+                elif bits & CODEC_MASK:
+                    control_type[row] = NO_CONTROL_RECORD
+                else:
+                    control_type[row] = control_type_of(p + 61, p + total, records_count[row])
+            else:
+                last = first
+                bits = p[17]
+                leader_epoch[row] = -1
+                crc[row] = load_be32(p + 12)
+                base_timestamp[row] = <int64_t>load_be64(p + 18) if version == 1 else -1
+                max_timestamp[row] = base_timestamp[row]
+                producer_id[row] = -1
+                producer_epoch[row] = -1
+                base_sequence[row] = -1
+                control_type[row] = NOT_CONTROL
+                if bits & CODEC_MASK:
+                    first = -1
+                    records_count[row] = -1
+                else:
+                    records_count[row] = 1
+            if (first if first >= 0 or version == 2 else last) <= previous:
+                status = OFFSET_ORDER
+                break
+            previous = last
+            position[row] = window_start + at
+            size_in_bytes[row] = <int32_t>total
+            base_offset[row] = first
+            last_offset[row] = last
+            magic[row] = version
+            attributes[row] = bits
+            row += 1
+            at += total
+    return status, row, window_start + at, total
+
+
+def find_batch(const uint8_t[::1] window not None, Py_ssize_t start, int64_t after_offset, int64_t crc_budget):
+    """Find an intact batch, checksum and all, whose offset lies above `after_offset`; `(index, crc_budget)`.
+
+    Looks at every byte from `window[start]` on; the index is -1 when there is none. `crc_budget` bounds the bytes that
+    are summed for candidates that turn out wrong; what is left of it comes back, and -1 says that it ran out.
+    """
+    cdef Py_ssize_t end = window.shape[0]
+    cdef Py_ssize_t at = start
+    cdef Py_ssize_t found = -1
+    cdef const uint8_t* p = NULL
+    cdef int64_t total = 0
+    cdef int64_t first
+    cdef bint good
+    if start < 0:
+        raise ValueError("start lies outside the window")
+    with nogil:
+        while at + ENVELOPE + MIN_SIZE_ANY <= end:
+            p = &window[at]
+            if p[16] > 2 or check_envelope(p, end - at, &total) != OK:
+                at += 1
+                continue
+            first = <int64_t>load_be64(p)
+            if first <= after_offset:
+                at += 1
+                continue
+            if p[16] == 2:
+                # what the checksum covers first: cheap signs that these are not just any bytes
+                if p[21] != 0 or p[22] & 0x80 or p[22] & CODEC_MASK > 4 or p[23] & 0x80 or p[57] & 0x80:
+                    at += 1
+                    continue
+            elif p[17] & 0xF0:
+                at += 1
+                continue
+            crc_budget -= total
+            if crc_budget < 0:
+                crc_budget = -1
+                break
+            if p[16] == 2:
+                good = crc32c(p + 21, total - 21) == load_be32(p + 17)
+            else:
+                good = crc32(p + 16, total - 16) == load_be32(p + 12)
+            if good:
+                found = at
+                break
+            at += 1
+    return found, crc_budget

@@ -1,0 +1,79 @@
+"""CRC-32C and CRC-32 of bytes, and the check of many batches in one call."""
+
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+
+from kafkalog._kernels.wire cimport CRC_MISMATCH, OK, load_be32
+
+cdef extern from "crc_impl.h":
+    uint32_t (*kl_crc32c_best)(const uint8_t*, size_t) noexcept nogil
+    uint32_t kl_crc32c_portable(const uint8_t*, size_t) noexcept nogil
+    uint32_t kl_crc32_portable(const uint8_t*, size_t) noexcept nogil
+    const char* kl_crc32c_name
+    void kl_crc_setup() noexcept nogil
+
+kl_crc_setup()
+
+implementation = (<bytes>kl_crc32c_name).decode("ascii")
+
+
+cdef uint32_t crc32c(const uint8_t* pointer, size_t size) noexcept nogil:
+    return kl_crc32c_best(pointer, size)
+
+
+cdef uint32_t crc32(const uint8_t* pointer, size_t size) noexcept nogil:
+    return kl_crc32_portable(pointer, size)
+
+
+def checksum_crc32c(const uint8_t[::1] data not None, bint portable=False):
+    """CRC-32C (Castagnoli) of `data`."""
+    cdef Py_ssize_t n = data.shape[0]
+    cdef const uint8_t* pointer = NULL
+    cdef uint32_t result
+    if n:
+        pointer = &data[0]
+    with nogil:
+        result = kl_crc32c_portable(pointer, n) if portable else crc32c(pointer, n)
+    return result
+
+
+def checksum_crc32(const uint8_t[::1] data not None):
+    """CRC-32 (IEEE, as zlib's) of `data`."""
+    cdef Py_ssize_t n = data.shape[0]
+    cdef const uint8_t* pointer = NULL
+    cdef uint32_t result
+    if n:
+        pointer = &data[0]
+    with nogil:
+        result = crc32(pointer, n)
+    return result
+
+
+def check_crcs(const uint8_t[::1] window not None, int64_t window_start, const int64_t[::1] position not None,
+               const int32_t[::1] size_in_bytes not None, const int8_t[::1] magic not None,
+               const uint32_t[::1] crc not None, uint8_t[::1] valid not None):
+    """Check the checksum of every batch of a window into `valid` (0 or 1); `(status, n_done, position)`.
+
+    The status is OK when all match, CRC_MISMATCH otherwise, with the position of the first that does not.
+    """
+    cdef Py_ssize_t n = position.shape[0]
+    cdef Py_ssize_t row, start
+    cdef int status = OK
+    cdef int64_t where = window_start
+    cdef uint32_t computed
+    if size_in_bytes.shape[0] != n or magic.shape[0] != n or crc.shape[0] != n or valid.shape[0] != n:
+        raise ValueError("columns differ in length")
+    with nogil:
+        for row in range(n):
+            start = position[row] - window_start
+            if start < 0 or size_in_bytes[row] < 26 or size_in_bytes[row] > window.shape[0] - start:
+                with gil:
+                    raise ValueError("a batch lies outside the window")
+            if magic[row] >= 2:
+                computed = crc32c(&window[start] + 21, size_in_bytes[row] - 21)
+            else:
+                computed = crc32(&window[start] + 16, size_in_bytes[row] - 16)
+            valid[row] = computed == crc[row]
+            if not valid[row] and status == OK:
+                status = CRC_MISMATCH
+                where = position[row]
+    return status, n, where

@@ -1,0 +1,327 @@
+"""Decompresses what a batch holds, bounded: a stream that wants more than it may is refused, not tried.
+
+Accepts what Kafka's own consumer accepts, form by form, and nothing else, so that a topic is readable here exactly when
+it is readable there. The compressed formats themselves are left to `isal` (gzip), `cramjam` (snappy), `lz4` and
+`zstandard`; what is Kafka's own around them is here: xerial framing, and the LZ4 frame with its v0 header checksum.
+Mirrors `org.apache.kafka.common.compress`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import cramjam
+import lz4.frame
+import numpy as np
+import zstandard
+from isal import isal_zlib
+
+from kafkalog import format as kf
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionError,
+    KafkalogError,
+    LimitExceededError,
+    Limits,
+    Reason,
+    UnsupportedError,
+)
+from kafkalog.source import Bytes
+
+MAX_RATIO: Final = {kf.Codec.GZIP: 1032, kf.Codec.SNAPPY: 22, kf.Codec.LZ4: 256, kf.Codec.ZSTD: 32_768}
+"""What a codec can physically expand to, a byte of input; a declared size beyond it is wrong."""
+
+_SLACK = 64 * 1024
+_ZSTD_MAX_WINDOW = 2**27
+_CHUNK = 64 * 1024
+
+
+class Arena:
+    """Memory that decompressed batches are appended to.
+
+    Attributes
+    ----------
+    data : uint8[capacity]
+        Content is valid up to `used`. Growing replaces the array; one that was handed out stays valid.
+    used : int
+    """
+
+    def __init__(self, capacity: int = 0) -> None:
+        self.data: Bytes = np.empty(capacity, np.uint8)
+        self.used = 0
+
+    def reserve(self, n: int) -> memoryview:
+        """At least `n` writable bytes behind those in use."""
+        if self.data.size - self.used < n:
+            grown = np.empty(max(self.used + n, 2 * self.data.size), np.uint8)
+            grown[: self.used] = self.data[: self.used]
+            self.data = grown
+        return memoryview(self.data)[self.used :]
+
+    def append(self, data: Any) -> None:
+        """Copy bytes to the end."""
+        n = len(data)
+        self.reserve(n)[:n] = data
+        self.used += n
+
+
+def decompress_into(
+    arena: Arena,
+    codec: int,
+    data: Bytes,
+    *,
+    magic: int,
+    limits: Limits = DEFAULT_LIMITS,
+) -> int:
+    """Append the decompressed content of a batch or of a compressed message to an arena.
+
+    Parameters
+    ----------
+    arena : Arena
+    codec : int
+        Codec id; 0 copies.
+    data : uint8[n]
+        The compressed bytes.
+    magic : int
+        Of the batch: a v0 LZ4 frame has a header checksum of its own kind, and zstd exists from v2 on.
+    limits : Limits
+        `max_decompressed_bytes` bounds the result.
+
+    Returns
+    -------
+    int
+        Bytes appended. The arena is as it was when this raises.
+
+    Raises
+    ------
+    CorruptionError
+        The stream is damaged (`codec_stream`) or declares what its codec cannot hold (`codec_ratio`).
+    LimitExceededError
+        The result would be larger than the limit; at most the limit is decompressed to find out.
+    UnsupportedError
+        Codec ids 5 to 7.
+    """
+    used = arena.used
+    try:
+        if codec == kf.Codec.NONE:
+            arena.append(data)
+        elif codec == kf.Codec.GZIP:
+            _gzip(arena, data, limits.max_decompressed_bytes)
+        elif codec == kf.Codec.SNAPPY:
+            _snappy(arena, data, limits.max_decompressed_bytes)
+        elif codec == kf.Codec.LZ4:
+            _lz4(arena, data, limits.max_decompressed_bytes, magic)
+        elif codec == kf.Codec.ZSTD:
+            if magic < 2:
+                raise CorruptionError(Reason.LEGACY_CODEC, "zstd came with message format v2")
+            _zstd(arena, data, limits.max_decompressed_bytes)
+        else:
+            raise UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codec}; Kafka has 0 to 4")
+    except KafkalogError:
+        arena.used = used
+        raise
+    except Exception as error:
+        # each package has its own exceptions, and they change from release to release
+        arena.used = used
+        raise _stream_error(codec, str(error) or type(error).__name__) from error
+    return arena.used - used
+
+
+def _stream_error(codec: int, detail: str) -> CorruptionError:
+    return CorruptionError(Reason.CODEC_STREAM, f"{kf.codec_name(codec)}: {detail}")
+
+
+def _check_limit(n: int, limit: int, what: str) -> None:
+    if n > limit:
+        raise LimitExceededError(
+            Reason.DECOMPRESSED_TOO_LARGE, f"{what}, max_decompressed_bytes is {limit}", length=n
+        )
+
+
+def _gzip(arena: Arena, data: Bytes, limit: int) -> None:
+    """Members one behind the other; what follows the last one is ignored, as `GZIPInputStream` ignores it."""
+    rest: Any = memoryview(data)
+    total = 0
+    first = True
+    while first or bytes(rest[:2]) == b"\x1f\x8b":
+        member = isal_zlib.decompressobj(wbits=31)
+        pending: Any = rest
+        while not member.eof:
+            try:
+                out = member.decompress(pending, min(max(8 * len(rest), _CHUNK), limit + 1 - total))
+            except isal_zlib.IsalError:
+                if not first and total and not _is_gzip_header(rest):
+                    return
+                raise
+            pending = member.unconsumed_tail
+            total += len(out)
+            _check_limit(total, limit, f"the gzip stream holds more than {limit} bytes")
+            arena.append(out)
+            if not out and not pending and not member.eof:
+                raise _stream_error(kf.Codec.GZIP, "the stream ends early")
+        rest = memoryview(member.unused_data)
+        first = False
+
+
+def _is_gzip_header(data: memoryview) -> bool:
+    return len(data) >= 10 and bytes(data[:3]) == b"\x1f\x8b\x08" and not data[3] & 0xE0
+
+
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = 16
+
+
+def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
+    """Xerial chunks, or one raw block; the xerial header may come again where two streams were joined."""
+    view = memoryview(data)
+    if bytes(view[:8]) != XERIAL_MAGIC:
+        _snappy_block(arena, view, limit, 0)
+        return
+    total = 0
+    at = _XERIAL_HEADER
+    if len(view) < at:
+        raise _stream_error(kf.Codec.SNAPPY, "the xerial header is cut off")
+    while at < len(view):
+        if bytes(view[at : at + 8]) == XERIAL_MAGIC:
+            at += _XERIAL_HEADER
+            continue
+        if len(view) - at < 4:
+            raise _stream_error(kf.Codec.SNAPPY, "a chunk's length is cut off")
+        size = int.from_bytes(view[at : at + 4], "big", signed=True)
+        at += 4
+        if not 0 < size <= len(view) - at:
+            raise _stream_error(kf.Codec.SNAPPY, f"a chunk of {size} bytes where {len(view) - at} are left")
+        total += _snappy_block(arena, view[at : at + size], limit, total)
+        at += size
+
+
+def _snappy_block(arena: Arena, block: memoryview, limit: int, total: int) -> int:
+    declared = shift = 0
+    for byte in block[:5]:
+        declared |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise _stream_error(kf.Codec.SNAPPY, "the block's length is damaged")
+    if declared > len(block) * MAX_RATIO[kf.Codec.SNAPPY] + _SLACK:
+        raise CorruptionError(
+            Reason.CODEC_RATIO, f"snappy: {len(block)} bytes declare {declared}, more than any block can hold"
+        )
+    _check_limit(total + declared, limit, f"the snappy block declares {declared} bytes")
+    if declared == 0:
+        if len(block) != 1:
+            raise _stream_error(kf.Codec.SNAPPY, "bytes behind an empty block")
+        return 0
+    n: int = cramjam.snappy.decompress_raw_into(block, arena.reserve(declared)[:declared])
+    if n != declared:
+        raise _stream_error(kf.Codec.SNAPPY, f"a block of {n} bytes that declares {declared}")
+    arena.used += n
+    return n
+
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_BLOCK_CHECKSUM = 0x10
+_CONTENT_SIZE = 0x08
+_CONTENT_CHECKSUM = 0x04
+
+
+def _lz4(arena: Arena, data: Bytes, limit: int, magic: int) -> None:
+    """One frame as `Lz4BlockInputStream` reads it.
+
+    The frame's descriptor is replaced by a plain one: Kafka does not verify a content size or a content checksum, and
+    up to v1 brokers a v0 frame's header checksum was computed over the magic number too (KAFKA-3160).
+    """
+    view = memoryview(data)
+    if len(view) < 7 or bytes(view[:4]) != _LZ4_MAGIC:
+        raise _stream_error(kf.Codec.LZ4, "no LZ4 frame")
+    flags, block_descriptor = view[4], view[5]
+    if flags >> 6 != 1:
+        raise _stream_error(kf.Codec.LZ4, f"frame version {flags >> 6}, not 1")
+    if not flags & 0x20:
+        raise _stream_error(kf.Codec.LZ4, "blocks that depend on each other, which Kafka does not read")
+    if flags & 0x03 or block_descriptor & 0x8F or not 4 <= block_descriptor >> 4 <= 7:
+        raise _stream_error(kf.Codec.LZ4, "the frame descriptor is damaged")
+    body = 15 if flags & _CONTENT_SIZE else 7
+    if len(view) < body:
+        raise _stream_error(kf.Codec.LZ4, "the frame header is cut off")
+    if magic > 0 and xxh32(bytes(view[4 : body - 1])) >> 8 & 0xFF != view[body - 1]:
+        raise _stream_error(kf.Codec.LZ4, "the header checksum does not match")
+    descriptor = bytes((0x60 | flags & _BLOCK_CHECKSUM, block_descriptor))
+    header = _LZ4_MAGIC + descriptor + bytes((xxh32(descriptor) >> 8 & 0xFF,))
+    decoder = lz4.frame.LZ4FrameDecompressor()
+    out = decoder.decompress(header + bytes(view[body:]), max_length=limit + 1)
+    _check_limit(len(out), limit, f"the LZ4 frame holds more than {limit} bytes")
+    if not decoder.eof:
+        raise _stream_error(kf.Codec.LZ4, "the frame ends early")
+    arena.append(out)
+
+
+def _zstd(arena: Arena, data: Bytes, limit: int) -> None:
+    """Frames one behind the other, with or without their content size."""
+    if not len(data):
+        return
+    total = 0
+    guess = max(4 * len(data), _CHUNK)
+    decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+    with decoder.stream_reader(data, read_across_frames=True, closefd=False) as reader:
+        while True:
+            room = arena.reserve(min(guess, limit + 1 - total))
+            n = reader.readinto(room[: limit + 1 - total])
+            if n == 0:
+                break
+            total += n
+            arena.used += n
+            _check_limit(total, limit, f"the zstd stream holds more than {limit} bytes")
+    _check_zstd_end(data)
+
+
+def _check_zstd_end(data: Bytes) -> None:
+    """A stream reader takes a cut-off last frame for its end; the frame headers and block sizes tell."""
+    view = memoryview(data)
+    at = 0
+    while at < len(view):
+        magic = bytes(view[at : at + 4])
+        if len(magic) == 4 and magic[1:] == b"\x2a\x4d\x18" and magic[0] & 0xF0 == 0x50:
+            at += 8 + int.from_bytes(view[at + 4 : at + 8], "little")
+            if at > len(view):
+                raise _stream_error(kf.Codec.ZSTD, "the stream ends early")
+            continue
+        if magic != b"\x28\xb5\x2f\xfd" or len(view) - at < 6:
+            raise _stream_error(kf.Codec.ZSTD, "bytes behind the last frame")
+        flags = view[at + 4]
+        single_segment = flags >> 5 & 1
+        content_size = (single_segment, 2, 4, 8)[flags >> 6]
+        at += 5 + (1 - single_segment) + (0, 1, 2, 4)[flags & 3] + content_size
+        last = 0
+        while not last:
+            if len(view) - at < 3:
+                raise _stream_error(kf.Codec.ZSTD, "the stream ends early")
+            header = int.from_bytes(view[at : at + 3], "little")
+            last, kind, size = header & 1, header >> 1 & 3, header >> 3
+            at += 3 + (1 if kind == 1 else size)
+        at += 4 * (flags >> 2 & 1)
+        if at > len(view):
+            raise _stream_error(kf.Codec.ZSTD, "the stream ends early")
+
+
+_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+_WORD = 0xFFFFFFFF
+
+
+def xxh32(data: bytes) -> int:
+    """XXH32 with seed 0 of fewer than 16 bytes, all that an LZ4 frame header needs."""
+    if len(data) >= 16:
+        raise ValueError("only for headers")
+    value = _PRIME_5 + len(data)
+    at = 0
+    while len(data) - at >= 4:
+        value = value + int.from_bytes(data[at : at + 4], "little") * _PRIME_3 & _WORD
+        value = (value << 17 | value >> 15) * _PRIME_4 & _WORD
+        at += 4
+    for byte in data[at:]:
+        value = value + byte * _PRIME_5 & _WORD
+        value = (value << 11 | value >> 21) * _PRIME_1 & _WORD
+    value = (value ^ value >> 15) * _PRIME_2 & _WORD
+    value = (value ^ value >> 13) * _PRIME_3 & _WORD
+    return value ^ value >> 16

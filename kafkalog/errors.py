@@ -1,0 +1,311 @@
+"""What can go wrong with a file, as exceptions and as rows about damage, and how much a file may make us do.
+
+Everything raised about bad data is a `KafkalogError` with the file, the position in it, and a `Reason` out of a closed
+list; misuse of the library stays `TypeError` and `ValueError`. A `Finding` is the same knowledge as a row, for readers
+that go on. Kernels return a status; `error_from_status` is the one place that turns it into an exception.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Final
+
+from kafkalog._kernels.wire import STATUS
+
+
+class Reason(StrEnum):
+    """Why something is wrong; the strings are stable and meant for programs."""
+
+    SIZE_NEGATIVE = "size_negative"
+    SIZE_TOO_SMALL = "size_too_small"
+    SIZE_EXCEEDS_FILE = "size_exceeds_file"
+    BAD_MAGIC = "bad_magic"
+    CRC_MISMATCH = "crc_mismatch"
+    HEADER_INCONSISTENT = "header_inconsistent"
+    OFFSET_ORDER = "offset_order"
+    OFFSET_OUTSIDE_SEGMENT = "offset_outside_segment"
+    RECORD_COUNT = "record_count"
+    RECORD_LENGTH = "record_length"
+    RECORD_TRAILING_BYTES = "record_trailing_bytes"
+    VARINT_OVERLONG = "varint_overlong"
+    VARINT_TRUNCATED = "varint_truncated"
+    KEY_LENGTH = "key_length"
+    VALUE_LENGTH = "value_length"
+    HEADER_COUNT = "header_count"
+    HEADER_KEY_NULL = "header_key_null"
+    HEADER_LENGTH = "header_length"
+    HEADER_KEY_UTF8 = "header_key_utf8"
+    CODEC_STREAM = "codec_stream"
+    CODEC_RATIO = "codec_ratio"
+    UNKNOWN_CODEC = "unknown_codec"
+    LEGACY_NESTED = "legacy_nested"
+    LEGACY_INNER_MAGIC = "legacy_inner_magic"
+    LEGACY_WRAPPER_OFFSET = "legacy_wrapper_offset"
+    LEGACY_EMPTY_WRAPPER = "legacy_empty_wrapper"
+    LEGACY_NULL_WRAPPER = "legacy_null_wrapper"
+    LEGACY_CODEC = "legacy_codec"
+    PARTIAL_TAIL = "partial_tail"
+    ZERO_FILL = "zero_fill"
+    SEGMENT_TOO_LARGE = "segment_too_large"
+    BATCH_TOO_LARGE = "batch_too_large"
+    DECOMPRESSED_TOO_LARGE = "decompressed_too_large"
+    TOO_MANY_HEADERS = "too_many_headers"
+    FILE_CHANGED = "file_changed"
+    FILE_UNREADABLE = "file_unreadable"
+    NOT_A_FILE = "not_a_file"
+    NOT_KAFKA = "not_kafka"
+    CHECKPOINT_SYNTAX = "checkpoint_syntax"
+    INDEX_SIZE = "index_size"
+    PARTITION_TWICE = "partition_twice"
+    LINK_OUTSIDE = "link_outside"
+    SWAP_FILE = "swap_file"
+    BATCH_SKIPPED = "batch_skipped"
+
+
+class KafkalogError(Exception):
+    """Base of everything that is raised about a file's content.
+
+    Attributes
+    ----------
+    path : str or None
+        File or directory.
+    position : int or None
+        Bytes from the start of the file.
+    base_offset : int or None
+        Base offset of the batch, as far as it could be read.
+    reason : Reason
+    detail : str
+        What was found, what was expected.
+    length : int or None
+        Bytes concerned, from `position` on.
+    """
+
+    def __init__(
+        self,
+        reason: Reason | str,
+        detail: str = "",
+        *,
+        path: str | os.PathLike[str] | None = None,
+        position: int | None = None,
+        base_offset: int | None = None,
+        length: int | None = None,
+    ) -> None:
+        self.reason = Reason(reason)
+        self.detail = detail
+        self.path = None if path is None else os.fspath(path)
+        self.position = position
+        self.base_offset = base_offset
+        self.length = length
+        super().__init__(self.reason, detail)
+
+    def __str__(self) -> str:
+        where = self.path or "<buffer>"
+        if self.position is not None:
+            where += f"@{self.position}"
+        if self.base_offset is not None:
+            where += f" base_offset={self.base_offset}"
+        return f"{where}: {self.reason.value}" + (f": {self.detail}" if self.detail else "")
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), self.as_dict())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {
+            "path": self.path,
+            "position": self.position,
+            "base_offset": self.base_offset,
+            "reason": self.reason.value,
+            "detail": self.detail,
+            "length": self.length,
+        }
+
+    def to_finding(self, *, damage: bool = True) -> Finding:
+        """The same as a row."""
+        return Finding(
+            reason=self.reason,
+            detail=self.detail,
+            path=self.path,
+            position=self.position,
+            base_offset=self.base_offset,
+            length=self.length,
+            damage=damage,
+        )
+
+
+def _rebuild(cls: type[KafkalogError], values: dict[str, Any]) -> KafkalogError:
+    return cls(**values)
+
+
+class CorruptionError(KafkalogError, ValueError):
+    """Bytes of a `.log` that no Kafka broker wrote so."""
+
+
+class TruncatedTailError(CorruptionError):
+    """A file ends inside a batch, or in zeros, and it is not the last segment, where that is normal."""
+
+
+class SidecarError(KafkalogError, ValueError):
+    """An index, a snapshot or a checkpoint is bad; the records are not concerned."""
+
+
+class LimitExceededError(KafkalogError, ValueError):
+    """Something is larger than a limit allows; not proven corrupt. Raise the limit (`Limits`) to go on."""
+
+
+class UnsupportedError(KafkalogError, NotImplementedError):
+    """A codec or a version that this release does not know."""
+
+
+class FileChangedError(KafkalogError, OSError):
+    """A file changed, shrank or was replaced while it was read."""
+
+
+class ReadError(KafkalogError, OSError):
+    """The operating system could not read the bytes."""
+
+
+class NotKafkaError(KafkalogError, ValueError):
+    """The path holds nothing that looks like Kafka's log."""
+
+
+class CorruptionWarning(UserWarning):
+    """Damage was passed over (`on_corruption="stop"` or `"skip"`); the findings say where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A row about a file: where, why, how much, and whether it is damage or only worth knowing.
+
+    Attributes
+    ----------
+    reason : Reason
+    detail : str
+    path : str or None
+    position, length : int or None
+        Bytes in the file.
+    base_offset, last_offset : int or None
+        Offsets concerned, as far as known.
+    damage : bool
+        False for facts that are normal, such as a torn tail of the last segment.
+    """
+
+    reason: Reason
+    detail: str = ""
+    path: str | None = None
+    position: int | None = None
+    length: int | None = None
+    base_offset: int | None = None
+    last_offset: int | None = None
+    damage: bool = True
+
+    def __str__(self) -> str:
+        where = self.path or "<buffer>"
+        if self.position is not None:
+            where += f"@{self.position}"
+        if self.base_offset is not None:
+            where += f" base_offset={self.base_offset}"
+        return f"{where}: {self.reason.value}" + (f": {self.detail}" if self.detail else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {**asdict(self), "reason": self.reason.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a file may make us allocate; a file that wants more is refused with its size, not tried.
+
+    Attributes
+    ----------
+    max_batch_bytes : int
+        Largest batch in the file. The default is a broker's `socket.request.max.bytes`.
+    max_decompressed_bytes : int
+        Largest decompressed batch.
+    max_headers_per_record : int
+    max_segment_bytes : int
+        Kafka cannot read a segment of 2 GiB or more.
+    max_findings : int
+        Findings kept in memory; further ones are only counted.
+    """
+
+    max_batch_bytes: int = 100 * 2**20
+    max_decompressed_bytes: int = 256 * 2**20
+    max_headers_per_record: int = 65_536
+    max_segment_bytes: int = 2**31 - 1
+    max_findings: int = 10_000
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{item.name} must be a positive int, not {value!r}")
+        for name in ("max_batch_bytes", "max_decompressed_bytes", "max_segment_bytes"):
+            if getattr(self, name) > 2**31 - 1:
+                raise ValueError(f"{name} must be below 2 GiB: Kafka's sizes are 32-bit")
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+@dataclass(slots=True)
+class Findings:
+    """Findings in the order found, up to a limit; the rest is counted."""
+
+    limit: int = DEFAULT_LIMITS.max_findings
+    rows: list[Finding] = field(default_factory=list)
+    n_more: int = 0
+    n_damage: int = 0
+
+    def add(self, finding: Finding) -> None:
+        """Keep a finding, or count it when there are too many already."""
+        self.n_damage += finding.damage
+        if len(self.rows) < self.limit:
+            self.rows.append(finding)
+        else:
+            self.n_more += 1
+
+
+_CODES: Final = {code: name for name, code in STATUS.items()}
+_LIMIT_STATUS: Final = frozenset({"TOO_MANY_HEADERS"})
+_DETAILS: Final = {
+    "SIZE_NEGATIVE": "the size field is negative",
+    "SIZE_TOO_SMALL": "the size field is smaller than any batch of this magic",
+    "BAD_MAGIC": "the magic byte is not 0, 1 or 2",
+    "HEADER_INCONSISTENT": "the last offset lies before the base offset",
+    "OFFSET_ORDER": "the offset does not lie after that of the batch before",
+    "CRC_MISMATCH": "the checksum in the batch is not that of its bytes",
+    "RECORD_COUNT": "the record count is negative or larger than the batch can hold",
+    "RECORD_LENGTH": "a record's length does not fit its content or the batch",
+    "RECORD_TRAILING_BYTES": "bytes are left after the last record",
+    "VARINT_OVERLONG": "a variable-length integer is too long",
+    "VARINT_TRUNCATED": "the bytes end inside a variable-length integer",
+    "KEY_LENGTH": "a key is longer than what is left of its record",
+    "VALUE_LENGTH": "a value is longer than what is left of its record",
+    "HEADER_COUNT": "the number of headers is negative or larger than the record can hold",
+    "HEADER_KEY_NULL": "a header has no key",
+    "HEADER_LENGTH": "a header is longer than what is left of its record",
+    "TOO_MANY_HEADERS": "a record has more headers than max_headers_per_record allows",
+    "LEGACY_NESTED": "a message inside a compressed one is compressed again",
+    "LEGACY_INNER_MAGIC": "a message inside a compressed one has a magic other than 0 or 1",
+    "LEGACY_WRAPPER_OFFSET": "a compressed message's offset is smaller than the last relative offset inside",
+    "LEGACY_EMPTY_WRAPPER": "a compressed message holds no messages",
+}
+
+
+def error_from_status(
+    status: int,
+    *,
+    path: str | None,
+    position: int,
+    base_offset: int | None = None,
+    length: int | None = None,
+    detail: str = "",
+) -> KafkalogError:
+    """The exception for what a kernel found; the only place where a status becomes one."""
+    name = _CODES[status]
+    cls = LimitExceededError if name in _LIMIT_STATUS else CorruptionError
+    text = _DETAILS[name] + (f" ({detail})" if detail else "")
+    return cls(Reason[name], text, path=path, position=position, base_offset=base_offset, length=length)

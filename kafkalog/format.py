@@ -1,0 +1,189 @@
+"""Kafka's numbers and names: what the files are called, how their entries lie in bytes, which bit means what.
+
+Nothing here reads a file. Mirrors `RecordBatch`, `CompressionType`, `TimestampType`, `ControlRecordType`,
+`LogFileUtils` and `LocalLog.parseTopicPartitionName`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+
+# attributes of a batch
+CODEC_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+LOG_OVERHEAD: Final = 12
+"""Bytes before the part of a batch that its size field counts: offset (8) and size (4)."""
+RECORD_BATCH_OVERHEAD: Final = 61
+"""Bytes of a v2 batch header, and so the size of an empty v2 batch."""
+MESSAGE_V0_OVERHEAD: Final = 14
+MESSAGE_V1_OVERHEAD: Final = 22
+MIN_RECORD_BYTES: Final = 7
+"""The shortest v2 record: length, attributes, two deltas, two null lengths, no headers."""
+
+NO_OFFSET: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
+
+
+class Codec(IntEnum):
+    """Compression codec ids as the attributes of a batch hold them (`CompressionType`)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "unknown(5)", "unknown(6)", "unknown(7)")
+
+
+class TimestampType(IntEnum):
+    """What a record's timestamp means (`TimestampType`). A v0 record has none."""
+
+    NO_TIMESTAMP_TYPE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+TIMESTAMP_TYPE_NAMES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+
+
+class ControlRecordType(IntEnum):
+    """The type in a control record's key (`ControlRecordType`)."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+NOT_CONTROL: Final = -1
+"""`control_type` of a batch that is not a control batch."""
+NO_CONTROL_RECORD: Final = -2
+"""`control_type` of a control batch without a readable first record (compaction leaves such)."""
+
+OFFSET_INDEX_DTYPE: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+"""An entry of `.index`: last offset of a batch less the segment's base offset, and the batch's position."""
+TIME_INDEX_DTYPE: Final = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
+"""An entry of `.timeindex`: the largest timestamp so far (ms), and the last offset of the batch that reached it."""
+TRANSACTION_INDEX_DTYPE: Final = np.dtype(
+    [
+        ("version", ">i2"),
+        ("producer_id", ">i8"),
+        ("first_offset", ">i8"),
+        ("last_offset", ">i8"),
+        ("last_stable_offset", ">i8"),
+    ]
+)
+"""An entry of `.txnindex` (`AbortedTxn`)."""
+LEADER_EPOCH_DTYPE: Final = np.dtype([("epoch", np.int32), ("start_offset", np.int64)])
+"""A line of `leader-epoch-checkpoint`."""
+LOG_OFFSET_POSITION_DTYPE: Final = np.dtype(
+    [("base_offset", np.int64), ("last_offset", np.int64), ("position", np.int64), ("size_in_bytes", np.int32)]
+)
+"""Answer of `Segment.find_offsets`: the batch that holds an offset (`FileRecords.LogOffsetPosition`); -1 for none."""
+TIMESTAMP_AND_OFFSET_DTYPE: Final = np.dtype(
+    [("timestamp", np.int64), ("offset", np.int64), ("leader_epoch", np.int32)]
+)
+"""Answer of `Segment.find_timestamps` (`FileRecords.TimestampAndOffset`); -1 for none."""
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+PRODUCER_SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+LOCK_FILE: Final = ".lock"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SUFFIXED = re.compile(r"(?P<name>.+)\.(?P<id>[^.]*)-(?P<kind>delete|future|stray)")
+_MAX_OFFSET = 2**63 - 1
+
+
+class TopicPartition(NamedTuple):
+    """A topic and one of its partitions; sorts by topic, then by number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class PartitionDirectory(NamedTuple):
+    """What a directory's name says (`LocalLog.parseTopicPartitionName`)."""
+
+    topic_partition: TopicPartition
+    kind: str | None
+    """None for a live partition, else `"delete"`, `"future"` or `"stray"`.
+
+    The topic of a `delete` or `stray` directory may be cut short to fit a file name.
+    """
+
+
+def parse_partition_directory(name: str) -> PartitionDirectory | None:
+    """Parse the name of a directory in a log dir; None when it is not a partition's.
+
+    Parameters
+    ----------
+    name : str
+        Last component of the path, such as ``orders-0`` or ``orders-0.<32 hex>-delete``.
+
+    Returns
+    -------
+    PartitionDirectory or None
+    """
+    kind = None
+    if suffixed := _SUFFIXED.fullmatch(name):
+        name, kind = suffixed["name"], suffixed["kind"]
+    topic, dash, number = name.rpartition("-")
+    if not dash or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        return None
+    if not number.isdecimal() or len(number) > 10 or int(number) >= 2**31:
+        return None
+    return PartitionDirectory(TopicPartition(topic, int(number)), kind)
+
+
+def parse_base_offset(file_name: str) -> int | None:
+    """Offset in the name of a segment's file: the digits before the first dot; None when there are none.
+
+    Any decimal digits count: the JVM's default locale decides which ones an old broker wrote.
+    """
+    digits = file_name.partition(".")[0]
+    if not digits.isdecimal() or len(digits) > 20:
+        return None
+    offset = int(digits)
+    return offset if offset <= _MAX_OFFSET else None
+
+
+def segment_file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
+    """Name of a segment's file: the base offset in 20 ASCII digits, and a suffix."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def codec_name(codec: int) -> str:
+    """`"none"`, `"gzip"`, ... of a codec id; ids that Kafka does not have read `unknown(n)`."""
+    return CODEC_NAMES[codec & CODEC_MASK]

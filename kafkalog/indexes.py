@@ -1,0 +1,197 @@
+"""The sparse indexes of a segment as arrays: viewed, not parsed, and searched many queries at a time.
+
+An index is a hint. Nothing here believes one: `lookup` says what the entries say, and who acts on an entry checks the
+batch that it points at (see `kafkalog.segment`). Mirrors the reading half of `OffsetIndex`, `TimeIndex`,
+`TransactionIndex`.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, Reason
+from kafkalog.source import Bytes, open_source
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+class _Index:
+    """Entries of one index file.
+
+    Attributes
+    ----------
+    entries : structured array
+        The entries as they lie in the file, big-endian; zero padding behind them is left out.
+    base_offset : int
+        Of the segment.
+    path : str or None
+    padding_bytes : int
+        Bytes of zeros behind the entries: a live or crashed broker's file is allocated ahead.
+    """
+
+    dtype: ClassVar[np.dtype[np.void]]
+
+    def __init__(self, data: Bytes, base_offset: int, *, path: str | None = None) -> None:
+        entry = self.dtype.itemsize
+        whole = data[: data.size // entry * entry]
+        self.odd_bytes = data.size - whole.size
+        n = _used(whole, entry)
+        self.entries: npt.NDArray[np.void] = whole[: n * entry].view(self.dtype)
+        self.padding_bytes = whole.size - n * entry
+        self.base_offset = base_offset
+        self.path = path
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], base_offset: int, *, memory_map: bool = False) -> Any:
+        """View an index file, mapped or read."""
+        with open_source(path, memory_map=memory_map) as source:
+            return cls(source.window(0, source.size), base_offset, path=source.path)
+
+    def __len__(self) -> int:
+        return self.entries.size
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.entries[item]
+
+    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.entries, dtype, copy=bool(copy)) if dtype is not None or copy else self.entries
+
+    def __repr__(self) -> str:
+        padding = f", {self.padding_bytes} bytes of padding" if self.padding_bytes else ""
+        return f"{type(self).__name__}({len(self)} entries{padding}, base_offset={self.base_offset})"
+
+    def findings(self) -> list[Finding]:
+        """What is plainly wrong with the file itself: a size that is not a number of entries."""
+        if not self.odd_bytes:
+            return []
+        detail = f"{self.odd_bytes} bytes more than a multiple of {self.dtype.itemsize}"
+        return [Finding(Reason.INDEX_SIZE, detail, path=self.path, base_offset=self.base_offset)]
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The entries as contiguous native columns, offsets absolute."""
+        raise NotImplementedError
+
+    def to_arrow(self) -> pa.Table:
+        """A `pyarrow.Table` of `columns`."""
+        import pyarrow as pa
+
+        return pa.table(self.columns())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A `pandas.DataFrame` of `columns`."""
+        return self.to_arrow().to_pandas()
+
+
+def _used(data: Bytes, entry: int) -> int:
+    """Entries up to the last that is not all zeros.
+
+    An entry of zeros never carries anything: that the segment begins at position 0 is known without it.
+    """
+    end = data.size
+    while end:
+        start = max(0, end - 2**16)
+        nonzero = np.flatnonzero(data[start:end])
+        if nonzero.size:
+            return (start + int(nonzero[-1])) // entry + 1
+        end = start
+    return 0
+
+
+class OffsetIndex(_Index):
+    """`.index`: (last offset of a batch, its position), 8 bytes an entry.
+
+    Notes
+    -----
+    ``i32 offset - base_offset | i32 position``. Source: OffsetIndex, Kafka 4.3.
+
+    Examples
+    --------
+    >>> index = OffsetIndex(np.frombuffer(bytes.fromhex("0000000a00001000"), np.uint8), 100)
+    >>> index
+    OffsetIndex(1 entries, base_offset=100)
+    >>> index.lookup([105, 110, 2000]).tolist()
+    [0, 4096, 4096]
+    """
+
+    dtype = kf.OFFSET_INDEX_DTYPE
+
+    @cached_property
+    def offset(self) -> npt.NDArray[np.int64]:
+        """int64[n]: last offset of each indexed batch, absolute."""
+        return self.entries["relative_offset"].astype(np.int64) + self.base_offset
+
+    @cached_property
+    def position(self) -> npt.NDArray[np.int64]:
+        """int64[n]: start of the batch in the `.log`, bytes."""
+        return self.entries["position"].astype(np.int64)
+
+    def floor(self, offsets: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """int64[m]: number of the largest entry at or below each offset, -1 for none."""
+        return np.searchsorted(self.offset, np.asarray(offsets, np.int64), side="right").astype(np.int64) - 1
+
+    def lookup(self, offsets: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """int64[m]: position to scan from for each offset, 0 where no entry is small enough (`OffsetIndex.lookup`)."""
+        entry = self.floor(offsets)
+        if not len(self):
+            return np.zeros(entry.shape, np.int64)
+        return np.where(entry >= 0, self.position[entry], np.int64(0))
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        return {"offset": self.offset, "position": self.position}
+
+
+class TimeIndex(_Index):
+    """`.timeindex`: (largest timestamp so far, last offset of the batch that reached it), 12 bytes an entry.
+
+    Notes
+    -----
+    ``i64 timestamp ms | i32 offset - base_offset``. Source: TimeIndex, Kafka 4.3.
+    """
+
+    dtype = kf.TIME_INDEX_DTYPE
+
+    @cached_property
+    def timestamp(self) -> npt.NDArray[np.int64]:
+        """int64[n]: milliseconds."""
+        return self.entries["timestamp"].astype(np.int64)
+
+    @cached_property
+    def offset(self) -> npt.NDArray[np.int64]:
+        """int64[n]: absolute."""
+        return self.entries["relative_offset"].astype(np.int64) + self.base_offset
+
+    def lookup(self, timestamps: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """int64[m]: offset of the largest entry at or below each timestamp, the base offset for none.
+
+        What the entries say, which may be wrong (`TimeIndex.lookup`); `Segment.find_timestamps` answers rightly.
+        """
+        entry = np.searchsorted(self.timestamp, np.asarray(timestamps, np.int64), side="right") - 1
+        if not len(self):
+            return np.full(entry.shape, self.base_offset, np.int64)
+        return np.where(entry >= 0, self.offset[entry], np.int64(self.base_offset))
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        return {"timestamp": self.timestamp, "offset": self.offset}
+
+
+class TransactionIndex(_Index):
+    """`.txnindex`: aborted transactions whose abort marker lies in the segment, 34 bytes an entry.
+
+    Notes
+    -----
+    ``i16 version | i64 producerId | i64 firstOffset | i64 lastOffset | i64 lastStableOffset``. Source: AbortedTxn,
+    Kafka 4.3.
+    """
+
+    dtype = kf.TRANSACTION_INDEX_DTYPE
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        return {name: self.entries[name].astype(self.dtype[name].newbyteorder("=")) for name in self.dtype.names or ()}

@@ -1,0 +1,209 @@
+"""One or several log dirs: a mapping from topic-partition to `Partition`.
+
+Mirrors `LogManager` as far as it reads: which directories are partitions, what the root's checkpoints say.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafkalog import format as kf
+from kafkalog.checkpoints import read_offset_checkpoint, read_properties
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, ReadError, Reason, SidecarError
+from kafkalog.lock import is_locked
+from kafkalog.partition import Partition
+from kafkalog.segment import Segment, open_segment
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    path: Path
+    segments: tuple[Path, ...] | None
+    log_start_offset: int | None
+    high_watermark: int | None
+
+
+class LogDir(Mapping[kf.TopicPartition, Partition]):
+    """Partitions of one or several directories, sorted by topic and number; each is opened when it is asked for.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        Log dirs; partition directories and `.log` files may be among them.
+    memory_map : {"auto", True, False}
+    limits : Limits
+
+    Attributes
+    ----------
+    paths : list of pathlib.Path
+    set_apart : dict of str to list of pathlib.Path
+        Directories that a broker has set apart, by kind: `"delete"`, `"future"`, `"stray"`. They are not among the
+        partitions.
+    findings : list of Finding
+        A partition that is there twice (the first one counts), links out of a root, malformed checkpoints.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        *,
+        memory_map: bool | str = "auto",
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.paths = [Path(path) for path in paths]
+        self.set_apart: dict[str, list[Path]] = {"delete": [], "future": [], "stray": []}
+        self.findings: list[Finding] = []
+        self._options: dict[str, Any] = {"memory_map": memory_map, "limits": limits}
+        self._places: dict[kf.TopicPartition, _Place] = {}
+        self._opened: dict[kf.TopicPartition, Partition] = {}
+        files: dict[Path, list[Path]] = {}
+        for path in self.paths:
+            if path.is_dir():
+                self._add_directory(path)
+            elif path.exists():
+                open_segment(path)
+                files.setdefault(path.parent, []).append(path)
+            else:
+                raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=path)
+        for directory, segments in files.items():
+            self._add_partition(directory, tuple(segments), {}, {})
+        self._places = dict(sorted(self._places.items()))
+
+    def __getitem__(self, key: kf.TopicPartition | tuple[str, int]) -> Partition:
+        key = kf.TopicPartition(*key)
+        if key not in self._opened:
+            place = self._places[key]
+            partition = Partition(
+                place.path,
+                segments=place.segments,
+                log_start_offset=place.log_start_offset,
+                high_watermark=place.high_watermark,
+                **self._options,
+            )
+            self._opened[key] = partition
+        return self._opened[key]
+
+    def __iter__(self) -> Iterator[kf.TopicPartition]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def __repr__(self) -> str:
+        where = ", ".join(map(str, self.paths))
+        return f"LogDir({where!r}, {len(self.topics)} topics, {len(self)} partitions)"
+
+    @property
+    def topics(self) -> list[str]:
+        """Names of the topics, sorted."""
+        return sorted({key.topic for key in self._places})
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker holds the lock of one of the roots: files may change while they are read."""
+        return any(is_locked(path) for path in self.paths)
+
+    def properties(self) -> dict[str, str]:
+        """`meta.properties` of the first root that has one."""
+        for path in self.paths:
+            if properties := read_properties(path / kf.META_PROPERTIES):
+                return properties
+        return {}
+
+    def _add_directory(self, root: Path) -> None:
+        entries = _list(root)
+        children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if entry.is_dir()]
+        if is_partition_directory(root, entries):
+            self._add_partition(root, None, {}, {})
+            return
+        starts = self._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
+        watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
+        resolved = root.resolve()
+        n_before = len(self._places) + sum(map(len, self.set_apart.values()))
+        for entry, directory in sorted(children, key=lambda child: child[0].name):
+            if directory is None:
+                continue
+            path = root / entry.name
+            if entry.is_symlink() and not path.resolve().is_relative_to(resolved):
+                detail = "a link out of the log dir is not followed; name its target to read it"
+                self.findings.append(Finding(Reason.LINK_OUTSIDE, detail, path=str(path), damage=False))
+            elif directory.kind is not None:
+                self.set_apart[directory.kind].append(path)
+            else:
+                self._add_partition(path, None, starts, watermarks)
+        is_empty = n_before == len(self._places) + sum(map(len, self.set_apart.values()))
+        if is_empty and not (root / kf.META_PROPERTIES).exists():
+            raise NotKafkaError(
+                Reason.NOT_KAFKA,
+                "no .log files, no topic-partition directories, no meta.properties: name a log dir (a value of log.dirs),"
+                " a directory such as orders-0 in it, or a .log file",
+                path=root,
+            )
+
+    def _offsets(self, path: Path) -> dict[kf.TopicPartition, int]:
+        try:
+            return read_offset_checkpoint(path) or {}
+        except SidecarError as error:
+            self.findings.append(error.to_finding())
+            return {}
+
+    def _add_partition(
+        self,
+        path: Path,
+        segments: tuple[Path, ...] | None,
+        starts: dict[kf.TopicPartition, int],
+        watermarks: dict[kf.TopicPartition, int],
+    ) -> None:
+        directory = kf.parse_partition_directory(path.absolute().name)
+        key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
+        if key in self._places:
+            detail = f"{key} is at {self._places[key].path} too, which counts; a broker would not start on both"
+            self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(path)))
+            return
+        self._places[key] = _Place(path, segments, starts.get(key), watermarks.get(key))
+
+
+def _list(root: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(root) as entries:
+            return list(entries)
+    except OSError as error:
+        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=root) from error
+
+
+def is_partition_directory(path: Path, entries: list[os.DirEntry[str]] | None = None) -> bool:
+    """Whether a directory holds segments, or is named like a partition and holds no partitions."""
+    entries = _list(path) if entries is None else entries
+    if any(entry.name.endswith(kf.LOG_SUFFIX) and not entry.is_dir() for entry in entries):
+        return True
+    if kf.parse_partition_directory(path.absolute().name) is None:
+        return False
+    return not any(entry.is_dir() and kf.parse_partition_directory(entry.name) for entry in entries)
+
+
+def open_path(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    memory_map: bool | str = "auto",
+    limits: Limits = DEFAULT_LIMITS,
+) -> Segment | Partition | LogDir:
+    """See `kafkalog.open`."""
+    if isinstance(paths, (str, os.PathLike)):
+        path = Path(paths)
+        if path.is_dir():
+            if is_partition_directory(path):
+                return Partition(path, memory_map=memory_map, limits=limits)
+            return LogDir([path], memory_map=memory_map, limits=limits)
+        if path.exists():
+            return open_segment(path, memory_map=memory_map, limits=limits)
+        raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=path)
+    if not paths:
+        raise ValueError("no path given")
+    return LogDir(paths, memory_map=memory_map, limits=limits)

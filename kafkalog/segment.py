@@ -1,0 +1,455 @@
+"""A segment: a `.log`, the indexes beside it, and lookups that are right whatever the indexes hold.
+
+Mirrors the reading half of `LogSegment` and `FileRecords`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels import crc as crc_kernels
+from kafkalog.batches import WINDOW_BYTES, BatchTable, Window, walk
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionError,
+    Finding,
+    KafkalogError,
+    LimitExceededError,
+    Limits,
+    NotKafkaError,
+    Reason,
+    TruncatedTailError,
+)
+from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.records import Selection, decode
+from kafkalog.source import ByteSource, open_source
+
+
+class Segment:
+    """One `.log` file and its indexes.
+
+    Parameters
+    ----------
+    path : path-like
+        The `.log`.
+    memory_map : {"auto", True, False}
+        How to read it. `"auto"` maps indexes of closed segments and reads everything else: reading into memory that is
+        used again is faster than mapping, and safe while a broker runs.
+    limits : Limits
+    is_last : bool, optional
+        Whether the segment is the last of its partition, where a torn tail is normal. Default: no later `.log` lies
+        beside it.
+    topic_partition : TopicPartition, optional
+        Default: what the directory's name says, if anything.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    base_offset : int
+        What the file name says; 0 when it is not an offset.
+    size_in_bytes : int
+    findings : list of Finding
+        What is worth knowing about the last walk, such as a torn tail.
+
+    Notes
+    -----
+    No file stays open between calls.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        memory_map: bool | str = "auto",
+        limits: Limits = DEFAULT_LIMITS,
+        is_last: bool | None = None,
+        topic_partition: kf.TopicPartition | None = None,
+    ) -> None:
+        if memory_map not in ("auto", True, False):
+            raise ValueError(f"memory_map must be 'auto', True or False, not {memory_map!r}")
+        self.path = Path(path)
+        self.memory_map = memory_map
+        self.limits = limits
+        offset = kf.parse_base_offset(self.path.name)
+        self.has_base_offset = offset is not None
+        self.base_offset = offset or 0
+        self.is_last = _is_last(self.path, offset) if is_last is None else is_last
+        if topic_partition is None:
+            directory = kf.parse_partition_directory(self.path.absolute().parent.name)
+            topic_partition = directory.topic_partition if directory else None
+        self.topic_partition = topic_partition
+        self.findings: list[Finding] = []
+        with self.open() as source:
+            self.size_in_bytes = source.size
+
+    def __repr__(self) -> str:
+        return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {self.size_in_bytes} bytes)"
+
+    def open(self) -> ByteSource:
+        """The bytes of the `.log`.
+
+        Raises
+        ------
+        ReadError
+            It cannot be opened.
+        LimitExceededError
+            It is larger than `limits.max_segment_bytes`: no broker wrote it.
+        """
+        source = open_source(self.path, memory_map=self.memory_map is True)
+        if source.size > self.limits.max_segment_bytes:
+            source.close()
+            raise LimitExceededError(
+                Reason.SEGMENT_TOO_LARGE,
+                f"{source.size} bytes, max_segment_bytes is {self.limits.max_segment_bytes}",
+                path=self.path,
+                length=source.size,
+            )
+        return source
+
+    def iter_windows(
+        self,
+        source: ByteSource,
+        *,
+        start: int = 0,
+        previous_offset: int | None = None,
+        window_bytes: int = WINDOW_BYTES,
+    ) -> Iterator[Window]:
+        """Windows of the segment from a batch boundary on; a torn tail of the last segment ends them.
+
+        Raises
+        ------
+        KafkalogError
+            See `kafkalog.batches.walk`. Also when an offset lies before the segment's base offset.
+        """
+        self.findings = []
+        if previous_offset is None:
+            previous_offset = self.base_offset - 1
+        try:
+            yield from walk(
+                source, start=start, previous_offset=previous_offset, window_bytes=window_bytes, limits=self.limits
+            )
+        except TruncatedTailError as tail:
+            if not self.is_last:
+                raise
+            self.findings = [tail.to_finding(damage=False)]
+        except CorruptionError as error:
+            if error.reason is Reason.OFFSET_ORDER and (error.base_offset or 0) < self.base_offset:
+                error.reason = Reason.OFFSET_OUTSIDE_SEGMENT
+                error.detail = f"the segment begins at offset {self.base_offset}"
+            raise
+
+    def iter_batches(self, *, window_bytes: int = WINDOW_BYTES) -> Iterator[BatchTable]:
+        """Batch tables, a window of the file each; their rows together are the segment.
+
+        Yields
+        ------
+        BatchTable
+
+        Raises
+        ------
+        KafkalogError
+            As `iter_windows`, after the tables before the damage.
+        """
+        with self.open() as source:
+            for window in self.iter_windows(source, window_bytes=window_bytes):
+                source.release(window.data, window.start)
+                yield window.batches
+
+    @property
+    def batches(self) -> BatchTable:
+        """The whole batch table; for a long log of single messages prefer `iter_batches`."""
+        return BatchTable.concatenate(list(self.iter_batches()))
+
+    def _sidecar(self, suffix: str) -> Path | None:
+        path = self.path.with_name(self.path.name.removesuffix(kf.LOG_SUFFIX) + suffix)
+        return path if path.is_file() else None
+
+    def _maps_indexes(self) -> bool:
+        return self.memory_map is True or (self.memory_map == "auto" and not self.is_last)
+
+    @cached_property
+    def offset_index(self) -> OffsetIndex | None:
+        """The `.index`, None when there is none."""
+        path = self._sidecar(kf.INDEX_SUFFIX)
+        return path and OffsetIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
+
+    @cached_property
+    def time_index(self) -> TimeIndex | None:
+        """The `.timeindex`, None when there is none."""
+        path = self._sidecar(kf.TIME_INDEX_SUFFIX)
+        return path and TimeIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
+
+    @cached_property
+    def transaction_index(self) -> TransactionIndex | None:
+        """The `.txnindex`, None when there is none, as is usual."""
+        path = self._sidecar(kf.TRANSACTION_INDEX_SUFFIX)
+        return path and TransactionIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last whole batch, `base_offset` if there is none (`LogSegment.readNextOffset`).
+
+        Raises
+        ------
+        KafkalogError
+            The segment is damaged behind the last index entry that can be believed.
+        """
+        last = self.base_offset - 1
+        with self.open() as source:
+            start = self.position_for(source, 2**63 - 1)
+            for window in self.iter_windows(source, start=start):
+                last = int(window.batches.last_offset[-1])
+                source.release(window.data, window.start)
+        return last + 1
+
+    def position_for(self, source: ByteSource, offset: int) -> int:
+        """Position of a batch at or before the one that holds an offset: an index entry's if it proves right, else 0.
+
+        An entry is believed if an intact batch, checksum and all, starts where it points, and starts at or below
+        `offset`: offsets rise, so all before it is then below as well.
+        """
+        index = self._offset_index_or_none()
+        if index is None or not len(index):
+            return 0
+        entry = int(index.floor([offset])[0])
+        # the entry before gives a second try where the last one is stale
+        for number in range(entry, max(entry - 2, -1), -1):
+            position = int(index.position[number])
+            if self.is_batch_at(source, position, offset):
+                return position
+        return 0
+
+    def is_batch_at(self, source: ByteSource, position: int, offset: int, after_offset: int | None = None) -> bool:
+        """Whether an intact batch starts at a position, at or below one offset and above another."""
+        if not 0 <= position < source.size - kf.LOG_OVERHEAD - kf.MESSAGE_V0_OVERHEAD:
+            return False
+        head = source.window(position, position + kf.LOG_OVERHEAD)
+        size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
+        source.release(head, position)
+        if not kf.LOG_OVERHEAD < size <= min(self.limits.max_batch_bytes, source.size - position):
+            return False
+        after = self.base_offset - 1 if after_offset is None else after_offset
+        try:
+            window = next(walk(source, start=position, stop=position + size, previous_offset=after), None)
+        except KafkalogError:
+            return False
+        if window is None:
+            return False
+        table = window.batches
+        base_offset = int(table.base_offset[0]) if table.base_offset[0] >= 0 else int(table.last_offset[0])
+        valid = np.zeros(1, np.uint8)
+        crc_kernels.check_crcs(
+            window.data, window.start, table.position, table.size_in_bytes, table.magic, table.crc, valid
+        )
+        source.release(window.data, window.start)
+        return bool(valid[0]) and base_offset <= offset
+
+    def resynchronise(self, source: ByteSource, damaged: int, previous_offset: int) -> int | None:
+        """Where reading may go on behind a damaged batch: a position where an intact batch starts, or None.
+
+        First where the damaged batch's own length leads, then the entries of the offset index behind it; each counts
+        only if a batch with a right checksum starts there and lies above `previous_offset`.
+        """
+        candidates = []
+        if source.size - damaged >= kf.LOG_OVERHEAD:
+            head = source.window(damaged, damaged + kf.LOG_OVERHEAD)
+            size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
+            candidates += [damaged + size] if size > kf.LOG_OVERHEAD else []
+        index = self._offset_index_or_none()
+        if index is not None:
+            positions = index.position
+            candidates += np.unique(positions[positions > damaged]).tolist()
+        for position in candidates:
+            if self.is_batch_at(source, position, 2**63 - 1, previous_offset):
+                return int(position)
+        return None
+
+    def _offset_index_or_none(self) -> OffsetIndex | None:
+        try:
+            return self.offset_index
+        except KafkalogError:
+            return None  # a hint that cannot be read is no hint
+
+    def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]:
+        """The batch that holds each offset, or the first one behind it where the offset is in a gap.
+
+        Parameters
+        ----------
+        offsets : array-like of int64[m]
+            In any order.
+
+        Returns
+        -------
+        LOG_OFFSET_POSITION_DTYPE[m]
+            `base_offset`, `last_offset`, `position`, `size_in_bytes` of the first batch whose last offset is at or above
+            the one asked for; all -1 where the segment ends before. `base_offset` is -1 for a compressed v0 or v1
+            message.
+
+        Raises
+        ------
+        KafkalogError
+            The segment is damaged where it had to be scanned.
+
+        Notes
+        -----
+        Floor entries of the offset index by `np.searchsorted`, each believed only after the batch it points at proved
+        intact, then a scan of the batch headers from there. The answer never depends on the index.
+        Source: LogSegment.translateOffset, FileRecords.searchForOffsetFromPosition, Kafka 4.3.
+        """
+        queries = np.asarray(offsets, np.int64)
+        result = np.full(queries.shape, -1, kf.LOG_OFFSET_POSITION_DTYPE)
+        if not queries.size:
+            return result
+        order = np.argsort(queries, axis=None, kind="stable")
+        targets = queries.ravel()[order]
+        found = np.full(targets.size, -1, kf.LOG_OFFSET_POSITION_DTYPE)
+        with self.open() as source:
+            for start, first, last in self._scan_plan(source, targets):
+                self._scan_offsets(source, start, targets[first:last], found[first:last])
+        result.reshape(-1)[order] = found
+        return result
+
+    def _scan_plan(self, source: ByteSource, targets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+        """(position to scan from, first and last query) for sorted queries."""
+        index = self._offset_index_or_none()
+        if index is None or not len(index):
+            yield 0, 0, targets.size
+            return
+        entry = index.floor(targets)
+        cuts = np.flatnonzero(np.diff(entry)) + 1
+        # a jump costs about as much as walking a few hundred headers: many jumps, and one walk is quicker
+        if cuts.size > max(16, source.size // _BYTES_WORTH_A_JUMP):
+            yield self.position_for(source, int(targets[0])), 0, targets.size
+            return
+        bounds = [0, *cuts.tolist(), targets.size]
+        for first, last in zip(bounds, bounds[1:], strict=False):
+            yield self.position_for(source, int(targets[first])), first, last
+
+    def _scan_offsets(
+        self, source: ByteSource, start: int, targets: npt.NDArray[np.int64], found: npt.NDArray[np.void]
+    ) -> None:
+        done = 0
+        for window in self.iter_windows(source, start=start):
+            table = window.batches
+            upto = int(np.searchsorted(targets, table.last_offset[-1], side="right"))
+            row = np.searchsorted(table.last_offset, targets[done:upto], side="left")
+            for name in found.dtype.names or ():
+                found[name][done:upto] = getattr(table, name)[row]
+            done = max(done, upto)
+            source.release(window.data, window.start)
+            if done == targets.size:
+                return
+
+    def find_timestamps(self, timestamps: npt.ArrayLike) -> npt.NDArray[np.void]:
+        """The first record, by offset, at or after each timestamp.
+
+        Parameters
+        ----------
+        timestamps : array-like of int64[m]
+            Milliseconds, in any order.
+
+        Returns
+        -------
+        TIMESTAMP_AND_OFFSET_DTYPE[m]
+            `timestamp`, `offset` and `leader_epoch` of the record; all -1 where there is none.
+
+        Raises
+        ------
+        KafkalogError
+            The segment is damaged before the answers.
+
+        Notes
+        -----
+        The running maximum of the batch headers' largest timestamps is searched with `np.searchsorted`, and the batches
+        it names are decoded. A time index cannot prove itself right without the same walk, so none is asked.
+        Source: FileRecords.searchForTimestamp, Kafka 4.3.
+        """
+        queries = np.asarray(timestamps, np.int64)
+        result = np.full(queries.shape, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
+        if not queries.size:
+            return result
+        order = np.argsort(queries, axis=None, kind="stable")
+        targets = queries.ravel()[order]
+        found = np.full(targets.size, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
+        done = 0
+        with self.open() as source:
+            for window in self.iter_windows(source):
+                done = self._search_window(window, targets, found, done)
+                source.release(window.data, window.start)
+                if done == targets.size:
+                    break
+        result.reshape(-1)[order] = found
+        return result
+
+    def _search_window(
+        self, window: Window, targets: npt.NDArray[np.int64], found: npt.NDArray[np.void], done: int
+    ) -> int:
+        """Answer the sorted queries from number `done` on that this window can answer; how many are done then.
+
+        The largest timestamp a header names may be more than its records have, so a query is only done once a record was
+        found.
+        """
+        largest = window.batches.max_timestamp
+        row = 0
+        while done < targets.size and row < len(window.batches):
+            ahead = np.flatnonzero(largest[row:] >= targets[done])
+            if not ahead.size:
+                break
+            row += int(ahead[0])
+            one = Window(window.data, window.start, window.batches[row : row + 1])
+            decoded = decode(
+                one,
+                ("offset", "timestamp", "leader_epoch"),
+                selection=Selection(include_control=True),
+                limits=self.limits,
+                path=str(self.path),
+            )
+            if decoded.error is not None:
+                raise decoded.error
+            if decoded.columns is not None:
+                stamps = decoded.columns["timestamp"]
+                running = np.maximum.accumulate(stamps)  # type: ignore[arg-type]
+                at = np.searchsorted(running, targets[done:], side="left")
+                n = int(np.count_nonzero(at < running.size))
+                for name in found.dtype.names or ():
+                    found[name][done : done + n] = decoded.columns[name][at[:n]]  # type: ignore[index]
+                done += n
+            row += 1
+        return done
+
+
+_BYTES_WORTH_A_JUMP = 2**20
+
+
+def _is_last(path: Path, base_offset: int | None) -> bool:
+    if base_offset is None:
+        return True
+    try:
+        names = os.listdir(path.absolute().parent)
+    except OSError:
+        return True
+    others = (kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX))
+    return not any(other is not None and other > base_offset for other in others)
+
+
+def open_segment(path: Path, **options: Any) -> Segment:
+    """A `.log` file that a person named.
+
+    Raises
+    ------
+    NotKafkaError
+        The name says that it is something else.
+    """
+    if path.suffix != kf.LOG_SUFFIX:
+        hint = f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}" if kf.parse_base_offset(path.name) is not None else ""
+        raise NotKafkaError(Reason.NOT_KAFKA, hint or "a segment's file name ends in .log", path=path)
+    return Segment(path, **options)
+

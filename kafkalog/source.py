@@ -1,0 +1,285 @@
+"""Bytes of a file, a window at a time: mapped, read with `pread`, or already in memory.
+
+A source knows the size and the identity of the file it opened and says so when the file changed under it
+(`FileChangedError`); it never looks the path up a second time. A mapped file that shrinks kills the process that
+touches it, so a mapped window is faulted in by the kernel before it is handed out, which turns that case into an
+error too. Mirrors the reading half of Kafka's `FileRecords`; knows nothing of batches.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+import threading
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.errors import FileChangedError, ReadError, Reason
+
+Bytes = npt.NDArray[np.uint8]
+
+_MADV_POPULATE_READ = 22  # Linux 5.14; Python's mmap has no name for it yet
+_PAGE = mmap.PAGESIZE
+_MAX_SPARE = 16
+
+
+class FileIdentity(NamedTuple):
+    """What tells a file and its state from another: device, inode, size in bytes, modification time in ns."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+class ByteSource(ABC):
+    """A run of bytes that is read in windows.
+
+    Attributes
+    ----------
+    path : str or None
+        The file, for messages; None for bytes in memory.
+    size : int
+        Bytes, as of opening; a file that grows meanwhile is read up to here.
+    """
+
+    path: str | None
+    size: int
+
+    @abstractmethod
+    def window(self, start: int, stop: int) -> Bytes:
+        """Bytes `start` to `stop` as a read-only uint8 array, valid until it is released, else for good.
+
+        Raises
+        ------
+        FileChangedError
+            The file shrank, or its content changed, since it was opened.
+        ReadError
+            The operating system could not read them.
+        """
+
+    def release(self, window: Bytes, start: int) -> None:  # noqa: B027 - nothing to do is a proper answer
+        """Give a window back, so that its memory serves the next one; nothing may point into it any more."""
+
+    def check_unchanged(self) -> None:  # noqa: B027
+        """Raise `FileChangedError` if the file is not what it was when opened."""
+
+    def close(self) -> None:  # noqa: B027
+        """Give the file back. Windows handed out stay valid."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path or 'buffer'!r}, size={self.size})"
+
+    def _check_range(self, start: int, stop: int) -> None:
+        if not 0 <= start <= stop <= self.size:
+            raise ValueError(f"window {start}:{stop} lies outside 0:{self.size}")
+
+
+class BufferSource(ByteSource):
+    """Bytes in memory.
+
+    Parameters
+    ----------
+    data : buffer
+        Anything with the buffer protocol; not copied.
+    path : str, optional
+        A name for messages.
+    """
+
+    def __init__(self, data: Any, *, path: str | None = None) -> None:
+        view = memoryview(data)
+        self._data = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+        self._data.flags.writeable = False
+        self.size = self._data.size
+        self.path = path
+
+    def window(self, start: int, stop: int) -> Bytes:
+        self._check_range(start, stop)
+        return self._data[start:stop]
+
+
+class _FileSource(ByteSource):
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        try:
+            # O_NONBLOCK: a FIFO named like a segment must not hang us
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise _read_error(error, self.path) from error
+        try:
+            status = os.fstat(self._descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ReadError(Reason.NOT_A_FILE, "not a regular file", path=self.path)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self.identity = _identity(status)
+        self.size = status.st_size
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def check_unchanged(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self.path} is closed")
+        now = _identity(os.fstat(self._descriptor))
+        if now.size < self.size:
+            raise FileChangedError(
+                Reason.FILE_CHANGED, f"shrank from {self.size} to {now.size} bytes while it was read", path=self.path
+            )
+        if now.size == self.size and now.modified_ns != self.identity.modified_ns:
+            raise FileChangedError(Reason.FILE_CHANGED, "was written to while it was read", path=self.path)
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self._descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True) is False:
+            self.close()
+
+
+class PreadSource(_FileSource):
+    """A file read with `pread`: right for a file that a broker may still write to or cut.
+
+    Also the fastest way to stream one: into windows whose memory is used again, a warm file comes in at about the
+    speed of memory, while every page of a mapping costs a fault.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        self._spare: list[Bytes] = []
+
+    def window(self, start: int, stop: int) -> Bytes:
+        self._check_range(start, stop)
+        self.check_unchanged()
+        result = self._memory(stop - start)
+        view = memoryview(result)
+        done = 0
+        while done < len(view):
+            try:
+                n = os.preadv(self._descriptor, [view[done:]], start + done)
+            except OSError as error:
+                raise _read_error(error, self.path, start + done) from error
+            if n == 0:
+                raise FileChangedError(
+                    Reason.FILE_CHANGED, f"ends at {start + done}, had {self.size} bytes", path=self.path
+                )
+            done += n
+        result.flags.writeable = False
+        return result
+
+    def release(self, window: Bytes, start: int) -> None:
+        memory = window.base if isinstance(window.base, np.ndarray) else window
+        with self._lock:
+            if len(self._spare) < _MAX_SPARE:
+                self._spare.append(memory)
+
+    def close(self) -> None:
+        super().close()
+        self._spare.clear()
+
+    def _memory(self, size: int) -> Bytes:
+        with self._lock:
+            memory = self._spare.pop() if self._spare else None
+        if memory is None or not size <= memory.size <= max(4 * size, _PAGE):
+            return np.empty(size, np.uint8)
+        memory.flags.writeable = True
+        return memory[:size]
+
+
+class MappedSource(_FileSource):
+    """A file mapped into memory: no copy, for files that nobody writes to any more."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        self._map: mmap.mmap | None = None
+        self._data: Bytes = np.empty(0, np.uint8)
+        if self.size:
+            try:
+                self._map = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
+            except OSError as error:
+                self.close()
+                raise _read_error(error, self.path) from error
+            self._data = np.frombuffer(self._map, np.uint8)
+        self._populates = hasattr(mmap, "MADV_DONTNEED")
+
+    def window(self, start: int, stop: int) -> Bytes:
+        self._check_range(start, stop)
+        self.check_unchanged()
+        if self._populates and stop > start and self._map is not None:
+            first = start // _PAGE * _PAGE
+            try:
+                self._map.madvise(_MADV_POPULATE_READ, first, stop - first)
+            except OSError as error:
+                if error.errno in (errno.EINVAL, errno.ENOSYS):
+                    self._populates = False  # an older kernel; the check above is what is left
+                else:
+                    self.check_unchanged()
+                    raise _read_error(error, self.path, start) from error
+        return self._data[start:stop]
+
+    def release(self, window: Bytes, start: int) -> None:
+        stop = start + window.size
+        # whole pages only: a neighbour may still be in use (giving one back costs a fault, never content)
+        first = -(-start // _PAGE) * _PAGE
+        last = stop // _PAGE * _PAGE
+        if self._map is not None and first < last and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+    def close(self) -> None:
+        super().close()
+        self._map, self._data = None, self._data[:0].copy()
+
+
+def open_source(path: str | os.PathLike[str], *, memory_map: bool) -> ByteSource:
+    """Open a regular file, mapped or read with `pread`.
+
+    Raises
+    ------
+    ReadError
+        It cannot be opened, or is not a regular file.
+    """
+    return MappedSource(path) if memory_map else PreadSource(path)
+
+
+def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
+    """A small file whole.
+
+    Raises
+    ------
+    ReadError
+        It cannot be read, or is larger than `max_bytes`.
+    """
+    with PreadSource(path) as source:
+        if source.size > max_bytes:
+            raise ReadError(
+                Reason.FILE_UNREADABLE, f"has {source.size} bytes, more than {max_bytes}", path=os.fspath(path)
+            )
+        return source.window(0, source.size).tobytes()
+
+
+def _identity(status: os.stat_result) -> FileIdentity:
+    return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _read_error(error: OSError, path: str | None, position: int | None = None) -> ReadError:
+    detail = error.strerror or str(error)
+    if error.errno == errno.EACCES:
+        detail += "; read permission is needed, as the user that ran the broker or as root"
+    return ReadError(Reason.FILE_UNREADABLE, detail, path=path, position=position)

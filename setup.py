@@ -1,0 +1,44 @@
+"""Builds the Cython kernels; everything else about the package is in pyproject.toml.
+
+KAFKALOG_DEBUG=1 gives the checked build: every index bounds-checked, every C integer operation overflow-checked,
+compiled with -O1 -g. It replaces the release build in place, and the other way round.
+"""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+CHECKED = os.environ.get("KAFKALOG_DEBUG", "") not in ("", "0")
+KERNELS = Path("kafkalog") / "_kernels"
+
+extensions = [
+    Extension(
+        f"kafkalog._kernels.{source.stem}",
+        [str(source)],
+        include_dirs=[str(KERNELS)],
+        depends=[str(KERNELS / "wire.pxd"), str(KERNELS / "crc_impl.h")],
+        extra_compile_args=["-O1", "-g"] if CHECKED else ["-O3", "-g0"],
+    )
+    for source in sorted(KERNELS.glob("*.pyx"))
+]
+
+directives = {
+    "language_level": 3,
+    "binding": True,
+    "autotestdict": False,
+    "embedsignature": False,
+    "freethreading_compatible": True,
+    "boundscheck": CHECKED,
+    "wraparound": False,
+    "initializedcheck": CHECKED,
+    "overflowcheck": CHECKED,
+    "cdivision": not CHECKED,
+}
+
+setup(
+    ext_modules=cythonize(extensions, compiler_directives=directives, force=True, nthreads=0),
+    # without both a switch between the two builds silently keeps the old one
+    options={"build_ext": {"force": True, "parallel": min(4, os.cpu_count() or 1)}},
+)
