@@ -1,0 +1,28 @@
+"""Fixtures that more than one test file uses."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "kafkalog", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("kafkalog")
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="session")
+def log_dir() -> Path:
+    """A small log dir as real brokers left it; not to be written to."""
+    return GOLDEN / "log_dir"
+
+
+@pytest.fixture
+def log_dir_copy(tmp_path: Path, log_dir: Path) -> Path:
+    """The same, to damage."""
+    return Path(shutil.copytree(log_dir, tmp_path / "log_dir"))
