@@ -127,7 +127,7 @@ def scan(
     --------
     >>> scan = kafkalog.scan("tests/golden/log_dir", topics="p-multi", columns=["partition", "offset", "value"])
     >>> scan.count_rows()
-    302
+    303
     >>> scan.head(2).column("offset").to_pylist()
     [0, 1]
     """

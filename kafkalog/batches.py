@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-WINDOW_BYTES: Final = 2**20
+WINDOW_BYTES: Final = 2**21
 """Bytes read at a time: small enough to stay in a core's cache until its records are decoded."""
 
 COLUMNS: Final[dict[str, npt.DTypeLike]] = {
@@ -346,6 +346,15 @@ def _is_zero(source: ByteSource, position: int, stop: int) -> bool:
             return False
         position = end
     return True
+
+
+def is_chain(source: ByteSource, position: int) -> bool:
+    """Whether from a position on batch follows on batch for a whole window, or to the end of the file."""
+    stop = min(position + WINDOW_BYTES, source.size)
+    data = source.window(position, stop)
+    _, status, reached, needed, _ = _Scratch().walk(data, position, -1)
+    source.release(data, position)
+    return status == _NEED_MORE and (reached == stop or (stop < source.size and reached + needed <= source.size))
 
 
 def _holds_batch(source: ByteSource, position: int, stop: int, after_offset: int) -> bool:

@@ -126,7 +126,6 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         starts = self._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
         watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
         resolved = root.resolve()
-        n_before = len(self._places) + sum(map(len, self.set_apart.values()))
         for entry, directory in sorted(children, key=lambda child: child[0].name):
             if directory is None:
                 continue
@@ -138,8 +137,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
                 self.set_apart[directory.kind].append(path)
             else:
                 self._add_partition(path, None, starts, watermarks)
-        is_empty = n_before == len(self._places) + sum(map(len, self.set_apart.values()))
-        if is_empty and not (root / kf.META_PROPERTIES).exists():
+        if not any(directory for _, directory in children) and not (root / kf.META_PROPERTIES).exists():
             raise NotKafkaError(
                 Reason.NOT_KAFKA,
                 "no .log files, no topic-partition directories, no meta.properties: name a log dir (a value of log.dirs),"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import crc as crc_kernels
-from kafkalog.batches import WINDOW_BYTES, BatchTable, Window, walk
+from kafkalog.batches import WINDOW_BYTES, BatchTable, Window, is_chain, walk
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
@@ -213,8 +213,9 @@ class Segment:
     def position_for(self, source: ByteSource, offset: int) -> int:
         """Position of a batch at or before the one that holds an offset: an index entry's if it proves right, else 0.
 
-        An entry is believed if an intact batch, checksum and all, starts where it points, and starts at or below
-        `offset`: offsets rise, so all before it is then below as well.
+        An entry is believed if an intact batch, checksum and all, starts where it points, at or below `offset` (offsets
+        rise, so all before it is then below as well), and if batch follows on batch from there for a window: a record
+        may hold whole batches, and what comes after those is none.
         """
         index = self._offset_index_or_none()
         if index is None or not len(index):
@@ -223,7 +224,7 @@ class Segment:
         # the entry before gives a second try where the last one is stale
         for number in range(entry, max(entry - 2, -1), -1):
             position = int(index.position[number])
-            if self.is_batch_at(source, position, offset):
+            if self.is_batch_at(source, position, offset) and is_chain(source, position):
                 return position
         return 0
 
