@@ -8,6 +8,9 @@ Mirrors `org.apache.kafka.common.compress`.
 
 from __future__ import annotations
 
+import struct
+import threading
+from functools import lru_cache
 from typing import Any, Final
 
 import cramjam
@@ -49,19 +52,21 @@ class Arena:
     def __init__(self, capacity: int = 0) -> None:
         self.data: Bytes = np.empty(capacity, np.uint8)
         self.used = 0
+        self._view = memoryview(self.data)
 
     def reserve(self, n: int) -> memoryview:
-        """At least `n` writable bytes behind those in use."""
-        if self.data.size - self.used < n:
-            grown = np.empty(max(self.used + n, 2 * self.data.size), np.uint8)
+        """Exactly `n` writable bytes behind those in use."""
+        stop = self.used + n
+        if self.data.size < stop:
+            grown = np.empty(max(stop, 2 * self.data.size), np.uint8)
             grown[: self.used] = self.data[: self.used]
-            self.data = grown
-        return memoryview(self.data)[self.used :]
+            self.data, self._view = grown, memoryview(grown)
+        return self._view[self.used : stop]
 
     def append(self, data: Any) -> None:
         """Copy bytes to the end."""
         n = len(data)
-        self.reserve(n)[:n] = data
+        self.reserve(n)[:] = data
         self.used += n
 
 
@@ -213,7 +218,7 @@ def _snappy_block(arena: Arena, block: memoryview, limit: int, total: int) -> in
         if len(block) != 1:
             raise _stream_error(kf.Codec.SNAPPY, "bytes behind an empty block")
         return 0
-    n: int = cramjam.snappy.decompress_raw_into(block, arena.reserve(declared)[:declared])
+    n: int = cramjam.snappy.decompress_raw_into(block, arena.reserve(declared))
     if n != declared:
         raise _stream_error(kf.Codec.SNAPPY, f"a block of {n} bytes that declares {declared}")
     arena.used += n
@@ -229,10 +234,14 @@ _CONTENT_CHECKSUM = 0x04
 def _lz4(arena: Arena, data: Bytes, limit: int, magic: int) -> None:
     """One frame as `Lz4BlockInputStream` reads it.
 
-    The frame's descriptor is replaced by a plain one: Kafka does not verify a content size or a content checksum, and
-    up to v1 brokers a v0 frame's header checksum was computed over the magic number too (KAFKA-3160).
+    Kafka does not verify a content size or a content checksum, and ignores what follows the end mark. The header
+    checksum of a v0 frame was computed over the magic number too (KAFKA-3160), so it is not looked at.
     """
     view = memoryview(data)
+    block_size = _PLAIN_FRAMES.get(bytes(view[:7]))
+    if block_size is not None:
+        _lz4_blocks(arena, view[7:], block_size, limit)
+        return
     if len(view) < 7 or bytes(view[:4]) != _LZ4_MAGIC:
         raise _stream_error(kf.Codec.LZ4, "no LZ4 frame")
     flags, block_descriptor = view[4], view[5]
@@ -245,16 +254,58 @@ def _lz4(arena: Arena, data: Bytes, limit: int, magic: int) -> None:
     body = 15 if flags & _CONTENT_SIZE else 7
     if len(view) < body:
         raise _stream_error(kf.Codec.LZ4, "the frame header is cut off")
-    if magic > 0 and xxh32(bytes(view[4 : body - 1])) >> 8 & 0xFF != view[body - 1]:
+    if magic > 0 and header_checksum(bytes(view[4 : body - 1])) != view[body - 1]:
         raise _stream_error(kf.Codec.LZ4, "the header checksum does not match")
-    descriptor = bytes((0x60 | flags & _BLOCK_CHECKSUM, block_descriptor))
-    header = _LZ4_MAGIC + descriptor + bytes((xxh32(descriptor) >> 8 & 0xFF,))
+    block_size = 1 << 2 * (block_descriptor >> 4) + 8
+    if flags & _BLOCK_CHECKSUM:
+        _lz4_frame(arena, view[body:], block_descriptor, block_size, limit)
+    else:
+        _lz4_blocks(arena, view[body:], block_size, limit)
+
+
+def _lz4_blocks(arena: Arena, blocks: memoryview, block_size: int, limit: int) -> None:
+    total = at = 0
+    n_bytes = len(blocks)
+    while n_bytes - at >= 4:
+        (header,) = _U32.unpack_from(blocks, at)
+        if header == 0:
+            return
+        at += 4
+        size = header & 0x7FFFFFFF
+        if size > n_bytes - at:
+            break
+        if size > block_size:
+            raise _stream_error(kf.Codec.LZ4, f"a block of {size} bytes in a frame of blocks up to {block_size}")
+        if header & 0x80000000:
+            arena.append(blocks[at : at + size])
+            total += size
+        else:
+            n = cramjam.lz4.decompress_block_into(
+                blocks[at : at + size], arena.reserve(block_size), output_len=block_size
+            )
+            arena.used += n
+            total += n
+        if total > limit:
+            _check_limit(total, limit, f"the LZ4 frame holds more than {limit} bytes")
+        at += size
+    raise _stream_error(kf.Codec.LZ4, "the frame ends early")
+
+
+def _lz4_frame(arena: Arena, blocks: memoryview, block_descriptor: int, block_size: int, limit: int) -> None:
+    """Blocks with checksums, which the LZ4 library verifies in a frame with a plain descriptor."""
+    descriptor = bytes((0x60 | _BLOCK_CHECKSUM, block_descriptor))
+    pending = _LZ4_MAGIC + descriptor + bytes((header_checksum(descriptor),)) + bytes(blocks)
     decoder = lz4.frame.LZ4FrameDecompressor()
-    out = decoder.decompress(header + bytes(view[body:]), max_length=limit + 1)
-    _check_limit(len(out), limit, f"the LZ4 frame holds more than {limit} bytes")
-    if not decoder.eof:
-        raise _stream_error(kf.Codec.LZ4, "the frame ends early")
-    arena.append(out)
+    total = 0
+    while not decoder.eof:
+        # asked for much at once, the decoder would allocate as much
+        out = decoder.decompress(pending, max_length=min(block_size, limit + 1 - total))
+        if not out and decoder.needs_input:
+            raise _stream_error(kf.Codec.LZ4, "the frame ends early")
+        total += len(out)
+        _check_limit(total, limit, f"the LZ4 frame holds more than {limit} bytes")
+        arena.append(out)
+        pending = b""
 
 
 def _zstd(arena: Arena, data: Bytes, limit: int) -> None:
@@ -263,25 +314,35 @@ def _zstd(arena: Arena, data: Bytes, limit: int) -> None:
         return
     total = 0
     guess = max(4 * len(data), _CHUNK)
-    decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
-    with decoder.stream_reader(data, read_across_frames=True, closefd=False) as reader:
+    with _zstd_decoder().stream_reader(data, read_across_frames=True, closefd=False) as reader:
         while True:
-            room = arena.reserve(min(guess, limit + 1 - total))
-            n = reader.readinto(room[: limit + 1 - total])
-            if n == 0:
-                break
+            wanted = min(guess, limit + 1 - total)
+            n = reader.readinto(arena.reserve(wanted))
             total += n
             arena.used += n
             _check_limit(total, limit, f"the zstd stream holds more than {limit} bytes")
+            if n < wanted:
+                break
     _check_zstd_end(data)
+
+
+_threads = threading.local()
+
+
+def _zstd_decoder() -> zstandard.ZstdDecompressor:
+    """One a thread: making one costs more than a small batch."""
+    decoder: zstandard.ZstdDecompressor | None = getattr(_threads, "zstd", None)
+    if decoder is None:
+        decoder = _threads.zstd = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+    return decoder
 
 
 def _check_zstd_end(data: Bytes) -> None:
     """A stream reader takes a cut-off last frame for its end; the frame headers and block sizes tell."""
-    view = memoryview(data)
+    view = data.tobytes()
     at = 0
     while at < len(view):
-        magic = bytes(view[at : at + 4])
+        magic = view[at : at + 4]
         if len(magic) == 4 and magic[1:] == b"\x2a\x4d\x18" and magic[0] & 0xF0 == 0x50:
             at += 8 + int.from_bytes(view[at + 4 : at + 8], "little")
             if at > len(view):
@@ -305,6 +366,13 @@ def _check_zstd_end(data: Bytes) -> None:
             raise _stream_error(kf.Codec.ZSTD, "the stream ends early")
 
 
+@lru_cache(maxsize=64)
+def header_checksum(descriptor: bytes) -> int:
+    """The byte that guards an LZ4 frame's descriptor."""
+    return xxh32(descriptor) >> 8 & 0xFF
+
+
+_U32 = struct.Struct("<I")
 _PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
 _WORD = 0xFFFFFFFF
 
@@ -325,3 +393,11 @@ def xxh32(data: bytes) -> int:
     value = (value ^ value >> 15) * _PRIME_2 & _WORD
     value = (value ^ value >> 13) * _PRIME_3 & _WORD
     return value ^ value >> 16
+
+
+_PLAIN_FRAMES: Final = {
+    _LZ4_MAGIC + descriptor + bytes((header_checksum(descriptor),)): 1 << 2 * code + 8
+    for code in range(4, 8)
+    for descriptor in (bytes((0x60, code << 4)),)
+}
+"""Frame headers without any option, as Kafka's own producer writes them from v1 on, and their block sizes."""

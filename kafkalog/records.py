@@ -8,6 +8,7 @@ done. Mirrors the record half of `DefaultRecordBatch` and `AbstractLegacyRecordB
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
@@ -599,7 +600,7 @@ def _decompress_v2(
     payload_stop = (batches.next_position[rows] - window.start).tolist()
     counts = batches.records_count[rows].tolist()
     codecs = codec.tolist()
-    arena = Arena(min(room, 4 * window.data.size) if n_valid else 0)
+    arena = _thread_arena()
     ends = [0]
     for i in range(n_valid):
         # Kafka does not look into a batch that says it is empty
@@ -619,6 +620,17 @@ def _decompress_v2(
 
 
 _MAX_ARENA = 2**31 - 1
+_KEPT_ARENA = 2 * ARENA_BYTES
+_threads = threading.local()
+
+
+def _thread_arena() -> Arena:
+    """An empty arena; the memory of the thread's last one, whose content was copied out, unless it grew large."""
+    arena: Arena | None = getattr(_threads, "arena", None)
+    if arena is None or arena.data.size > _KEPT_ARENA:
+        arena = _threads.arena = Arena(ARENA_BYTES)
+    arena.used = 0
+    return arena
 
 
 def _bounds(ends: list[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -678,7 +690,7 @@ def _walk_wrappers(
 ) -> Walked:
     """Messages of compressed wrappers, and plain ones between them, all out of one arena."""
     batches = window.batches
-    arena = Arena(min(room, 4 * window.data.size))
+    arena = _thread_arena()
     parts: list[list[npt.NDArray[Any]]] = []
     n_done = 0
     for i, row in enumerate(rows.tolist()):

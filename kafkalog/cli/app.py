@@ -1,0 +1,118 @@
+"""The command `kafkalog`: parse, run one command, and turn what happened into an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kafkalog import __version__
+from kafkalog.cli import cat, ls
+from kafkalog.cli.console import Console, discard_stdout
+from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
+
+_DESCRIPTION: Final = """\
+kafkalog reads Apache Kafka's on-disk log (segment files and their indexes) without a broker."""
+
+_EPILOG: Final = f"""\
+examples:
+  kafkalog ls /var/lib/kafka                     what is there: a line a partition
+  kafkalog ls -s /var/lib/kafka/orders-0         a line a segment
+  kafkalog cat /var/lib/kafka -t orders -n 10    the first ten records of a topic
+  kafkalog cat orders-0 --json | jq .offset      records for programs, an object a line
+
+'kafkalog COMMAND --help' says more about a command.
+
+{EXIT_CODES_HELP}"""
+
+_COMMANDS: Final = (ls, cat)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="kafkalog",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"kafkalog {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for command in _COMMANDS:
+        command.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name; default: the process's.
+
+    Returns
+    -------
+    int
+        The exit code: see `kafkalog.cli.exits.Exit`.
+    """
+    try:
+        return int(_main(argv))
+    except BrokenPipeError:
+        discard_stdout()
+        return int(Exit.BROKEN_PIPE)
+    except KeyboardInterrupt:
+        return int(Exit.INTERRUPTED)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    parser = build_parser()
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as error:
+        sys.stdout.flush()
+        return error.code if isinstance(error.code, int) else Exit.USAGE
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return Exit.USAGE
+    return _run(args.run, args)
+
+
+def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.Namespace) -> int:
+    """One command; what it raises is said and becomes a code."""
+    console = Console(quiet=args.quiet, verbose=args.verbose)
+    try:
+        try:
+            command(args, console)
+        finally:
+            console.progress.close()
+            if not isinstance(sys.exception(), (OutputError, BrokenPipeError)):
+                console.flush()
+    except (BrokenPipeError, KeyboardInterrupt):
+        raise
+    except UsageError as error:
+        console.say("error", f"{error} (see kafkalog {args.command} --help)")
+        return Exit.USAGE
+    except OutputError as error:
+        discard_stdout()
+        console.error(error)
+    except Exception as error:
+        if exit_of_error(error) is Exit.BUG:
+            _report_bug(error, console)
+        console.error(error, getattr(error, "__notes__", [""])[0])
+    console.close()
+    return console.exit_code
+
+
+def _report_bug(error: Exception, console: Console) -> None:
+    if console.verbose:
+        traceback.print_exception(error)
+    console.say(
+        "bug",
+        f"kafkalog {__version__} failed in a way it should not ({type(error).__name__}); please report it with the command"
+        + (" and the traceback above" if console.verbose else " and the traceback that -v shows")
+        + " and, if you can, the file",
+    )

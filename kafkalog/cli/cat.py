@@ -1,0 +1,168 @@
+"""`kafkalog cat`: records as text for people, or as JSON lines for programs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, count, flatten, make_limits, timestamp
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkalog.scanner import Scan
+
+_WORDS: Final = Words(
+    summary="print records, as text or as JSON lines",
+    description="""\
+Print records in the order of topic, partition and offset, a line each:
+
+  orders-0@42  2026-11-21T08:00:00.000Z  key="k1" value="{\\"id\\": 7}" headers={trace="ab", n=null}
+
+Bytes that are valid UTF-8 are shown as text; what does not print is escaped (\\n, \\", \\\\, \\xff), so that nothing is
+lost; null is null and an empty value is "". At a terminal long values are cut, unless --full is given. A record without
+a timestamp shows -.
+
+With --json each line is an object of the columns asked for: timestamps in milliseconds (null for a v0 record, -1 where
+a record has none), headers as a list of [name, value]; key and value in base64, or as --encoding says.
+
+Columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers (the default); leader_epoch,
+producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset, batch_position,
+segment.
+
+Transactions are not looked at: records of aborted and open ones are printed too.""",
+    examples="""\
+  kafkalog cat /var/lib/kafka -t orders -p 0,3 -n 20
+  kafkalog cat orders-0 --start-offset 1000 --end-offset 1100 --full
+  kafkalog cat /backup/kafka -t orders --start-timestamp 2026-11-21T08:00:00Z --json --encoding utf8 | jq .value
+  kafkalog cat damaged-0 --on-corruption skip --json > intact.jsonl
+  kafkalog cat __consumer_offsets-7 --columns offset,key,producer_id --include-control""",
+)
+
+_CUT_AT: Final = 160
+_WHOLE_BATCH: Final = 65_536
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "cat", _WORDS)
+    what = parser.add_argument_group("which records")
+    add_selection(what)  # type: ignore[arg-type]
+    what.add_argument("-n", dest="n", metavar="N", type=count, help="only the first N records")
+    what.add_argument("--start-offset", metavar="OFFSET", type=int, help="from this offset on")
+    what.add_argument("--end-offset", metavar="OFFSET", type=int, help="up to this offset, which is not included")
+    what.add_argument(
+        "--start-timestamp", metavar="TIME", type=timestamp, help="not before this: ms, or ISO 8601 with Z or an offset"
+    )
+    what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this")
+    what.add_argument(
+        "--include-control", action="store_true", help="also what brokers write for themselves: transaction markers, Raft's"
+    )
+    what.add_argument(
+        "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
+    )
+    how = parser.add_argument_group("how they are printed")
+    how.add_argument("--json", action="store_true", help="an object a line")
+    how.add_argument("--columns", metavar="C,...", help="only these columns, in this order")
+    how.add_argument(
+        "--encoding",
+        choices=("base64", "utf8", "hex"),
+        help="of bytes in JSON (default: base64); with utf8, bytes that are not valid become {\"base64\": ...}",
+    )
+    how.add_argument("--full", action="store_true", help="do not cut long values at a terminal")
+    reading = parser.add_argument_group("reading")
+    reading.add_argument(
+        "--on-corruption",
+        choices=("raise", "stop", "skip"),
+        default="raise",
+        help="at damage: end with an error (default); end that partition there, as a broker would; or go on behind it",
+    )
+    reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
+    reading.add_argument("--threads", metavar="N", type=int, help="threads that decode (default: one a CPU)")
+    add_limits(reading)  # type: ignore[arg-type]
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Print records."""
+    if args.encoding is not None and not args.json:
+        raise UsageError("--encoding is for --json; text shows bytes as text")
+    from kafkalog.cli import records
+
+    columns = None if args.columns is None else [name.strip() for name in args.columns.split(",")]
+    if args.json:
+        chosen, format_batch = columns, records.json_formatter(args.encoding or "base64")
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8")
+    else:
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        cut = _CUT_AT if sys.stdout.isatty() and not args.full else None
+        chosen, format_batch = columns or list(records.TEXT_COLUMNS), records.text_formatter(cut)
+    scan = _scan(args, chosen, [])
+    hidden = _hidden_columns(scan.columns, args, console)
+    if hidden:
+        scan = _scan(args, list(scan.columns), hidden)
+    _print(scan, format_batch, len(scan.columns) - len(hidden), args, console)
+
+
+def _scan(args: argparse.Namespace, columns: list[str] | None, hidden: list[str]) -> Scan:
+    """The scan that was asked for; what is wrong about an option is a usage error."""
+    from kafkalog.errors import KafkalogError
+    from kafkalog.scanner import Scan
+
+    limits = make_limits(args.limits)
+    topics = flatten(args.topics)
+    try:
+        scan = Scan(
+            args.paths[0] if len(args.paths) == 1 else args.paths,
+            columns=None if columns is None else [*columns, *hidden],
+            topics=topics,
+            partitions=flatten(args.partitions),
+            start_offset=args.start_offset,
+            end_offset=args.end_offset,
+            start_timestamp=args.start_timestamp,
+            end_timestamp=args.end_timestamp,
+            include_control=args.include_control,
+            include_deleted=args.include_deleted,
+            on_corruption=args.on_corruption,
+            check_crcs=not args.no_check_crcs,
+            threads=args.threads,
+            limits=limits,
+        )
+    except KafkalogError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from error
+    return scan
+
+
+def _hidden_columns(columns: tuple[str, ...], args: argparse.Namespace, console: Console) -> list[str]:
+    """What is read beside the columns that are shown: to name control records, and to know how far the work is."""
+    wanted = ["is_control", "key", "value"] if args.include_control and not args.json else []
+    return [name for name in wanted if name not in columns]
+
+
+def _print(
+    scan: Scan, format_batch: Callable[[pa.RecordBatch, int], str], n_columns: int, args: argparse.Namespace, console: Console
+) -> None:
+    left = args.n
+    n_found = 0
+    stream: Iterator[pa.RecordBatch] = scan.to_batches()
+
+    def tell() -> None:
+        nonlocal n_found
+        if scan.n_damage > n_found or n_found == 0:
+            pass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for batch in stream:
+            tell()
+            console.write(format_batch(batch, n_columns))
+    del left

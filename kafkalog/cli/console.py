@@ -1,0 +1,226 @@
+"""stdout and stderr of one run: data goes out, notes, damage, errors and a progress bar go beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, worst
+from kafkalog.cli.text import escape_line
+
+if TYPE_CHECKING:
+    from kafkalog.errors import Finding
+
+MAX_DAMAGE_LINES: Final = 50
+"""Findings said one by one; -v says all."""
+
+_PROGRESS_AFTER: Final = 1.0
+_TORN_TAIL: Final = frozenset({"partial_tail", "zero_fill"})
+_WORDS: Final = {
+    Exit.DAMAGE: "damage",
+    Exit.LIMIT: "limit",
+    Exit.UNREADABLE: "error",
+    Exit.UNSUPPORTED: "unsupported",
+    Exit.GOOD: "note",
+}
+
+
+class Console:
+    """Where a command writes, and how the run stands.
+
+    Parameters
+    ----------
+    quiet : bool
+        No progress bar and no notes. Damage and errors are said all the same.
+    verbose : bool
+        Also what is usual, such as a torn tail, and every finding.
+
+    Attributes
+    ----------
+    progress : Progress
+    """
+
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+        self.quiet, self.verbose = quiet, verbose
+        self.progress = Progress(enabled=False)
+        self._codes: set[Exit] = set()
+        self._n_said = 0
+        self._n_unsaid = 0
+
+    @property
+    def exit_code(self) -> Exit:
+        """The code for all that was said so far."""
+        return worst(self._codes)
+
+    def start_progress(self, total: int, what: str) -> None:
+        """Show a bar of bytes from the first second on, if stderr is a terminal."""
+        self.progress = Progress(total, what, enabled=not self.quiet and sys.stderr.isatty())
+
+    def write(self, text: str) -> None:
+        """Data to stdout.
+
+        Raises
+        ------
+        BrokenPipeError
+            Nobody reads it.
+        OutputError
+            It could not be written, as on a full disk.
+        """
+        with self._output():
+            if self.progress.is_shown and sys.stdout.isatty():
+                with self.progress.hidden():
+                    sys.stdout.write(text)
+                    sys.stdout.flush()
+            else:
+                sys.stdout.write(text)
+
+    def flush(self) -> None:
+        """What is still buffered for stdout; raises as `write`."""
+        with self._output():
+            sys.stdout.flush()
+
+    @contextlib.contextmanager
+    def _output(self) -> Any:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"the output could not be written: {error.strerror or error}") from error
+
+    def say(self, word: str, text: str) -> None:
+        """A line to stderr."""
+        with self.progress.hidden():
+            print(f"kafkalog: {word}: {escape_line(text)}", file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """A line worth knowing; not with -q."""
+        if not self.quiet:
+            self.say("note", text)
+
+    def detail(self, text: str) -> None:
+        """A line for -v."""
+        if self.verbose:
+            self.say("note", text)
+
+    def findings(self, findings: Iterable[Finding]) -> None:
+        """Rows about files: each is said, and counts for the exit code."""
+        for finding in findings:
+            code = exit_of_finding(finding)
+            self._codes.add(code)
+            if code is Exit.GOOD:
+                (self.detail if finding.reason in _TORN_TAIL else self.note)(str(finding))
+            elif self._n_said < MAX_DAMAGE_LINES or self.verbose:
+                self._n_said += 1
+                self.say(_WORDS[code], str(finding))
+            else:
+                self._n_unsaid += 1
+
+    def unkept_findings(self, n: int) -> None:
+        """Damage that was counted but not kept."""
+        if n:
+            self._codes.add(Exit.DAMAGE)
+            self._n_unsaid += n
+
+    def error(self, error: BaseException, hint: str = "") -> None:
+        """What was raised: it is said, and counts for the exit code."""
+        code = exit_of_error(error)
+        self._codes.add(code)
+        text = str(error)
+        if isinstance(error, OSError) and error.strerror and not hasattr(error, "reason"):
+            text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        self.say(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)
+
+    def close(self) -> None:
+        """Take the bar away, say how much was left unsaid."""
+        self.progress.close()
+        if self._n_unsaid:
+            self.say("damage", f"{self._n_unsaid:,} more findings of damage; -v says each")
+            self._n_unsaid = 0
+
+
+class Progress:
+    """A bar of bytes on stderr with rate and time left, from one second of work on.
+
+    Parameters
+    ----------
+    total : int
+        Bytes.
+    what : str
+        A word before the bar.
+    enabled : bool
+    """
+
+    def __init__(self, total: int = 0, what: str = "", *, enabled: bool) -> None:
+        self._total, self._what, self._enabled = total, what, enabled
+        self._start = time.time()
+        self._done = 0
+        self._bar: Any = None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it is worth telling how far the work is."""
+        return self._enabled
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the bar is on the screen."""
+        return self._bar is not None
+
+    def reach(self, done: int) -> None:
+        """Say how many bytes of all are done."""
+        if not self._enabled or done <= self._done:
+            return
+        if self._bar is None:
+            if time.time() - self._start < _PROGRESS_AFTER:
+                self._done = done
+                return
+            from tqdm import tqdm  # type: ignore[import-untyped]
+
+            self._done = 0
+            self._bar = tqdm(
+                total=self._total,
+                desc=self._what,
+                unit="B",
+                unit_scale=True,
+                unit_divisor=1024,
+                file=sys.stderr,
+                leave=False,
+                dynamic_ncols=True,
+            )
+            self._bar.start_t = self._start
+        self._bar.update(done - self._done)
+        self._done = done
+
+    @contextlib.contextmanager
+    def hidden(self) -> Any:
+        """Take the bar away while something else is written."""
+        if self._bar is None:
+            yield
+            return
+        self._bar.clear()
+        try:
+            yield
+        finally:
+            self._bar.refresh()
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        self._enabled = False
+
+
+def discard_stdout() -> None:
+    """Let nothing more go to a stdout that takes nothing, or Python complains about it when it ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(null, sys.stdout.fileno())
+        finally:
+            os.close(null)

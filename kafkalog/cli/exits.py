@@ -1,0 +1,103 @@
+"""Exit codes: which there are, which one wins, and which one an error or a finding asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kafkalog.errors import Finding
+
+
+class Exit(IntEnum):
+    """What the process says when it ends."""
+
+    GOOD = 0
+    DAMAGE = 1
+    USAGE = 2
+    UNREADABLE = 3
+    UNSUPPORTED = 4
+    LIMIT = 5
+    REFUSED = 6
+    NOT_WRITTEN = 7
+    BUG = 70
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+SEVERITY: Final = (
+    Exit.INTERRUPTED,
+    Exit.BROKEN_PIPE,
+    Exit.USAGE,
+    Exit.BUG,
+    Exit.NOT_WRITTEN,
+    Exit.REFUSED,
+    Exit.UNREADABLE,
+    Exit.DAMAGE,
+    Exit.LIMIT,
+    Exit.UNSUPPORTED,
+    Exit.GOOD,
+)
+"""Highest first. The first three end a run at once."""
+
+EXIT_CODES_HELP: Final = """\
+exit codes:
+  0  good                            5  a limit was exceeded (see --limit)
+  1  damage was found                7  the output could not be written
+  2  wrong usage                    70  a bug in kafkalog
+  3  input could not be read       130  interrupted (Ctrl-C)
+  4  input of an unknown kind      141  the reader of the output went away
+Where several apply: 70, 7, 3, 1, 5, 4 in this order."""
+
+_LIMIT_REASONS: Final = frozenset(
+    {"segment_too_large", "batch_too_large", "decompressed_too_large", "too_many_headers"}
+)
+_UNREADABLE_REASONS: Final = frozenset({"file_changed", "file_unreadable", "not_a_file", "not_kafka"})
+_UNSUPPORTED_REASONS: Final = frozenset({"unknown_codec"})
+
+
+class UsageError(Exception):
+    """What was asked for makes no sense; the message says why."""
+
+
+class OutputError(Exception):
+    """stdout did not take what was written."""
+
+
+def worst(codes: Iterable[int]) -> Exit:
+    """The code that wins, `Exit.GOOD` where there is none."""
+    present = set(codes)
+    return next((code for code in SEVERITY if code in present), Exit.GOOD)
+
+
+def exit_of_error(error: BaseException) -> Exit:
+    """The exit code for what was raised."""
+    from kafkalog import errors
+
+    if isinstance(error, UsageError):
+        return Exit.USAGE
+    if isinstance(error, OutputError):
+        return Exit.NOT_WRITTEN
+    if isinstance(error, errors.LimitExceededError):
+        return Exit.LIMIT
+    if isinstance(error, errors.UnsupportedError):
+        return Exit.UNSUPPORTED
+    if isinstance(error, (errors.CorruptionError, errors.SidecarError)):
+        return Exit.DAMAGE
+    if isinstance(error, (errors.KafkalogError, OSError)):
+        return Exit.UNREADABLE
+    return Exit.BUG
+
+
+def exit_of_finding(finding: Finding) -> Exit:
+    """The exit code for a row about a file."""
+    if not finding.damage:
+        return Exit.GOOD
+    if finding.reason in _LIMIT_REASONS:
+        return Exit.LIMIT
+    if finding.reason in _UNREADABLE_REASONS:
+        return Exit.UNREADABLE
+    if finding.reason in _UNSUPPORTED_REASONS:
+        return Exit.UNSUPPORTED
+    return Exit.DAMAGE

@@ -1,0 +1,134 @@
+"""Values as text for people: bytes, sizes, counts, times, tables. Nothing here reads or writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
+_WORD: Final = re.compile(r"[A-Za-z0-9_.:-]+")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def quote_bytes(value: bytes | None, limit: int | None = None) -> str:
+    r"""Bytes as a quoted string that can be turned back.
+
+    Parameters
+    ----------
+    value : bytes or None
+    limit : int, optional
+        Show no more than so many bytes, and the size.
+
+    Returns
+    -------
+    str
+        ``null`` for None. Else in double quotes: valid UTF-8 as text, in which backslash, quote and what does not print
+        are escaped (``\\``, ``\"``, ``\n``, ``\r``, ``\t``, else ``\xNN`` a byte); bytes that are not valid UTF-8 with
+        ``\xNN`` for all that is not printable ASCII.
+
+    Examples
+    --------
+    >>> print(quote_bytes("caf\u00e9\n".encode()), quote_bytes(b"\xff\x00a"), quote_bytes(b""), quote_bytes(None))
+    "café\n" "\xff\x00a" "" null
+    >>> quote_bytes(b"abcdef", limit=3)
+    '"abc"... (6 bytes)'
+    """
+    if value is None:
+        return "null"
+    if limit is not None and len(value) > limit:
+        return f"{quote_bytes(_cut(value, limit))}... ({len(value):,} bytes)"
+    if _PLAIN.fullmatch(value):
+        return f'"{value.decode("ascii")}"'
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        text = value.decode("ascii", "surrogateescape")
+    return f'"{"".join(map(_escape, text))}"'
+
+
+def quote_name(name: str) -> str:
+    """A header's name: as it is if it is one plain word, else quoted as `quote_bytes` does."""
+    return name if _WORD.fullmatch(name) else quote_bytes(name.encode("utf-8", "replace"))
+
+
+def escape_line(text: str) -> str:
+    """A message as one line that does nothing to a terminal: what does not print is escaped."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isprintable():
+        return char
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
+
+
+def _cut(value: bytes, limit: int) -> bytes:
+    """At most `limit` bytes, and no part of a UTF-8 character at the end."""
+    for back in range(min(4, limit)):
+        if value[limit - back] & 0xC0 != 0x80:
+            return value[: limit - back]
+    return value[:limit]
+
+
+def human_bytes(n: int) -> str:
+    """A size in binary units.
+
+    Examples
+    --------
+    >>> human_bytes(512), human_bytes(1536), human_bytes(2**30)
+    ('512 B', '1.5 KiB', '1.0 GiB')
+    """
+    size = float(n)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def iso_seconds(timestamp: int | None) -> str:
+    """Milliseconds as UTC, whole seconds; ``-`` for none."""
+    if timestamp is None or timestamp < 0:
+        return "-"
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except OverflowError:
+        return f"{timestamp}ms"
+
+
+def parse_bytes(text: str) -> int:
+    """A number of bytes or things, with K, M or G (of 1024) if wished.
+
+    Examples
+    --------
+    >>> parse_bytes("64M"), parse_bytes("1_000")
+    (67108864, 1000)
+    """
+    match = re.fullmatch(r"\s*([0-9][0-9_]*)\s*([kKmMgG]?)(?:i?[bB])?\s*", text)
+    if match is None:
+        raise ValueError(f"not a number: {text!r}")
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
+
+
+def table(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
+    """Rows as lines with aligned columns.
+
+    Parameters
+    ----------
+    rows : sequence of rows, the header among them
+    right : sequence of bool
+        Which columns stand at the right.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
