@@ -24,11 +24,11 @@ from kafkalog.errors import (
     TruncatedTailError,
     UnsupportedError,
 )
-from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.api import open, read_numpy, read_pandas, read_table, scan
     from kafkalog.batches import BatchTable
+    from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.log_dir import LogDir
     from kafkalog.partition import Partition
@@ -49,6 +49,10 @@ _LAZY = {
     "OffsetIndex": "indexes",
     "TimeIndex": "indexes",
     "TransactionIndex": "indexes",
+    "Codec": "format",
+    "ControlRecordType": "format",
+    "TimestampType": "format",
+    "TopicPartition": "format",
     "LogDir": "log_dir",
     "Partition": "partition",
     "BinaryColumn": "records",

@@ -261,6 +261,7 @@ def walk(
 
 
 _MIN_WINDOW = 64  # an envelope, and then some
+_TORN_ENVELOPE = 17  # bytes up to and with the magic: too few to judge
 _NEED_MORE = STATUS["NEED_MORE"]
 _OUTPUT_FULL = STATUS["OUTPUT_FULL"]
 
@@ -305,7 +306,9 @@ def _explain(
     left = stop - position
     offset = _offset_at(source, position, stop)
     if status == _NEED_MORE:
-        if needed <= limits.max_batch_bytes and not _holds_batch(source, position + 1, stop, previous_offset):
+        if left <= _TORN_ENVELOPE or (
+            needed <= limits.max_batch_bytes and not _holds_batch(source, position + 1, stop, previous_offset)
+        ):
             detail = f"the last {left} bytes are not a whole batch" + (f" of {needed} bytes" if needed else "")
             return TruncatedTailError(
                 Reason.PARTIAL_TAIL, detail, path=source.path, position=position, base_offset=offset, length=left

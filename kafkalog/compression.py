@@ -143,12 +143,15 @@ def _check_limit(n: int, limit: int, what: str) -> None:
         )
 
 
+_GZIP_MIN_NEXT = 18  # Java looks for another member only in more bytes than a header and a trailer take
+
+
 def _gzip(arena: Arena, data: Bytes, limit: int) -> None:
     """Members one behind the other; what follows the last one is ignored, as `GZIPInputStream` ignores it."""
     rest: Any = memoryview(data)
     total = 0
     first = True
-    while first or bytes(rest[:2]) == b"\x1f\x8b":
+    while first or (len(rest) > _GZIP_MIN_NEXT and bytes(rest[:2]) == b"\x1f\x8b"):
         member = isal_zlib.decompressobj(wbits=31)
         pending: Any = rest
         while not member.eof:
@@ -187,11 +190,13 @@ def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
     if len(view) < at:
         raise _stream_error(kf.Codec.SNAPPY, "the xerial header is cut off")
     while at < len(view):
-        if bytes(view[at : at + 8]) == XERIAL_MAGIC:
+        if bytes(view[at : at + 4]) == XERIAL_MAGIC[:4]:
+            if len(view) - at < _XERIAL_HEADER or bytes(view[at : at + 8]) != XERIAL_MAGIC:
+                return
             at += _XERIAL_HEADER
             continue
         if len(view) - at < 4:
-            raise _stream_error(kf.Codec.SNAPPY, "a chunk's length is cut off")
+            return  # snappy-java takes both for the end of the stream
         size = int.from_bytes(view[at : at + 4], "big", signed=True)
         at += 4
         if not 0 < size <= len(view) - at:

@@ -870,7 +870,11 @@ _BATCH_COLUMN = {
 def _sequences(
     offset: npt.NDArray[np.int64], batches: BatchTable, batch_row: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int32]:
-    """Base sequence plus offset delta, going on at 0 after 2^31 - 1; -1 where the batch has none."""
+    """Base sequence plus offset delta, going on at 0 after 2^31 - 1; -1 where the batch has none.
+
+    A negative delta, which no producer writes, gives what Java's int arithmetic gives (`incrementSequence`).
+    """
     base = batches.base_sequence[batch_row].astype(np.int64)
     delta = offset - batches.base_offset[batch_row]
-    return np.where(base < 0, np.int64(-1), (base + delta) & 0x7FFFFFFF).astype(np.int32)
+    wrapped = np.where(delta < 0, base + delta - 2**31, (base + delta) & 0x7FFFFFFF)
+    return np.where(base < 0, np.int64(-1), wrapped).astype(np.int32)

@@ -25,20 +25,25 @@ cdef enum:
 
 
 cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total) noexcept nogil:
-    """Judge a size field and a magic byte; `total` is the size of the batch in bytes, where one can be told."""
+    """Judge a size field and a magic byte; `total` is the size of the batch in bytes, where one can be told.
+
+    As in FileLogInputStream, 17 bytes or fewer are the torn start of a batch whatever they hold.
+    """
     cdef int32_t size
     cdef uint8_t magic
     total[0] = 0
     if left < ENVELOPE:
         return NEED_MORE
     size = <int32_t>load_be32(p + 8)
+    if left <= MAGIC_END:
+        if size >= MIN_SIZE_ANY:
+            total[0] = <int64_t>size + ENVELOPE
+        return NEED_MORE
     if size < 0:
         return SIZE_NEGATIVE
     if size < MIN_SIZE_ANY:
         return SIZE_TOO_SMALL
     total[0] = <int64_t>size + ENVELOPE
-    if left < MAGIC_END:
-        return NEED_MORE
     magic = p[16]
     if magic > 2:
         return BAD_MAGIC

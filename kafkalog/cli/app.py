@@ -12,6 +12,7 @@ from kafkalog import __version__
 from kafkalog.cli import cat, ls
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
+from kafkalog.cli.options import Parser
 
 _DESCRIPTION: Final = """\
 kafkalog reads Apache Kafka's on-disk log (segment files and their indexes) without a broker."""
@@ -32,7 +33,7 @@ _COMMANDS: Final = (ls, cat)
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kafkalog",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -40,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"kafkalog {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
     for command in _COMMANDS:
         command.add_parser(commands)
     return parser
@@ -102,7 +103,7 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
     except Exception as error:
         if exit_of_error(error) is Exit.BUG:
             _report_bug(error, console)
-        console.error(error, getattr(error, "__notes__", [""])[0])
+        console.error(error)
     console.close()
     return console.exit_code
 
@@ -112,7 +113,8 @@ def _report_bug(error: Exception, console: Console) -> None:
         traceback.print_exception(error)
     console.say(
         "bug",
-        f"kafkalog {__version__} failed in a way it should not ({type(error).__name__}); please report it with the command"
+        f"kafkalog {__version__} failed in a way it should not ({type(error).__name__}): please report it"
+        " with the command"
         + (" and the traceback above" if console.verbose else " and the traceback that -v shows")
         + " and, if you can, the file",
     )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Words, add_command, add_limits, add_selection, count, flatten, make_limits, timestamp
+from kafkalog.errors import CorruptionError, CorruptionWarning, KafkalogError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from kafkalog.cli.records import RecordFormat
     from kafkalog.scanner import Scan
 
 _WORDS: Final = Words(
@@ -45,7 +46,7 @@ Transactions are not looked at: records of aborted and open ones are printed too
 )
 
 _CUT_AT: Final = 160
-_WHOLE_BATCH: Final = 65_536
+_POSITION_COLUMNS: Final = ("topic", "partition", "segment", "batch_position")
 
 
 def add_parser(commands: Any) -> None:
@@ -61,7 +62,9 @@ def add_parser(commands: Any) -> None:
     )
     what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this")
     what.add_argument(
-        "--include-control", action="store_true", help="also what brokers write for themselves: transaction markers, Raft's"
+        "--include-control",
+        action="store_true",
+        help="also what brokers write for themselves: transaction markers, Raft's",
     )
     what.add_argument(
         "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
@@ -72,7 +75,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument(
         "--encoding",
         choices=("base64", "utf8", "hex"),
-        help="of bytes in JSON (default: base64); with utf8, bytes that are not valid become {\"base64\": ...}",
+        help='of bytes in JSON (default: base64); with utf8, bytes that are not valid become {"base64": ...}',
     )
     how.add_argument("--full", action="store_true", help="do not cut long values at a terminal")
     reading = parser.add_argument_group("reading")
@@ -92,37 +95,46 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Print records."""
     if args.encoding is not None and not args.json:
         raise UsageError("--encoding is for --json; text shows bytes as text")
-    from kafkalog.cli import records
+    from kafkalog.cli.records import JsonFormat, TextFormat
 
     columns = None if args.columns is None else [name.strip() for name in args.columns.split(",")]
+    record_format: RecordFormat
     if args.json:
-        chosen, format_batch = columns, records.json_formatter(args.encoding or "base64")
-        if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(encoding="utf-8")
+        record_format = JsonFormat(columns, encoding=args.encoding or "base64")
     else:
-        if hasattr(sys.stdout, "reconfigure"):
+        cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
+        record_format = TextFormat(columns, include_control=args.include_control, cut_at=cut_at)
+    _prepare_stdout(args.json)
+    with_progress = sys.stderr.isatty() and not sys.stdout.isatty() and not args.quiet
+    scan = _scan(args, [*record_format.columns, *(_POSITION_COLUMNS if with_progress else ())], record_format.shown)
+    starts = _starts(scan, console) if with_progress else {}
+    if (args.topics or args.partitions) and next(scan.partitions(), None) is None:
+        console.note("no partition matches")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
+        _print(scan, record_format, starts, args.n, console)
+
+
+def _prepare_stdout(is_json: bool) -> None:
+    """JSON is UTF-8; text is what the terminal takes."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if is_json:
+            sys.stdout.reconfigure(encoding="utf-8")
+        else:
             sys.stdout.reconfigure(errors="backslashreplace")
-        cut = _CUT_AT if sys.stdout.isatty() and not args.full else None
-        chosen, format_batch = columns or list(records.TEXT_COLUMNS), records.text_formatter(cut)
-    scan = _scan(args, chosen, [])
-    hidden = _hidden_columns(scan.columns, args, console)
-    if hidden:
-        scan = _scan(args, list(scan.columns), hidden)
-    _print(scan, format_batch, len(scan.columns) - len(hidden), args, console)
 
 
-def _scan(args: argparse.Namespace, columns: list[str] | None, hidden: list[str]) -> Scan:
-    """The scan that was asked for; what is wrong about an option is a usage error."""
-    from kafkalog.errors import KafkalogError
+def _scan(args: argparse.Namespace, columns: Sequence[str], shown: Sequence[str]) -> Scan:
+    """The scan that was asked for, with columns beside those shown; what is wrong about an option is a usage error."""
     from kafkalog.scanner import Scan
 
     limits = make_limits(args.limits)
-    topics = flatten(args.topics)
+    beside = [name for name in dict.fromkeys(columns) if name not in shown]
     try:
-        scan = Scan(
+        return Scan(
             args.paths[0] if len(args.paths) == 1 else args.paths,
-            columns=None if columns is None else [*columns, *hidden],
-            topics=topics,
+            columns=[*shown, *beside],
+            topics=flatten(args.topics),
             partitions=flatten(args.partitions),
             start_offset=args.start_offset,
             end_offset=args.end_offset,
@@ -139,30 +151,47 @@ def _scan(args: argparse.Namespace, columns: list[str] | None, hidden: list[str]
         raise
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from error
-    return scan
-
-
-def _hidden_columns(columns: tuple[str, ...], args: argparse.Namespace, console: Console) -> list[str]:
-    """What is read beside the columns that are shown: to name control records, and to know how far the work is."""
-    wanted = ["is_control", "key", "value"] if args.include_control and not args.json else []
-    return [name for name in wanted if name not in columns]
 
 
 def _print(
-    scan: Scan, format_batch: Callable[[pa.RecordBatch, int], str], n_columns: int, args: argparse.Namespace, console: Console
+    scan: Scan, record_format: RecordFormat, starts: dict[tuple[Any, ...], int], n: int | None, console: Console
 ) -> None:
-    left = args.n
-    n_found = 0
-    stream: Iterator[pa.RecordBatch] = scan.to_batches()
+    """Records to stdout, and what is found about the files to stderr as it is found."""
+    n_said = 0
+    stream = scan.to_batches()
+    try:
+        while n is None or n > 0:
+            batch = next(stream, None)
+            if scan.n_damage:
+                console.findings(scan.findings[n_said:])
+                n_said = len(scan.findings)
+            if batch is None:
+                break
+            if n is not None:
+                batch = batch.slice(0, n)
+                n -= batch.num_rows
+            console.write(record_format.lines(batch))
+            if starts and batch.num_rows:
+                last = batch.slice(batch.num_rows - 1).to_pylist()[0]
+                key = (last["topic"], last["partition"], last["segment"])
+                console.progress.reach(starts.get(key, 0) + last["batch_position"])
+    except CorruptionError as error:
+        error.add_note("--on-corruption skip would go on behind it")
+        raise
+    finally:
+        cast(Any, stream).close()
+        console.findings(scan.findings[n_said:])
+        console.unkept_findings(scan.n_damage - sum(finding.damage for finding in scan.findings))
 
-    def tell() -> None:
-        nonlocal n_found
-        if scan.n_damage > n_found or n_found == 0:
-            pass
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for batch in stream:
-            tell()
-            console.write(format_batch(batch, n_columns))
-    del left
+def _starts(scan: Scan, console: Console) -> dict[tuple[Any, ...], int]:
+    """How many bytes lie before each segment, for the progress bar."""
+    starts: dict[tuple[Any, ...], int] = {}
+    total = 0
+    for key, partition in scan.partitions():
+        topic, number = (None, None) if key is None else key
+        for segment in partition.segments:
+            starts[topic, number, segment.path.name] = total
+            total += segment.size_in_bytes
+    console.start_progress(total, "records")
+    return starts

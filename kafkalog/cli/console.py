@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, worst
+from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, limit_hint, worst
 from kafkalog.cli.text import escape_line
 
 if TYPE_CHECKING:
@@ -126,11 +126,12 @@ class Console:
             self._codes.add(Exit.DAMAGE)
             self._n_unsaid += n
 
-    def error(self, error: BaseException, hint: str = "") -> None:
-        """What was raised: it is said, and counts for the exit code."""
+    def error(self, error: BaseException) -> None:
+        """What was raised, and its notes as a hint: it is said, and counts for the exit code."""
         code = exit_of_error(error)
         self._codes.add(code)
         text = str(error)
+        hint = limit_hint(getattr(error, "reason", "")) or "; ".join(getattr(error, "__notes__", ()))
         if isinstance(error, OSError) and error.strerror and not hasattr(error, "reason"):
             text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         self.say(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)

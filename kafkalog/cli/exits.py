@@ -50,9 +50,12 @@ exit codes:
   4  input of an unknown kind      141  the reader of the output went away
 Where several apply: 70, 7, 3, 1, 5, 4 in this order."""
 
-_LIMIT_REASONS: Final = frozenset(
-    {"segment_too_large", "batch_too_large", "decompressed_too_large", "too_many_headers"}
-)
+_LIMIT_NAMES: Final = {
+    "segment_too_large": "max_segment_bytes",
+    "batch_too_large": "max_batch_bytes",
+    "decompressed_too_large": "max_decompressed_bytes",
+    "too_many_headers": "max_headers_per_record",
+}
 _UNREADABLE_REASONS: Final = frozenset({"file_changed", "file_unreadable", "not_a_file", "not_kafka"})
 _UNSUPPORTED_REASONS: Final = frozenset({"unknown_codec"})
 
@@ -94,10 +97,15 @@ def exit_of_finding(finding: Finding) -> Exit:
     """The exit code for a row about a file."""
     if not finding.damage:
         return Exit.GOOD
-    if finding.reason in _LIMIT_REASONS:
+    if finding.reason in _LIMIT_NAMES:
         return Exit.LIMIT
     if finding.reason in _UNREADABLE_REASONS:
         return Exit.UNREADABLE
     if finding.reason in _UNSUPPORTED_REASONS:
         return Exit.UNSUPPORTED
     return Exit.DAMAGE
+
+
+def limit_hint(reason: str) -> str:
+    """Which option lifts the limit that a reason names; "" for other reasons."""
+    return f"--limit {_LIMIT_NAMES[reason]}=N sets another limit" if reason in _LIMIT_NAMES else ""

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
@@ -31,8 +31,8 @@ Only the headers of batches are read, and no checksum is checked: 'kafkalog cat 
 is met ends the walk of its segment: the line says so, its numbers are what lies before the damage, and the other
 segments are listed as usual. RECORDS is marked >= where compressed v0 or v1 messages hide how many they hold. It counts
 what is in the files: transaction markers do not count, records below the log start offset do. FIRST is the earliest
-first timestamp that a batch header names. Directories that a broker has set apart (-delete, -future, -stray) are
-listed below the others.""",
+first timestamp that a batch header names, LAST the latest of all, markers aside. Directories that a broker has set
+apart (-delete, -future, -stray) are listed below the others.""",
     examples="""\
   kafkalog ls /var/lib/kafka
   kafkalog ls /disk1/kafka /disk2/kafka -t orders,payments
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     done = 0
     summaries: list[PartitionSummary] = []
     for partition in partitions:
-        summary = summarise(partition, lambda position, before=done: console.progress.reach(before + position))
+        summary = summarise(partition, partial(_reach, console, done))
         done += partition.size_in_bytes
         console.findings(summary.findings)
         if args.json:
@@ -83,8 +83,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
             summaries.append(summary)
     console.progress.close()
     if not args.json:
-        lines = _segment_lines(summaries) if args.segments else _partition_lines(summaries)
-        console.write("".join(line + "\n" for line in [*lines, _total(summaries)]))
+        console.write("".join(line + "\n" for line in _lines(summaries, args.segments)))
+
+
+def _reach(console: Console, before: int, position: int) -> None:
+    console.progress.reach(before + position)
 
 
 def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:
@@ -104,9 +107,7 @@ def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:
     return log_dir if len(good) == len(paths) == 1 else LogDir(good, limits=limits)
 
 
-def _selector(
-    log_dir: LogDir, topics: list[str] | None, numbers: list[int] | None
-) -> Callable[[str, int], bool]:
+def _selector(log_dir: LogDir, topics: list[str] | None, numbers: list[int] | None) -> Callable[[str, int], bool]:
     from kafkalog.format import parse_partition_directory
 
     known = set(log_dir.topics)
@@ -132,19 +133,12 @@ def _partitions(
     from kafkalog.format import parse_partition_directory
     from kafkalog.partition import Partition
 
-    def apart(path: Path) -> Callable[[], Partition]:
-        return lambda: Partition(path, limits=limits)
-
-    openers: list[Callable[[], Partition]] = [
-        lambda key=key: log_dir[key]  # type: ignore[misc]
-        for key in log_dir
-        if wanted(*key)
-    ]
+    openers: list[Callable[[], Partition]] = [partial(log_dir.__getitem__, key) for key in log_dir if wanted(*key)]
     for paths in log_dir.set_apart.values():
         for path in sorted(paths):
             directory = parse_partition_directory(path.name)
             if directory is not None and wanted(*directory.topic_partition):
-                openers.append(apart(path))
+                openers.append(partial(Partition, path, limits=limits))
     for open_partition in openers:
         try:
             yield open_partition()
@@ -152,28 +146,25 @@ def _partitions(
             console.error(error)
 
 
-def _partition_lines(summaries: list[PartitionSummary]) -> list[str]:
-    rows = [["PARTITION", *_HEADER]]
-    rows += [[summary.name, f"{len(summary.segments):,}", *_cells(summary)] for summary in summaries]
-    lines = table(rows, _RIGHT)
-    return _with_heading(lines, [summary.kind is not None for summary in summaries])
+def _lines(summaries: list[PartitionSummary], with_segments: bool) -> list[str]:
+    """A table of the partitions, one of those set apart if there are any, and the total."""
+    make = _segment_table if with_segments else _partition_table
+    lines = make([summary for summary in summaries if summary.kind is None])
+    if apart := [summary for summary in summaries if summary.kind is not None]:
+        lines += ["", "set apart by a broker:", *make(apart), ""]
+    return [*lines, _total(summaries)]
 
 
-def _segment_lines(summaries: list[PartitionSummary]) -> list[str]:
-    rows = [["PARTITION", "SEGMENT", *_HEADER[1:]]]
-    is_apart = []
-    for summary in summaries:
-        rows += [[summary.name, segment.file_name, *_cells(segment)] for segment in summary.segments]
-        is_apart += [summary.kind is not None] * len(summary.segments)
-    return _with_heading(table(rows, [False, False, *_RIGHT[2:]]), is_apart)
+def _partition_table(summaries: list[PartitionSummary]) -> list[str]:
+    rows = [[summary.name, f"{len(summary.segments):,}", *_cells(summary)] for summary in summaries]
+    return table([["PARTITION", *_HEADER], *rows], _RIGHT)
 
 
-def _with_heading(lines: list[str], is_apart: list[bool]) -> list[str]:
-    """The lines with one of their own before the partitions that a broker has set apart."""
-    if True not in is_apart:
-        return lines
-    first = 1 + is_apart.index(True)
-    return [*lines[:first], "", "set apart by a broker:", *lines[first:], ""]
+def _segment_table(summaries: list[PartitionSummary]) -> list[str]:
+    rows = [
+        [summary.name, segment.file_name, *_cells(segment)] for summary in summaries for segment in summary.segments
+    ]
+    return table([["PARTITION", "SEGMENT", *_HEADER[1:]], *rows], [False, False, *_RIGHT[2:]])
 
 
 def _cells(summary: PartitionSummary | SegmentSummary) -> list[str]:

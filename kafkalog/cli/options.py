@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from kafkalog.cli.exits import EXIT_CODES_HELP, UsageError
+from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, UsageError
 from kafkalog.cli.text import parse_bytes
 
 if TYPE_CHECKING:
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 PATH_HELP: Final = """\
 PATH is a log dir (a value of a broker's log.dirs, or a copy of one), a topic-partition directory such as orders-0 in
 it, or a single .log file. Several may be given. Files are only read, never written."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong in a line, and where the rest is to be read."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say it, and end with 2."""
+        self.exit(Exit.USAGE, f"kafkalog: error: {message} (see {self.prog} --help)\n")
 
 
 @dataclass(frozen=True, slots=True)

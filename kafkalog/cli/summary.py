@@ -31,7 +31,8 @@ class Summary:
         Records and control records as the headers count them. With `n_records_is_minimum` there are more: compressed v0
         and v1 messages hide how many they hold (each counts 1), and behind damage nothing is counted.
     first_timestamp, max_timestamp : int or None
-        Milliseconds. The first is the smallest first timestamp of a batch: a record inside may be older.
+        Milliseconds, control batches aside. The first is the smallest first timestamp of a batch: a record inside may
+        be older.
     magics, codecs
         Sorted, those present.
     findings : list of Finding
@@ -157,7 +158,7 @@ def summarise(partition: Partition, progress: Callable[[int], object]) -> Partit
     summary = PartitionSummary(topic, number, str(partition.path), name=name, kind=partition.kind)
     done = 0
     for segment in partition.segments:
-        found = summarise_segment(segment, lambda position, before=done: progress(before + position))
+        found = summarise_segment(segment, _after(done, progress))
         found.kind = partition.kind
         done += segment.size_in_bytes
         progress(done)
@@ -202,8 +203,8 @@ def _summarise_batches(batches: BatchTable) -> Summary:
     n_control = int(n_known[is_control].sum())
     # a broker that stamps leaves the first timestamp as the producer sent it, and the cleaner uses it for its horizon
     first = np.where(batches.timestamp_type == 1, batches.max_timestamp, batches.base_timestamp)
-    first = first[(first >= 0) & (batches.delete_horizon_ms < 0)]
-    largest = int(batches.max_timestamp.max())
+    first = first[(first >= 0) & (batches.delete_horizon_ms < 0) & ~is_control]
+    largest = int(batches.max_timestamp[~is_control].max(initial=-1))
     return Summary(
         None,
         None,
@@ -217,6 +218,10 @@ def _summarise_batches(batches: BatchTable) -> Summary:
         magics=np.unique(batches.magic).tolist(),
         codec_ids=np.unique(batches.codec).tolist(),
     )
+
+
+def _after(before: int, progress: Callable[[int], object]) -> Callable[[int], object]:
+    return lambda position: progress(before + position)
 
 
 def _of_both(which: Callable[[int, int], int], left: int | None, right: int | None) -> int | None:

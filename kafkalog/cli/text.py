@@ -8,6 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_CHAR_ESCAPES: Final = str.maketrans(_ESCAPES)
+_BYTE_ESCAPES: Final = {
+    byte: _ESCAPES.get(chr(byte), chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in range(256)
+}
 _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,8 +49,9 @@ def quote_bytes(value: bytes | None, limit: int | None = None) -> str:
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
-        text = value.decode("ascii", "surrogateescape")
-    return f'"{"".join(map(_escape, text))}"'
+        return f'"{value.decode("latin-1").translate(_BYTE_ESCAPES)}"'
+    text = text.translate(_CHAR_ESCAPES)
+    return f'"{text if text.isprintable() else "".join(map(_escape_unprintable, text))}"'
 
 
 def quote_name(name: str) -> str:
@@ -56,12 +61,10 @@ def quote_name(name: str) -> str:
 
 def escape_line(text: str) -> str:
     """A message as one line that does nothing to a terminal: what does not print is escaped."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else _escape(char) for char in text)
+    return text if text.isprintable() else "".join(map(_escape_unprintable, text))
 
 
-def _escape(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
+def _escape_unprintable(char: str) -> str:
     if char.isprintable():
         return char
     return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,457 @@
+"""Hypothesis strategies for whole segments, their expected records, and damaged copies of them.
+
+Built on ``builder`` alone: the expected records come from what was drawn, not from reading the bytes back, so that
+``reference.read_segment`` and the library can both be held against them.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import builder
+import reference
+from hypothesis import strategies as st
+from reference import Record
+
+I16 = st.integers(-(1 << 15), (1 << 15) - 1)
+I32 = st.integers(-(1 << 31), (1 << 31) - 1)
+I64 = st.integers(-(1 << 63), (1 << 63) - 1)
+
+TIMESTAMPS = st.one_of(
+    st.integers(1_699_999_999_000, 1_700_000_001_000),
+    st.sampled_from([-1, 0, 1, -(1 << 63), (1 << 63) - 1, 1 << 32, -86_400_000]),
+    I64,
+)
+_LARGE = st.builds(lambda unit, n: unit * n, st.binary(min_size=1, max_size=7), st.integers(100, 20_000))
+BLOBS = st.one_of(st.none(), st.binary(max_size=12), st.sampled_from([b"", b"\0", b"tech", b"for good", b"\xff" * 70]))
+VALUES = st.integers(0, 19).flatmap(lambda pick: _LARGE if pick == 0 else BLOBS)
+HEADER_NAMES = st.one_of(st.sampled_from([b"", b"n", b"trace-id", b"\xff\xfe", "é".encode()]), st.binary(max_size=5))
+HEADERS = st.lists(st.tuples(HEADER_NAMES, BLOBS), max_size=4)
+
+
+class Draft(NamedTuple):
+    """The producer's part of a record."""
+
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+
+
+@dataclass(frozen=True)
+class Built:
+    """The bytes of one batch, message or wrapper and the records that they hold."""
+
+    data: bytes
+    records: list[Record]
+    last_offset: int
+    """No later record may have this offset or a lower one."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A healthy segment: ``data`` is the whole ``.log`` file, ``batches`` the (start, end) of each batch in it."""
+
+    data: bytes
+    records: list[Record]
+    batches: list[tuple[int, int]]
+    base_offset: int
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A segment after an accident; ``position`` is the first byte that differs (or the new end)."""
+
+    data: bytes
+    what: str
+    position: int
+
+
+def records(*, headers: bool = True) -> st.SearchStrategy[Draft]:
+    """What one record of a producer can hold; without headers as in v0 and v1."""
+    return st.builds(
+        Draft,
+        TIMESTAMPS,
+        BLOBS,
+        VALUES,
+        HEADERS if headers else st.just([]),  # a list of its own is never changed
+    )
+
+
+@st.composite
+def _offset_deltas(draw: st.DrawFn, n: int) -> tuple[list[int], int]:
+    """Increasing deltas, with holes as compaction leaves them, and a last offset delta."""
+    dense = draw(st.booleans())
+    gaps = st.just(0) if dense else st.one_of(st.integers(0, 3), st.integers(0, 10_000_000))
+    deltas: list[int] = []
+    following = 0
+    for _ in range(n):
+        following += draw(gaps)
+        deltas.append(following)
+        following += 1
+    last = deltas[-1] if n else 0
+    return deltas, last + draw(gaps)
+
+
+@st.composite
+def _v2_batches(draw: st.DrawFn, codec: int, base_offset: int, position: int) -> Built:
+    n = draw(st.sampled_from([0, 1, 1, 2, 3, 5, 8]))
+    drafts = [draw(records()) for _ in range(n)]
+    deltas, last_offset_delta = draw(_offset_deltas(n))
+    log_append_time = draw(st.sampled_from([False, False, False, True]))
+    delete_horizon = n > 0 and draw(st.sampled_from([False, False, False, True]))
+    base_timestamp = draw(TIMESTAMPS) if delete_horizon or not n else drafts[0].timestamp
+    if log_append_time or not n:
+        max_timestamp = draw(TIMESTAMPS)
+    else:
+        max_timestamp = max(draft.timestamp for draft in drafts)
+    transactional = draw(st.booleans())
+    leader_epoch = draw(st.one_of(st.integers(-1, 9), I32))
+    producer_id = draw(st.one_of(st.just(-1), st.integers(0, 9), I64))
+    producer_epoch = draw(I16)
+    base_sequence = draw(st.one_of(st.just(-1), st.integers(0, 9), st.integers((1 << 31) - 9, (1 << 31) - 1)))
+    payload = b"".join(
+        builder.record_v2(
+            delta, builder.wrap64(draft.timestamp - base_timestamp), draft.key, draft.value, draft.headers
+        )
+        for delta, draft in zip(deltas, drafts, strict=True)
+    )
+    if n:
+        payload = builder.compress_variant(codec, payload, 2, draw(st.integers(0, builder.N_VARIANTS[codec] - 1)))
+    data = builder.batch_v2(
+        base_offset=base_offset,
+        codec=codec,
+        leader_epoch=leader_epoch,
+        log_append_time=log_append_time,
+        transactional=transactional,
+        delete_horizon=delete_horizon,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records_count=n,
+        payload=payload,
+    )
+    expected = [
+        Record(
+            offset=base_offset + delta,
+            timestamp=max_timestamp if log_append_time else draft.timestamp,
+            timestamp_type=int(log_append_time),
+            key=draft.key,
+            value=draft.value,
+            headers=draft.headers,
+            leader_epoch=leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            sequence=-1 if base_sequence == -1 else (base_sequence + delta) % (1 << 31),
+            is_transactional=transactional,
+            is_control=False,
+            codec=codec,
+            batch_base_offset=base_offset,
+            batch_position=position,
+            magic=2,
+        )
+        for delta, draft in zip(deltas, drafts, strict=True)
+    ]
+    return Built(data, expected, base_offset + last_offset_delta)
+
+
+@st.composite
+def _control_batches(draw: st.DrawFn, base_offset: int, position: int) -> Built:
+    control_type = draw(st.sampled_from([builder.ABORT, builder.COMMIT]))
+    producer_id = draw(st.integers(0, 9))
+    producer_epoch = draw(st.integers(0, 9))
+    coordinator_epoch = draw(I32)
+    timestamp = draw(TIMESTAMPS)
+    data = builder.control_batch(
+        control_type,
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        timestamp=timestamp,
+    )
+    record = Record(
+        offset=base_offset,
+        timestamp=timestamp,
+        timestamp_type=0,
+        key=struct.pack(">hh", 0, control_type),
+        value=struct.pack(">hi", 0, coordinator_epoch),
+        headers=[],
+        leader_epoch=0,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        sequence=-1,
+        is_transactional=True,
+        is_control=True,
+        codec=0,
+        batch_base_offset=base_offset,
+        batch_position=position,
+        magic=2,
+    )
+    return Built(data, [record], base_offset)
+
+
+def _legacy_record(
+    offset: int,
+    draft: Draft,
+    timestamp: int | None,
+    timestamp_type: int,
+    codec: int,
+    base: int,
+    position: int,
+    magic: int,
+) -> Record:
+    return Record(
+        offset=offset,
+        timestamp=timestamp,
+        timestamp_type=timestamp_type,
+        key=draft.key,
+        value=draft.value,
+        headers=[],
+        leader_epoch=-1,
+        producer_id=-1,
+        producer_epoch=-1,
+        sequence=-1,
+        is_transactional=False,
+        is_control=False,
+        codec=codec,
+        batch_base_offset=base,
+        batch_position=position,
+        magic=magic,
+    )
+
+
+@st.composite
+def _messages(draw: st.DrawFn, magic: int, base_offset: int, position: int) -> Built:
+    draft = draw(records(headers=False))
+    log_append_time = magic == 1 and draw(st.booleans())
+    data = builder.message(
+        base_offset, draft.key, draft.value, magic=magic, timestamp=draft.timestamp, log_append_time=log_append_time
+    )
+    timestamp, timestamp_type = (None, -1) if magic == 0 else (draft.timestamp, int(log_append_time))
+    record = _legacy_record(base_offset, draft, timestamp, timestamp_type, 0, base_offset, position, magic)
+    return Built(data, [record], base_offset)
+
+
+@st.composite
+def _wrappers(draw: st.DrawFn, magic: int, codec: int, base_offset: int, position: int) -> Built:
+    drafts = draw(st.lists(records(headers=False), min_size=1, max_size=5))
+    deltas, _ = draw(_offset_deltas(len(drafts)))
+    inner_magic = draw(st.sampled_from([magic, magic, magic, 1 - magic]))
+    log_append_time = magic == 1 and draw(st.booleans())
+    wrapper_timestamp = draw(TIMESTAMPS)
+    wrapper_offset = base_offset + deltas[-1]
+    inner_offsets = [base_offset + delta for delta in deltas]
+    if magic == 1:
+        if base_offset == 0 and position == 0 and draw(st.booleans()):
+            wrapper_offset = 0  # as librdkafka sends it: the inner offsets stand as they are
+        elif draw(st.sampled_from([True, True, False])):
+            first = draw(st.integers(0, min(3, base_offset)))  # messages before it were compacted away
+            inner_offsets = [first + delta for delta in deltas]
+    messages = b"".join(
+        builder.message(
+            offset,
+            draft.key,
+            draft.value,
+            magic=inner_magic,
+            timestamp=draft.timestamp,
+            crc=draw(st.sampled_from([None, 1])),  # inner CRCs are not checked
+        )
+        for offset, draft in zip(inner_offsets, drafts, strict=True)
+    )
+    if draw(st.sampled_from([False, False, False, True])):
+        messages += builder.message(1, b"cut", b"off")[: draw(st.integers(1, 30))]  # silently dropped
+    variant = draw(st.integers(0, builder.N_VARIANTS[codec] - 1))
+    data = builder.wrapper(
+        [],
+        offset=wrapper_offset,
+        magic=magic,
+        codec=codec,
+        timestamp=wrapper_timestamp,
+        log_append_time=log_append_time,
+        payload=builder.compress_variant(codec, messages, magic, variant),
+    )
+    expected = []
+    for delta, draft in zip(deltas, drafts, strict=True):
+        timestamp, timestamp_type = (None, -1)
+        if inner_magic == 1:
+            timestamp = wrapper_timestamp if log_append_time else draft.timestamp
+            timestamp_type = -1 if magic == 0 else int(log_append_time)
+        expected.append(
+            _legacy_record(
+                base_offset + delta,
+                draft,
+                timestamp,
+                timestamp_type,
+                codec,
+                base_offset + deltas[0],
+                position,
+                inner_magic,
+            )
+        )
+    return Built(data, expected, base_offset + deltas[-1])
+
+
+@st.composite
+def batches(
+    draw: st.DrawFn, magic: int | None = None, codec: int | None = None, base_offset: int = 0, position: int = 0
+) -> Built:
+    """One v2 batch (with records, without, or a transaction marker), message or wrapper.
+
+    ``magic`` and ``codec`` are drawn where None is given; ``position`` is where it will stand in the file.
+    """
+    if magic is None:
+        magic = draw(st.sampled_from([2, 2, 1, 0]))
+    if codec is None:
+        codec = draw(st.integers(0, 4 if magic == 2 else 3))
+        if magic == 2 and codec == 0 and draw(st.sampled_from([False, False, True])):
+            return draw(_control_batches(base_offset, position))
+    if magic == 2:
+        return draw(_v2_batches(codec, base_offset, position))
+    if codec == 0:
+        return draw(_messages(magic, base_offset, position))
+    return draw(_wrappers(magic, codec, base_offset, position))
+
+
+@st.composite
+def segments(
+    draw: st.DrawFn,
+    magic: int | None = None,
+    codec: int | None = None,
+    min_batches: int = 0,
+    max_batches: int = 6,
+) -> Segment:
+    """A healthy segment; ``magic`` and ``codec`` are mixed where None is given."""
+    base_offset = draw(st.one_of(st.just(0), st.integers(0, 1000), st.integers(0, 1 << 40), st.integers(0, 1 << 62)))
+    gaps = st.one_of(st.just(0), st.integers(0, 5), st.integers(0, 1 << 33))
+    offset = base_offset
+    data = b""
+    expected: list[Record] = []
+    positions: list[tuple[int, int]] = []
+    for i in range(draw(st.integers(min_batches, max_batches))):
+        offset += draw(gaps) if i else 0
+        built = draw(batches(magic, codec, offset, len(data)))
+        positions.append((len(data), len(data) + len(built.data)))
+        data += built.data
+        expected += built.records
+        offset = built.last_offset + 1
+    return Segment(data, expected, positions, base_offset)
+
+
+# ------------------------------------------------------------------------------------------------------- damage
+
+
+def _change_bytes(draw: st.DrawFn, data: bytes) -> tuple[bytes, str, int]:
+    """One accident of a disk, a cable or a program to ``data``, which is not empty."""
+    what = draw(st.sampled_from(["flip", "flips", "set", "cut", "zero", "insert", "remove", "repeat"]))
+    at = draw(st.integers(0, len(data) - 1))
+    length = draw(st.one_of(st.integers(1, 8), st.integers(1, max(1, len(data)))))
+    if what == "flip":
+        return data[:at] + bytes((data[at] ^ 1 << draw(st.integers(0, 7)),)) + data[at + 1 :], what, at
+    if what == "flips":
+        changed = bytearray(data)
+        places = draw(st.lists(st.integers(0, len(data) - 1), min_size=1, max_size=6))
+        for place in places:
+            changed[place] ^= draw(st.integers(1, 255))
+        return bytes(changed), what, min(places)
+    if what == "set":
+        new = draw(st.sampled_from([b"\xff", b"\x80", b"\x7f", b"\0", b"\1", b"\x7f" + b"\xff" * 3, b"\xff" * 4]))
+        return (data[:at] + new + data[at + len(new) :])[: len(data)], what, at
+    if what == "cut":
+        return data[:at], what, at
+    if what == "zero":
+        end = min(len(data), at + length)
+        return data[:at] + bytes(end - at) + data[end:], what, at
+    if what == "insert":
+        return data[:at] + draw(st.binary(min_size=1, max_size=20)) + data[at:], what, at
+    if what == "remove":
+        return data[:at] + data[at + length :], what, at
+    return data[:at] + data[at : at + length] + data[at:], what, at
+
+
+_FIELDS: dict[str, Callable[[int], bytes]] = {
+    "q": lambda value: struct.pack(">q", builder.wrap64(value)),
+    "i": lambda value: struct.pack(">i", builder.wrap32(value)),
+    "h": lambda value: struct.pack(">h", (value + (1 << 15)) % (1 << 16) - (1 << 15)),
+    "b": lambda value: bytes((value & 0xFF,)),
+}
+_V2_FIELDS = [
+    (0, "q"), (8, "i"), (12, "i"), (16, "b"), (17, "i"), (21, "h"), (23, "i"), (27, "q"), (35, "q"), (43, "q"),
+    (51, "h"), (53, "i"), (57, "i"),
+]  # fmt: skip
+_LEGACY_FIELDS = [(0, "q"), (8, "i"), (12, "i"), (16, "b"), (17, "b"), (18, "i"), (22, "i"), (18, "q"), (26, "i")]
+
+
+def _change_field(draw: st.DrawFn, batch: bytes) -> tuple[bytes, str, int]:
+    """Another value in one header field of a batch."""
+    fields = [f for f in (_V2_FIELDS if batch[16] == 2 else _LEGACY_FIELDS) if f[0] + 8 <= len(batch)]
+    at, kind = draw(st.sampled_from(fields))
+    old = int.from_bytes(batch[at : at + struct.calcsize(kind)], "big", signed=True)
+    value = draw(st.one_of(st.sampled_from([-1, 0, 1, 2, 3, 7, old + 1, old - 1, 13, 14, 48, 49, 1 << 31, -old]), I64))
+    new = _FIELDS[kind](value)
+    return batch[:at] + new + batch[at + len(new) :], f"field at {at}", at
+
+
+def _split_payload(batch: bytes) -> tuple[int, int] | None:
+    """(codec, start of the payload) of a healthy compressed batch or wrapper."""
+    if batch[16] == 2:
+        codec, start, count = batch[22] & 7, 61, int.from_bytes(batch[57:61], "big")
+        return (codec, start) if codec and count else None
+    codec = batch[17] & 7
+    return (codec, 34 if batch[16] == 1 else 26) if codec else None
+
+
+def _with_size(batch: bytes, n: int) -> bytes:
+    """Repair the size fields that enclose a batch's last ``n`` bytes, and its CRC."""
+    if batch[16] != 2:
+        batch = batch[: -n - 4 or None] + struct.pack(">i", n) + batch[len(batch) - n :]
+    return builder.fix_crc(batch[:8] + struct.pack(">i", len(batch) - 12) + batch[12:])
+
+
+@st.composite
+def _damaged(draw: st.DrawFn, segment: Segment, repair: bool | None) -> Damaged:
+    if not segment.data:
+        return Damaged(draw(st.binary(max_size=80)), "noise", 0)
+    if repair is None:
+        repair = draw(st.booleans())
+    if not repair:
+        data, what, at = _change_bytes(draw, segment.data)
+        return Damaged(data, what, at)
+    start, end = draw(st.sampled_from(segment.batches))
+    batch = segment.data[start:end]
+    kind = draw(st.sampled_from(["field", "field", "body", "payload", "payload"]))
+    payload = _split_payload(batch)
+    if kind == "field":
+        batch, what, at = _change_field(draw, batch)
+        if len(batch) > 17 and draw(st.booleans()):
+            batch = builder.fix_crc(batch)
+            what += ", CRC repaired"
+    elif kind == "payload" and payload is not None:
+        codec, at = payload
+        plain = reference.decompress(codec, batch[at:], batch[16])
+        changed, what, _ = _change_bytes(draw, plain or b"\0")
+        compressed = builder.compress(codec, changed, batch[16])
+        batch = _with_size(batch[:at] + compressed, len(compressed))
+        what = f"{what} under the codec"
+    else:
+        at = 61 if batch[16] == 2 else 18
+        body, what, within = _change_bytes(draw, batch[at:] or b"\0")
+        at += within
+        batch = batch[: at - within] + body
+        batch = builder.fix_crc(batch[:8] + struct.pack(">i", len(batch) - 12) + batch[12:])
+        what += ", size and CRC repaired"
+    return Damaged(segment.data[:start] + batch + segment.data[end:], what, start + at)
+
+
+def damaged(segment: Segment, *, repair: bool | None = None) -> st.SearchStrategy[Damaged]:
+    """A damaged copy of a segment.
+
+    With ``repair`` one batch's header field, body or decompressed payload is changed and its size and CRC are mostly
+    made right again, so that the decoders see it; without, the file is changed anywhere and nothing is repaired (the
+    CRC should tell). None draws either.
+    """
+    return _damaged(segment, repair)
