@@ -65,11 +65,11 @@ def unquote(text: str) -> bytes | None:
 
 def expected_rows(path: Path, **options: Any) -> list[dict[str, Any]]:
     table = kafkalog.read_table(path, **options)
-    return [dict(row, timestamp=ms) for row, ms in zip(table.to_pylist(), milliseconds(table), strict=True)]
+    return [{**row, "timestamp": ms} for row, ms in zip(table.to_pylist(), milliseconds(table), strict=True)]
 
 
 def milliseconds(table: Any) -> list[int | None]:
-    return [None if value is None else value for value in table["timestamp"].cast("int64").to_pylist()]
+    return list(table["timestamp"].cast("int64").to_pylist())
 
 
 def from_json(line: str) -> dict[str, Any]:
@@ -161,7 +161,8 @@ def test_ls_json_agrees_with_the_library_and_the_checkpoints(run: Any, log_dir: 
         assert row["log_end_offset"] == row["high_watermark"] == partition.log_end_offset
         assert row["size_in_bytes"] == sum(path.stat().st_size for path in partition.path.glob("*.log"))
         assert row["n_segments"] == len(list(partition.path.glob("*.log")))
-        assert row["leader_epoch"] == partition.leader_epochs["epoch"][-1]
+        epochs = partition.leader_epochs["epoch"].tolist()
+        assert row["leader_epoch"] == (epochs[-1] if epochs else None)
         assert (row["damaged"], row["findings"], row["kind"]) == (False, [], None)
         scan = kafkalog.scan(partition, columns=["timestamp", "compression"], include_deleted=True)
         if not row["n_records_is_minimum"]:
@@ -183,7 +184,7 @@ def test_ls_json_agrees_with_the_library_and_the_checkpoints(run: Any, log_dir: 
 def test_ls_text_has_a_line_a_partition_and_a_total(run: Any, log_dir: Path) -> None:
     code, out, err = run("ls", log_dir)
     assert (code, err) == (0, "")
-    assert out[0].split() == "PARTITION SEGMENTS BYTES START END RECORDS FIRST LAST FORMATS CODECS".split()
+    assert " ".join(out[0].split()) == "PARTITION SEGMENTS BYTES START END RECORDS FIRST LAST FORMATS CODECS"
     assert len(out) == 12
     lines = {line.split()[0]: line.split()[1:] for line in out[1:-1]}
     assert lines["p-multi-1"] == [
@@ -199,8 +200,7 @@ def test_ls_text_has_a_line_a_partition_and_a_total(run: Any, log_dir: Path) -> 
     ]
     assert lines["p-v1-lz4-0"][4] == ">=68"
     assert re.fullmatch(r"total: 8 topics, 10 partitions, 27 segments, 436651 bytes, at least [\d,]+ records", out[-1])
-    starts = {line.index(line.split()[5]) for line in out[:-1]}
-    assert len({line.rindex("  ") for line in out[:-1]}) == 1, starts
+    assert len({line.rindex("  ") for line in out[:-1]}) == 1
 
 
 def test_ls_segments(run: Any, log_dir: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -20,6 +21,10 @@ it, or a single .log file. Several may be given. Files are only read, never writ
 
 class Parser(argparse.ArgumentParser):
     """A parser that says what is wrong in a line, and where the rest is to be read."""
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; unlike argparse's own, a reader that went away is noticed."""
+        (sys.stdout if file is None else file).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         """Say it, and end with 2."""

@@ -1,0 +1,12 @@
+"""asv's benchmarks, a module an area.
+
+Each is measured on the segments of `shapes.py`; ratios to other programs (`peers/`) alternate both sides in one run.
+Without changing environments: `asv run --python=same --quick -b headers`, in `asv_bench/`. A benchmark that lacks
+something, such as a JDK, is skipped, and says what with `--show-stderr`.
+"""
+
+import sys
+from pathlib import Path
+
+# asv finds nothing beside this package by itself
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

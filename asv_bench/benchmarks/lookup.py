@@ -1,0 +1,60 @@
+"""Lookups of many offsets or timestamps in one call, through a segment's indexes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import kafkalog
+
+from .common import CpuTimed, Segments, make_segments
+
+N_QUERIES = 100_000
+
+
+class Lookup(CpuTimed):
+    """100 000 queries a call, against what NumPy alone would need for the index part."""
+
+    params = (["random", "sorted"],)
+    param_names = ("order",)
+
+    def setup_cache(self) -> Segments:
+        return make_segments(["A"])
+
+    setup_cache.timeout = 600
+
+    def setup(self, segments: Segments, order: str) -> None:
+        chosen = segments["A"]
+        rng = np.random.default_rng(1)
+        self.segment = kafkalog.open(chosen.path)
+        self.offsets = rng.integers(0, chosen.last_offset + 1, N_QUERIES)
+        self.timestamps = rng.integers(chosen.first_timestamp, chosen.last_timestamp + 1, N_QUERIES)
+        if order == "sorted":
+            self.offsets.sort()
+            self.timestamps.sort()
+        index = np.fromfile(chosen.path.removesuffix(".log") + ".index", dtype=[("offset", ">i4"), ("position", ">i4")])
+        self.index_offsets = index["offset"].astype(np.int64)
+        self.segment.find_offsets(self.offsets[:1])
+        self.segment.find_timestamps(self.timestamps[:1])
+
+    def time_find_offsets(self, segments: Segments, order: str) -> None:
+        self.segment.find_offsets(self.offsets)
+
+    def peakmem_find_offsets(self, segments: Segments, order: str) -> None:
+        self.segment.find_offsets(self.offsets)
+
+    def time_find_timestamps(self, segments: Segments, order: str) -> None:
+        self.segment.find_timestamps(self.timestamps)
+
+    def time_limit_searchsorted(self, segments: Segments, order: str) -> None:
+        np.searchsorted(self.index_offsets, self.offsets, side="right")
+
+    def track_ns_per_offset(self, segments: Segments, order: str) -> float:
+        best = min(self._seconds() for _ in range(5))
+        return best / N_QUERIES * 1e9
+
+    track_ns_per_offset.unit = "ns"
+
+    def _seconds(self) -> float:
+        start = self.timer()
+        self.segment.find_offsets(self.offsets)
+        return self.timer() - start

@@ -1,0 +1,148 @@
+"""Kafka's own decoders (`FileRecords`, `MemoryRecords`) as peers: a Java process each, one pass at a time on request.
+
+Needs a JDK of version 17 or newer on the PATH and kafka-clients with what it depends on. KAFKALOG_JARS names a
+directory that holds them, or that they are fetched into (else ~/.cache/kafkalog/jars): Apache Ivy, which PySpark
+ships among its jars, resolves them from Maven Central. What is missing is said by `JavaUnavailableError`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from peers import Pass
+
+KAFKA_VERSION = "4.3.1"
+MIN_JAVA = 17
+SOURCE = Path(__file__).with_name("SegmentPeer.java")
+
+_IVY_FILE = f"""\
+<ivy-module version="2.0">
+  <info organisation="kafkalog" module="peers"/>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka-clients" rev="{KAFKA_VERSION}" conf="*->default"/>
+    <dependency org="org.slf4j" name="slf4j-nop" rev="1.7.36" conf="*->default"/>
+  </dependencies>
+</ivy-module>
+"""
+_IVY_OPTIONS = ("-confs", "default", "-types", "jar", "bundle", "-retrieve")
+_IVY_PATTERN = "[artifact]-[revision].[ext]"
+
+
+class JavaUnavailableError(Exception):
+    """The Java peer cannot run here; the message says what is missing."""
+
+
+class JavaPeer:
+    """A Java process that decodes one segment; calling it makes one pass. A context manager.
+
+    Parameters
+    ----------
+    how : {"file", "memory"}
+        `FileRecords`, which reads batch by batch, or `MemoryRecords` over the mapped file.
+    path : str
+        The segment.
+    warmup_seconds : float
+        How long passes are made, and thrown away, until the just-in-time compiler has seen enough.
+    """
+
+    def __init__(self, how: Literal["file", "memory"], path: str, warmup_seconds: float = 2.0) -> None:
+        command = (*require_java(), how, path)
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True, bufsize=1
+        )
+        self.kafka_version, self.java_version = self._ask("version").split(" ", 1)
+        start = time.monotonic()
+        while time.monotonic() - start < warmup_seconds:
+            self()
+
+    def __call__(self) -> Pass:
+        nanoseconds, n_records, value_bytes = map(int, self._ask("pass").split())
+        return Pass(nanoseconds / 1e9, n_records, value_bytes)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process.wait(timeout=30)
+        self._complaints.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, request: str) -> str:
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("the Java peer has no pipes")
+        self._process.stdin.write(request + "\n")
+        answer = self._process.stdout.readline().strip()
+        if not answer:
+            self._complaints.seek(0)
+            complaints = self._complaints.read().decode(errors="replace").strip()[:500]
+            raise RuntimeError(f"the Java peer did not answer {request!r}: {complaints}")
+        return answer
+
+
+@cache
+def require_java() -> tuple[str, ...]:
+    """The command that starts a peer, less its arguments; fetches the jars if need be.
+
+    Raises
+    ------
+    JavaUnavailableError
+        There is no JDK, or no jars and no way to fetch them.
+    """
+    java = shutil.which("java")
+    if java is None or shutil.which("javac") is None:
+        raise JavaUnavailableError("no JDK: `java` and `javac` are not on the PATH")
+    banner = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', banner)
+    if version is None or int(version[1]) < MIN_JAVA:
+        raise JavaUnavailableError(f"Java {MIN_JAVA} or newer is needed, found: {banner.splitlines()[:1]}")
+    # the launcher compiles the one source file in memory
+    return (java, "-Xmx1g", "-cp", os.pathsep.join(map(str, _jars(java))), str(SOURCE))
+
+
+def _jars(java: str) -> list[Path]:
+    home = Path(os.environ.get("KAFKALOG_JARS") or Path.home() / ".cache" / "kafkalog" / "jars")
+    if not list(home.glob("kafka-clients-*.jar")):
+        _fetch(java, home)
+    return sorted(home.glob("*.jar"))
+
+
+def _fetch(java: str, home: Path) -> None:
+    pyspark = importlib.util.find_spec("pyspark")
+    ivy = sorted(Path(pyspark.origin).parent.glob("jars/ivy-*.jar")) if pyspark and pyspark.origin else []
+    if not ivy:
+        raise JavaUnavailableError(
+            f"no kafka-clients jar in {home}, and no Apache Ivy to fetch it with: `pip install pyspark`, "
+            "or name a directory of jars in KAFKALOG_JARS"
+        )
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kafkalog-ivy-") as scratch:
+        module = Path(scratch) / "ivy.xml"
+        module.write_text(_IVY_FILE)
+        resolved = subprocess.run(
+            [java, "-jar", ivy[-1], "-cache", scratch, "-ivy", module, *_IVY_OPTIONS, f"{home}/{_IVY_PATTERN}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if resolved.returncode or not list(home.glob("kafka-clients-*.jar")):
+        raise JavaUnavailableError(f"Ivy could not fetch kafka-clients {KAFKA_VERSION}: {resolved.stdout[-500:]}")
