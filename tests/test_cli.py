@@ -277,6 +277,21 @@ def test_a_torn_tail_is_a_note_for_the_verbose(run: Any, log_dir_copy: Path) -> 
         assert "partial_tail" in err
 
 
+def test_ls_survives_odd_names(run: Any, tmp_path: Path, log_dir: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"a\xff\nb")
+    shutil.copytree(log_dir / "p-multi-1", odd)
+    code, out, _ = run("ls", odd)
+    assert (code, len(out)) == (0, 3)
+    assert "a\\xff\\x0ab  " in out[1]
+    code, out, _ = run("ls", odd, "--json")
+    assert json.loads(out[0])["path"] == str(odd)
+    empty = tmp_path / "empty-0"
+    empty.mkdir()
+    code, _, err = run("ls", empty)
+    assert code == 0
+    assert "empty-0 holds no segments" in err
+
+
 # cat
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kafkalog.cli.console import Console
+from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Words, add_command, add_limits, add_selection, count, flatten, make_limits, timestamp
 from kafkalog.errors import CorruptionError, CorruptionWarning, KafkalogError
@@ -104,7 +103,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     else:
         cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
         record_format = TextFormat(columns, include_control=args.include_control, cut_at=cut_at)
-    _prepare_stdout(args.json)
+    prepare_stdout(is_json=args.json)
     with_progress = sys.stderr.isatty() and not sys.stdout.isatty() and not args.quiet
     scan = _scan(args, [*record_format.columns, *(_POSITION_COLUMNS if with_progress else ())], record_format.shown)
     starts = _starts(scan, console) if with_progress else {}
@@ -113,15 +112,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
         _print(scan, record_format, starts, args.n, console)
-
-
-def _prepare_stdout(is_json: bool) -> None:
-    """JSON is UTF-8; text is what the terminal takes."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        if is_json:
-            sys.stdout.reconfigure(encoding="utf-8")
-        else:
-            sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _scan(args: argparse.Namespace, columns: Sequence[str], shown: Sequence[str]) -> Scan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import time
@@ -215,6 +216,15 @@ class Progress:
             self._bar.close()
             self._bar = None
         self._enabled = False
+
+
+def prepare_stdout(*, is_json: bool) -> None:
+    """JSON is UTF-8; text is what the terminal takes."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if is_json:
+            sys.stdout.reconfigure(encoding="utf-8")
+        else:
+            sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def discard_stdout() -> None:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console
+from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits
-from kafkalog.cli.text import human_bytes, iso_seconds, table
+from kafkalog.cli.text import escape_line, human_bytes, iso_seconds, table
 
 if TYPE_CHECKING:
     from kafkalog.cli.summary import PartitionSummary, SegmentSummary, Summary
@@ -58,6 +58,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """List."""
     from kafkalog.cli.summary import summarise
 
+    prepare_stdout(is_json=args.json)
     limits = make_limits(args.limits)
     log_dir = _open(args.paths, limits, console)
     if log_dir is None:
@@ -76,9 +77,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
         summary = summarise(partition, partial(_reach, console, done))
         done += partition.size_in_bytes
         console.findings(summary.findings)
+        if not summary.segments:
+            console.note(f"{summary.path} holds no segments (files named after an offset, such as {'0' * 20}.log)")
         if args.json:
             rows: list[Summary] = [*summary.segments] if args.segments else [summary]
-            console.write("".join(json.dumps(row.as_dict(), ensure_ascii=False) + "\n" for row in rows))
+            console.write("".join(json.dumps(row.as_dict()) + "\n" for row in rows))
         else:
             summaries.append(summary)
     console.progress.close()
@@ -156,13 +159,15 @@ def _lines(summaries: list[PartitionSummary], with_segments: bool) -> list[str]:
 
 
 def _partition_table(summaries: list[PartitionSummary]) -> list[str]:
-    rows = [[summary.name, f"{len(summary.segments):,}", *_cells(summary)] for summary in summaries]
+    rows = [[escape_line(summary.name), f"{len(summary.segments):,}", *_cells(summary)] for summary in summaries]
     return table([["PARTITION", *_HEADER], *rows], _RIGHT)
 
 
 def _segment_table(summaries: list[PartitionSummary]) -> list[str]:
     rows = [
-        [summary.name, segment.file_name, *_cells(segment)] for summary in summaries for segment in summary.segments
+        [escape_line(summary.name), escape_line(segment.file_name), *_cells(segment)]
+        for summary in summaries
+        for segment in summary.segments
     ]
     return table([["PARTITION", "SEGMENT", *_HEADER[1:]], *rows], [False, False, *_RIGHT[2:]])
 
@@ -191,7 +196,7 @@ def _mark(summary: PartitionSummary | SegmentSummary) -> str:
     where = f" at {damage[0].position}" if damage[0].position is not None else ""
     name = os.path.basename(damage[0].path or "")
     more = f", {len(damage) - 1} more" if len(damage) > 1 else ""
-    return f"! {damage[0].reason.value} in {name}{where}{more}"
+    return f"! {damage[0].reason.value} in {escape_line(name)}{where}{more}"
 
 
 def _total(summaries: list[PartitionSummary]) -> str:
