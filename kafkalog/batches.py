@@ -251,7 +251,14 @@ def walk(
             tables, status, reached, needed, previous_offset = scratch.walk(data, position, previous_offset)
         at_end = position + size == stop
         if tables:
-            yield Window(data, position, BatchTable.concatenate(tables) if len(tables) > 1 else tables[0])
+            table = BatchTable.concatenate(tables) if len(tables) > 1 else tables[0]
+            too_large = np.flatnonzero(table.size_in_bytes > limits.max_batch_bytes)
+            if too_large.size:
+                row = int(too_large[0])
+                if row:
+                    yield Window(data, position, table[:row])
+                _check_batch_size(source, int(table.position[row]), int(table.size_in_bytes[row]), stop, limits)
+            yield Window(data, position, table)
         else:
             source.release(data, position)
         position = reached

@@ -61,7 +61,7 @@ class Reason(StrEnum):
     PARTITION_TWICE = "partition_twice"
     LINK_OUTSIDE = "link_outside"
     SWAP_FILE = "swap_file"
-    BATCH_SKIPPED = "batch_skipped"
+    UNKNOWN_FILE = "unknown_file"
 
 
 class KafkalogError(Exception):

@@ -137,7 +137,8 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
                 self.set_apart[directory.kind].append(path)
             else:
                 self._add_partition(path, None, starts, watermarks)
-        if not any(directory for _, directory in children) and not (root / kf.META_PROPERTIES).exists():
+        partitions = (root / entry.name for entry, directory in children if directory)
+        if not (root / kf.META_PROPERTIES).exists() and not any(map(_holds_segments, partitions)):
             raise NotKafkaError(
                 Reason.NOT_KAFKA,
                 "no .log files, no topic-partition directories, no meta.properties: name a log dir (a value of log.dirs),"
@@ -156,8 +157,8 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         self,
         path: Path,
         segments: tuple[Path, ...] | None,
-        starts: dict[kf.TopicPartition, int],
-        watermarks: dict[kf.TopicPartition, int],
+        starts: Mapping[kf.TopicPartition, int],
+        watermarks: Mapping[kf.TopicPartition, int],
     ) -> None:
         directory = kf.parse_partition_directory(path.absolute().name)
         key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
@@ -165,7 +166,16 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
             detail = f"{key} is at {self._places[key].path} too, which counts; a broker would not start on both"
             self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(path)))
             return
-        self._places[key] = _Place(path, segments, starts.get(key), watermarks.get(key))
+        # who names files means what is in them: nothing of it counts as deleted
+        start = starts.get(key) if segments is None else 0
+        self._places[key] = _Place(path, segments, start, watermarks.get(key))
+
+
+def _holds_segments(path: Path) -> bool:
+    try:
+        return any(entry.name.endswith(kf.LOG_SUFFIX) for entry in _list(path))
+    except ReadError:
+        return True  # something is there that we may not look at: reading it will say so
 
 
 def _list(root: Path) -> list[os.DirEntry[str]]:

@@ -112,6 +112,13 @@ class Partition:
         except OSError as error:
             raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=self.path) from error
         logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
+        if only is None:
+            for name in names:
+                if name.endswith(kf.LOG_SUFFIX) and name not in logs:
+                    detail = "not named after an offset, so a broker does not read it; name the file itself to read it"
+                    self.findings.append(
+                        Finding(Reason.UNKNOWN_FILE, detail, path=str(self.path / name), damage=False)
+                    )
         last = max((kf.parse_base_offset(name) or 0 for name in logs), default=0)
         if only is not None:
             logs = [Path(path).name for path in only]

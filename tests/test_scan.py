@@ -500,3 +500,48 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
     for memory_map in (False, True):
         small, large = peak(f"small{memory_map}-0", 10**6, memory_map), peak(f"large{memory_map}-0", 2 * 10**8, memory_map)
         assert large - small <= 64, f"{small} MiB for 1 MB, {large} MiB for 200 MB"
+
+
+def test_limits_hold_for_batches_inside_a_window_too(log_dir: Path) -> None:
+    path = log_dir / "p-multi-0" / "00000000000000000000.log"
+    sizes = kafkalog.Segment(path).batches.size_in_bytes
+    limits = kafkalog.Limits(max_batch_bytes=int(sizes.max()) - 1)
+    with pytest.raises(kafkalog.LimitExceededError, match="max_batch_bytes") as caught:
+        kafkalog.scan(path, limits=limits).count_rows()
+    assert caught.value.length == sizes.max()
+    assert kafkalog.scan(path, limits=kafkalog.Limits(max_batch_bytes=int(sizes.max()))).count_rows() > 0
+
+
+def test_directories_that_only_look_like_partitions_are_not_kafkas(tmp_path: Path) -> None:
+    (tmp_path / "dbus-1").mkdir()
+    (tmp_path / "dbus-1" / "session.conf").touch()
+    with pytest.raises(kafkalog.NotKafkaError):
+        kafkalog.open(tmp_path)
+
+
+def test_a_log_file_without_an_offset_for_a_name_is_a_finding(log_dir_copy: Path) -> None:
+    (log_dir_copy / "p-multi-0" / "server.log").write_text("hello")
+    scan = kafkalog.scan(log_dir_copy, topics="p-multi")
+    assert scan.count_rows() == 303
+    assert [finding.reason for finding in scan.findings] == ["unknown_file"]
+
+
+def test_named_files_are_read_whole(log_dir: Path) -> None:
+    paths = sorted((log_dir / "p-delrec-0").glob("*.log"))
+    whole = kafkalog.scan(log_dir / "p-delrec-0", include_deleted=True).count_rows()
+    assert kafkalog.scan(paths).count_rows() == whole
+    assert sum(kafkalog.scan(path).count_rows() for path in paths) == whole
+    assert whole > kafkalog.scan(log_dir / "p-delrec-0").count_rows()
+
+
+def test_a_swap_left_by_a_crash_counts_as_a_broker_would_count_it(log_dir_copy: Path) -> None:
+    directory = log_dir_copy / "p-compact-0"
+    expected = kafkalog.read_table(directory)
+    first = max(sorted(directory.glob("*.log"))[:-1], key=lambda path: path.stat().st_size)
+    first.rename(first.with_name(first.name + ".swap"))
+    scan = kafkalog.scan(directory)
+    assert scan.to_table().equals(expected)
+    assert "swap_file" in [finding.reason for finding in scan.findings]
+    unfinished = directory / (first.name + ".cleaned")
+    unfinished.touch()
+    assert kafkalog.scan(directory).count_rows() < expected.num_rows
