@@ -6,14 +6,18 @@ from kafkalog._kernels.wire cimport CRC_MISMATCH, OK, load_be32
 
 cdef extern from "crc_impl.h":
     uint32_t (*kl_crc32c_best)(const uint8_t*, size_t) noexcept nogil
-    uint32_t kl_crc32c_portable(const uint8_t*, size_t) noexcept nogil
-    uint32_t kl_crc32_portable(const uint8_t*, size_t) noexcept nogil
-    const char* kl_crc32c_name
-    void kl_crc_setup() noexcept nogil
+    uint32_t (*kl_crc32_best)(const uint8_t*, size_t) noexcept nogil
+    int kl_crc_setup(int level) noexcept nogil
 
-kl_crc_setup()
+LEVELS = ("portable", "pclmul", "vpclmul")
 
-implementation = (<bytes>kl_crc32c_name).decode("ascii")
+
+def use_level(int level):
+    """Take the code for a level of `LEVELS`, or the best below it that the machine can run; its name. For tests."""
+    return LEVELS[kl_crc_setup(level)]
+
+
+implementation = use_level(2)
 
 
 cdef uint32_t crc32c(const uint8_t* pointer, size_t size) noexcept nogil:
@@ -21,10 +25,10 @@ cdef uint32_t crc32c(const uint8_t* pointer, size_t size) noexcept nogil:
 
 
 cdef uint32_t crc32(const uint8_t* pointer, size_t size) noexcept nogil:
-    return kl_crc32_portable(pointer, size)
+    return kl_crc32_best(pointer, size)
 
 
-def checksum_crc32c(const uint8_t[::1] data not None, bint portable=False):
+def checksum_crc32c(const uint8_t[::1] data not None):
     """CRC-32C (Castagnoli) of `data`."""
     cdef Py_ssize_t n = data.shape[0]
     cdef const uint8_t* pointer = NULL
@@ -32,7 +36,7 @@ def checksum_crc32c(const uint8_t[::1] data not None, bint portable=False):
     if n:
         pointer = &data[0]
     with nogil:
-        result = kl_crc32c_portable(pointer, n) if portable else crc32c(pointer, n)
+        result = crc32c(pointer, n)
     return result
 
 

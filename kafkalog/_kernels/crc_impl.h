@@ -1,9 +1,13 @@
 /* CRC-32C (v2 batches) and CRC-32 (v0 and v1 messages) over a run of bytes.
  *
- * Portable code works through sixteen bytes a step with tables ("slicing"). On x86-64 with SSE4.2 and PCLMULQDQ,
- * looked up once when the module is imported, CRC-32C runs three crc32 instruction streams side by side (the
- * instruction has a latency of three cycles and a throughput of one) and joins them by a carry-less multiplication
- * with x^(8n-33) mod P, which advances a CRC over n zero bytes. All constants are computed at import.
+ * Portable code works through sixteen bytes a step with tables ("slicing"). On x86-64 what the machine has is looked
+ * up once, when the module is imported:
+ *   VPCLMULQDQ   both: the bytes are folded, 128 a step, by carry-less multiplication ("Fast CRC Computation for
+ *                Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009) down to sixteen, whose CRC is taken.
+ *   PCLMULQDQ    CRC-32: the same, 64 a step. CRC-32C: three streams of the crc32 instruction side by side (latency
+ *                three cycles, throughput one), joined by a multiplication with x^(8n-33) mod P, which advances a CRC
+ *                over n zero bytes.
+ * All constants are computed at import.
  */
 #ifndef KAFKALOG_CRC_IMPL_H
 #define KAFKALOG_CRC_IMPL_H
@@ -29,8 +33,8 @@ static void kl_fill_table(uint32_t table[16][256], uint32_t poly) {
             table[k][i] = (table[k - 1][i] >> 8) ^ table[0][table[k - 1][i] & 255];
 }
 
-static uint32_t kl_crc_sliced(uint32_t table[16][256], const uint8_t *p, size_t n) {
-    uint32_t crc = 0xFFFFFFFFu;
+/* goes on from `crc`, which is not inverted */
+static uint32_t kl_crc_more(uint32_t table[16][256], uint32_t crc, const uint8_t *p, size_t n) {
     while (n >= 16) {
         uint32_t first = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
         crc = table[15][first & 255] ^ table[14][(first >> 8) & 255] ^ table[13][(first >> 16) & 255]
@@ -41,11 +45,16 @@ static uint32_t kl_crc_sliced(uint32_t table[16][256], const uint8_t *p, size_t 
         n -= 16;
     }
     while (n--) crc = (crc >> 8) ^ table[0][(crc ^ *p++) & 255];
-    return ~crc;
+    return crc;
 }
 
-static uint32_t kl_crc32_portable(const uint8_t *p, size_t n) { return kl_crc_sliced(kl_crc32_table, p, n); }
-static uint32_t kl_crc32c_portable(const uint8_t *p, size_t n) { return kl_crc_sliced(kl_crc32c_table, p, n); }
+static uint32_t kl_crc32_portable(const uint8_t *p, size_t n) {
+    return ~kl_crc_more(kl_crc32_table, 0xFFFFFFFFu, p, n);
+}
+
+static uint32_t kl_crc32c_portable(const uint8_t *p, size_t n) {
+    return ~kl_crc_more(kl_crc32c_table, 0xFFFFFFFFu, p, n);
+}
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include <immintrin.h>
@@ -57,10 +66,99 @@ static uint32_t kl_crc32c_portable(const uint8_t *p, size_t n) { return kl_crc_s
 static uint32_t kl_long_1, kl_long_2, kl_short_1, kl_short_2;
 
 /* x^n mod P, bit-reflected */
-static uint32_t kl_x_pow(uint32_t n) {
+static uint32_t kl_x_pow(uint32_t n, uint32_t poly) {
     uint32_t value = 0x80000000u;
-    while (n--) value = (value >> 1) ^ ((value & 1) ? KL_POLY_CRC32C : 0);
+    while (n--) value = (value >> 1) ^ ((value & 1) ? poly : 0);
     return value;
+}
+
+/* What folds a 128-bit word over a distance of so many bits: for its first and its second eight bytes. */
+typedef struct { uint64_t first, second; } kl_fold;
+typedef struct { kl_fold by_128, by_512, by_1024; } kl_folds;
+static kl_folds kl_folds_crc32c, kl_folds_crc32;
+
+static kl_fold kl_fold_by(uint32_t bits, uint32_t poly) {
+    kl_fold fold = {(uint64_t)kl_x_pow(bits + 32, poly) << 1, (uint64_t)kl_x_pow(bits - 32, poly) << 1};
+    return fold;
+}
+
+static kl_folds kl_folds_of(uint32_t poly) {
+    kl_folds folds = {kl_fold_by(128, poly), kl_fold_by(512, poly), kl_fold_by(1024, poly)};
+    return folds;
+}
+
+__attribute__((target("sse4.2,pclmul")))
+static inline __m128i kl_fold_128(__m128i word, __m128i by, __m128i next) {
+    return _mm_xor_si128(next, _mm_xor_si128(_mm_clmulepi64_si128(word, by, 0x00), _mm_clmulepi64_si128(word, by, 0x11)));
+}
+
+/* Fold the first n / 64 * 64 bytes (n >= 64) down to sixteen with the same remainder, the CRC's start included. */
+__attribute__((target("sse4.2,pclmul")))
+static size_t kl_fold_sse(const uint8_t *p, size_t n, const kl_folds *folds, uint8_t out[16]) {
+    const uint8_t *start = p;
+    __m128i by = _mm_set_epi64x((long long)folds->by_512.second, (long long)folds->by_512.first);
+    __m128i a = _mm_xor_si128(_mm_loadu_si128((const __m128i *)p), _mm_cvtsi32_si128(-1));
+    __m128i b = _mm_loadu_si128((const __m128i *)(p + 16));
+    __m128i c = _mm_loadu_si128((const __m128i *)(p + 32));
+    __m128i d = _mm_loadu_si128((const __m128i *)(p + 48));
+    for (p += 64, n -= 64; n >= 64; p += 64, n -= 64) {
+        a = kl_fold_128(a, by, _mm_loadu_si128((const __m128i *)p));
+        b = kl_fold_128(b, by, _mm_loadu_si128((const __m128i *)(p + 16)));
+        c = kl_fold_128(c, by, _mm_loadu_si128((const __m128i *)(p + 32)));
+        d = kl_fold_128(d, by, _mm_loadu_si128((const __m128i *)(p + 48)));
+    }
+    by = _mm_set_epi64x((long long)folds->by_128.second, (long long)folds->by_128.first);
+    _mm_storeu_si128((__m128i *)out, kl_fold_128(kl_fold_128(kl_fold_128(a, by, b), by, c), by, d));
+    return (size_t)(p - start);
+}
+
+__attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
+static inline __m256i kl_fold_256(__m256i words, __m256i by, __m256i next) {
+    return _mm256_xor_si256(
+        next, _mm256_xor_si256(_mm256_clmulepi64_epi128(words, by, 0x00), _mm256_clmulepi64_epi128(words, by, 0x11)));
+}
+
+/* The same for n / 128 * 128 bytes (n >= 128). */
+__attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
+static size_t kl_fold_avx2(const uint8_t *p, size_t n, const kl_folds *folds, uint8_t out[16]) {
+    const uint8_t *start = p;
+    __m128i narrow = _mm_set_epi64x((long long)folds->by_1024.second, (long long)folds->by_1024.first);
+    __m256i by = _mm256_broadcastsi128_si256(narrow);
+    __m256i a = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_zextsi128_si256(_mm_cvtsi32_si128(-1)));
+    __m256i b = _mm256_loadu_si256((const __m256i *)(p + 32));
+    __m256i c = _mm256_loadu_si256((const __m256i *)(p + 64));
+    __m256i d = _mm256_loadu_si256((const __m256i *)(p + 96));
+    for (p += 128, n -= 128; n >= 128; p += 128, n -= 128) {
+        a = kl_fold_256(a, by, _mm256_loadu_si256((const __m256i *)p));
+        b = kl_fold_256(b, by, _mm256_loadu_si256((const __m256i *)(p + 32)));
+        c = kl_fold_256(c, by, _mm256_loadu_si256((const __m256i *)(p + 64)));
+        d = kl_fold_256(d, by, _mm256_loadu_si256((const __m256i *)(p + 96)));
+    }
+    narrow = _mm_set_epi64x((long long)folds->by_128.second, (long long)folds->by_128.first);
+    __m128i word = _mm256_castsi256_si128(a);
+    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(a, 1));
+    word = kl_fold_128(word, narrow, _mm256_castsi256_si128(b));
+    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(b, 1));
+    word = kl_fold_128(word, narrow, _mm256_castsi256_si128(c));
+    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(c, 1));
+    word = kl_fold_128(word, narrow, _mm256_castsi256_si128(d));
+    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(d, 1));
+    _mm_storeu_si128((__m128i *)out, word);
+    return (size_t)(p - start);
+}
+
+static uint32_t kl_crc32_pclmul(const uint8_t *p, size_t n) {
+    uint8_t folded[16];
+    if (n < 64) return kl_crc32_portable(p, n);
+    size_t done = kl_fold_sse(p, n, &kl_folds_crc32, folded);
+    return ~kl_crc_more(kl_crc32_table, kl_crc_more(kl_crc32_table, 0, folded, 16), p + done, n - done);
+}
+
+static uint32_t kl_crc32_vpclmul(const uint8_t *p, size_t n) {
+    uint8_t folded[16];
+    if (n < 256) return kl_crc32_pclmul(p, n);
+    size_t done = kl_fold_avx2(p, n, &kl_folds_crc32, folded);
+    return ~kl_crc_more(kl_crc32_table, kl_crc_more(kl_crc32_table, 0, folded, 16), p + done, n - done);
 }
 
 __attribute__((target("sse4.2,pclmul")))
@@ -91,39 +189,66 @@ static inline uint64_t kl_load(const uint8_t *p) {
         n -= 3 * (LENGTH);                                                                      \
     }
 
-__attribute__((target("sse4.2,pclmul")))
-static uint32_t kl_crc32c_sse42(const uint8_t *p, size_t n) {
-    uint64_t a = 0xFFFFFFFFu;
-    KL_THREE_STREAMS(KL_LONG, kl_long_1, kl_long_2)
-    KL_THREE_STREAMS(KL_SHORT, kl_short_1, kl_short_2)
+__attribute__((target("sse4.2")))
+static inline uint64_t kl_crc32c_more(uint64_t a, const uint8_t *p, size_t n) {
     while (n >= 8) {
         a = _mm_crc32_u64(a, kl_load(p));
         p += 8;
         n -= 8;
     }
     while (n--) a = _mm_crc32_u8((uint32_t)a, *p++);
-    return ~(uint32_t)a;
+    return a;
+}
+
+__attribute__((target("sse4.2,pclmul")))
+static uint32_t kl_crc32c_sse42(const uint8_t *p, size_t n) {
+    uint64_t a = 0xFFFFFFFFu;
+    KL_THREE_STREAMS(KL_LONG, kl_long_1, kl_long_2)
+    KL_THREE_STREAMS(KL_SHORT, kl_short_1, kl_short_2)
+    return ~(uint32_t)kl_crc32c_more(a, p, n);
+}
+
+__attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
+static uint32_t kl_crc32c_vpclmul(const uint8_t *p, size_t n) {
+    uint8_t folded[16];
+    if (n < 512) return kl_crc32c_sse42(p, n);
+    size_t done = kl_fold_avx2(p, n, &kl_folds_crc32c, folded);
+    return ~(uint32_t)kl_crc32c_more(kl_crc32c_more(0, folded, 16), p + done, n - done);
 }
 #endif
 
 typedef uint32_t (*kl_crc_function)(const uint8_t *, size_t);
 static kl_crc_function kl_crc32c_best = kl_crc32c_portable;
-static const char *kl_crc32c_name = "sliced";
+static kl_crc_function kl_crc32_best = kl_crc32_portable;
 
-static void kl_crc_setup(void) {
+enum { KL_PORTABLE = 0, KL_PCLMUL = 1, KL_VPCLMUL = 2 };
+
+/* Fill the tables and take the best code up to `level` that the machine can run; the level taken. */
+static int kl_crc_setup(int level) {
     kl_fill_table(kl_crc32c_table, KL_POLY_CRC32C);
     kl_fill_table(kl_crc32_table, KL_POLY_CRC32);
+    kl_crc32c_best = kl_crc32c_portable;
+    kl_crc32_best = kl_crc32_portable;
 #ifdef KL_X86
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul")) {
-        kl_long_1 = kl_x_pow(8 * KL_LONG - 33);
-        kl_long_2 = kl_x_pow(16 * KL_LONG - 33);
-        kl_short_1 = kl_x_pow(8 * KL_SHORT - 33);
-        kl_short_2 = kl_x_pow(16 * KL_SHORT - 33);
+    kl_long_1 = kl_x_pow(8 * KL_LONG - 33, KL_POLY_CRC32C);
+    kl_long_2 = kl_x_pow(16 * KL_LONG - 33, KL_POLY_CRC32C);
+    kl_short_1 = kl_x_pow(8 * KL_SHORT - 33, KL_POLY_CRC32C);
+    kl_short_2 = kl_x_pow(16 * KL_SHORT - 33, KL_POLY_CRC32C);
+    kl_folds_crc32c = kl_folds_of(KL_POLY_CRC32C);
+    kl_folds_crc32 = kl_folds_of(KL_POLY_CRC32);
+    if (level >= KL_PCLMUL && __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul")) {
         kl_crc32c_best = kl_crc32c_sse42;
-        kl_crc32c_name = "sse4.2";
+        kl_crc32_best = kl_crc32_pclmul;
+        if (level >= KL_VPCLMUL && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq")) {
+            kl_crc32c_best = kl_crc32c_vpclmul;
+            kl_crc32_best = kl_crc32_vpclmul;
+            return KL_VPCLMUL;
+        }
+        return KL_PCLMUL;
     }
 #endif
+    return KL_PORTABLE;
 }
 
 #endif

@@ -1,0 +1,41 @@
+"""Checksums: every implementation the machine can run gives what zlib and a table give."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+import builder
+import numpy as np
+import pytest
+
+from kafkalog._kernels import crc
+
+
+@pytest.fixture(params=range(len(crc.LEVELS)), ids=crc.LEVELS)
+def level(request: pytest.FixtureRequest) -> Iterator[int]:
+    best = crc.implementation
+    if crc.use_level(request.param) != crc.LEVELS[request.param]:
+        crc.use_level(len(crc.LEVELS) - 1)
+        pytest.skip(f"this machine has no {crc.LEVELS[request.param]}")
+    yield request.param
+    assert crc.use_level(len(crc.LEVELS) - 1) == best
+
+
+def test_check_value(level: int) -> None:
+    assert crc.checksum_crc32c(b"123456789") == 0xE3069283
+    assert crc.checksum_crc32(b"123456789") == 0xCBF43926
+    assert crc.checksum_crc32c(b"") == 0
+    assert crc.checksum_crc32(b"") == 0
+
+
+def test_every_length_and_alignment(level: int) -> None:
+    data = np.frombuffer(np.random.default_rng(3).bytes(20_000), np.uint8)
+    lengths = [*range(300), *range(380, 530), *range(4070, 4100), 5000, 8191, 16_384, 19_990]
+    for start in (0, 1, 7, 9):
+        for length in lengths:
+            if start and length % 7:
+                continue
+            part = data[start : start + length]
+            assert crc.checksum_crc32(part) == zlib.crc32(part.tobytes()), (start, length)
+            assert crc.checksum_crc32c(part) == builder.crc32c(part.tobytes()), (start, length)
