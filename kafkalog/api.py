@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-def open(  # noqa: A001 - kafkalog.open reads as it should
+def open(
     path: Paths, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS
 ) -> Segment | Partition | LogDir:
     """Open what a path holds: a segment, a partition, or a log dir.

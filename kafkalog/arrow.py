@@ -91,6 +91,17 @@ def check_binary_type(binary_type: pa.DataType | None) -> pa.DataType:
     return binary_type
 
 
+_FROM_POOL = 64 * 1024
+
+
+def arrow_memory(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """`np.empty`, out of Arrow's memory pool if it is large: the pool keeps pages that `malloc` would give back."""
+    size = n * np.dtype(dtype).itemsize
+    if size < _FROM_POOL:
+        return np.empty(n, dtype)
+    return np.frombuffer(pa.allocate_buffer(size), dtype)
+
+
 class ArrowWriter:
     """Turns the record columns of one segment into record batches of one schema.
 
@@ -192,7 +203,7 @@ def _repeated(value: str | int | None, kind: pa.DataType, n: int) -> pa.Array:
     if isinstance(value, int):
         return _fixed(np.full(n, value, np.int32), kind)
     text = value.encode()
-    return _string_array(np.arange(0, (n + 1) * len(text), max(len(text), 1), np.int32)[: n + 1], text * n)
+    return _string_array(np.arange(0, (n + 1) * len(text), max(len(text), 1), dtype=np.int32)[: n + 1], text * n)
 
 
 def _strings(values: Sequence[str]) -> pa.Array:

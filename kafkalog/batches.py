@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-WINDOW_BYTES: Final = 2**21
+WINDOW_BYTES: Final = 2**22
 """Bytes read at a time: small enough to stay in a core's cache until its records are decoded."""
 
 COLUMNS: Final[dict[str, npt.DTypeLike]] = {
@@ -175,7 +175,8 @@ class BatchTable:
         return self.to_arrow().to_pandas()
 
     def _v2_bit(self, bit: int) -> npt.NDArray[np.bool_]:
-        return ((self.attributes & bit) != 0) & (self.magic >= 2)
+        bits: npt.NDArray[np.bool_] = ((self.attributes & bit) != 0) & (self.magic >= 2)
+        return bits
 
 
 DERIVED: Final = ("codec", "timestamp_type", "is_transactional", "is_control", "delete_horizon_ms")

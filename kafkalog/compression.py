@@ -319,7 +319,7 @@ def _zstd(arena: Arena, data: Bytes, limit: int) -> None:
         return
     total = 0
     guess = max(4 * len(data), _CHUNK)
-    with _zstd_decoder().stream_reader(data, read_across_frames=True, closefd=False) as reader:
+    with _zstd_decoder().stream_reader(memoryview(data), read_across_frames=True, closefd=False) as reader:
         while True:
             wanted = min(guess, limit + 1 - total)
             n = reader.readinto(arena.reserve(wanted))

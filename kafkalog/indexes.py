@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ class _Index:
         self.path = path
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], base_offset: int, *, memory_map: bool = False) -> Any:
+    def open(cls, path: str | os.PathLike[str], base_offset: int, *, memory_map: bool = False) -> Self:
         """View an index file, mapped or read."""
         with open_source(path, memory_map=memory_map) as source:
             return cls(source.window(0, source.size), base_offset, path=source.path)
@@ -61,7 +61,7 @@ class _Index:
     def __getitem__(self, item: Any) -> Any:
         return self.entries[item]
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.array(self.entries, dtype, copy=bool(copy)) if dtype is not None or copy else self.entries
 
     def __repr__(self) -> str:

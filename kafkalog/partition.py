@@ -29,7 +29,7 @@ from kafkalog.errors import (
 from kafkalog.lock import is_locked
 from kafkalog.records import Selection
 from kafkalog.segment import Segment
-from kafkalog.source import ByteSource
+from kafkalog.source import ByteSource, SpareMemory
 
 OnCorruption = Literal["raise", "stop", "skip"]
 
@@ -234,6 +234,7 @@ class Partition:
         *,
         on_corruption: OnCorruption = "raise",
         report: Callable[[Finding], None] = lambda finding: None,
+        spare: SpareMemory | None = None,
     ) -> Iterator[Piece]:
         """Windows that may hold selected records, in offset order.
 
@@ -245,7 +246,10 @@ class Partition:
         on_corruption : {"raise", "stop", "skip"}
         report : callable
             Given each finding.
+        spare : SpareMemory, optional
+            Shared by several partitions that are read one after the other.
         """
+        spare = spare or SpareMemory()
         previous: int | None = None
         for number, segment in enumerate(self.segments):
             following = self.segments[number + 1].base_offset if number + 1 < len(self.segments) else None
@@ -254,7 +258,7 @@ class Partition:
                 continue
             if selection.end_offset is not None and segment.base_offset >= selection.end_offset:
                 return
-            with segment.open() as source:
+            with segment.open(spare) as source:
                 position = 0 if start is None else segment.position_for(source, start)
                 if position or previous is None:
                     previous = segment.base_offset - 1

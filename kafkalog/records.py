@@ -9,7 +9,7 @@ done. Mirrors the record half of `DefaultRecordBatch` and `AbstractLegacyRecordB
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
@@ -383,6 +383,9 @@ class Selection:
         return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
 
 
+Allocate = Callable[[int, npt.DTypeLike], npt.NDArray[Any]]
+
+
 class Decoded(NamedTuple):
     """What became of some batches of a window."""
 
@@ -403,6 +406,7 @@ def decode(
     check_crcs: bool = True,
     limits: Limits = DEFAULT_LIMITS,
     path: str | None = None,
+    allocate: Allocate = np.empty,
 ) -> Decoded:
     """Decode the batches of a window, from `first` on, to columns.
 
@@ -420,6 +424,8 @@ def decode(
     limits : Limits
     path : str, optional
         For messages.
+    allocate : callable
+        Gives memory for columns, as `np.empty(n, dtype)` does.
 
     Returns
     -------
@@ -442,12 +448,12 @@ def decode(
     room = ARENA_BYTES
     for run in _runs(batches, todo):
         walk = _walk_v2 if batches.magic[run[0]] >= 2 else _walk_legacy
-        spans, n_done, used, error = walk(window, run, check_crcs, room, limits, path)
+        spans, n_done, used, error = walk(window, run, check_crcs, room, limits, path, allocate)
         room -= used
         if spans is not None and len(spans):
             rows = selection.rows(spans, batches)
             if rows is None or rows.size:
-                parts.append(_fill(spans, rows, batches, columns))
+                parts.append(_fill(spans, rows, batches, columns, allocate))
         if error is not None or n_done < run.size:
             done = int(run[n_done])
             break
@@ -508,7 +514,13 @@ def _first_bad_crc(window: Window, rows: npt.NDArray[np.int64]) -> int:
 
 
 def _walk_v2(
-    window: Window, rows: npt.NDArray[np.int64], check_crcs: bool, room: int, limits: Limits, path: str | None
+    window: Window,
+    rows: npt.NDArray[np.int64],
+    check_crcs: bool,
+    room: int,
+    limits: Limits,
+    path: str | None,
+    allocate: Allocate,
 ) -> Walked:
     batches = window.batches
     codec = batches.attributes[rows] & kf.CODEC_MASK
@@ -522,17 +534,18 @@ def _walk_v2(
         rows, counts = rows[: start.size], counts[: start.size]
     # an honest count fits into its batch; the kernel says so of one that does not
     n = int(np.minimum(np.maximum(counts, 0), (stop - start) // kf.MIN_RECORD_BYTES).sum(dtype=np.int64))
+    headers_start, headers_count = allocate(n, np.int32), allocate(n, np.int32)
     spans = Spans(
         data=data,
-        batch_row=np.empty(n, np.int32),
-        offset=np.empty(n, np.int64),
-        timestamp=np.empty(n, np.int64),
-        key_start=np.empty(n, np.int32),
-        key_size=np.empty(n, np.int32),
-        value_start=np.empty(n, np.int32),
-        value_size=np.empty(n, np.int32),
-        headers_start=np.empty(n, np.int32),
-        headers_count=np.empty(n, np.int32),
+        batch_row=allocate(n, np.int32),
+        offset=allocate(n, np.int64),
+        timestamp=allocate(n, np.int64),
+        key_start=allocate(n, np.int32),
+        key_size=allocate(n, np.int32),
+        value_start=allocate(n, np.int32),
+        value_size=allocate(n, np.int32),
+        headers_start=headers_start,
+        headers_count=headers_count,
     )
     status, n_done, n_records, _ = kernels.walk_records(
         data,
@@ -552,8 +565,8 @@ def _walk_v2(
         spans.key_size,
         spans.value_start,
         spans.value_size,
-        spans.headers_start,
-        spans.headers_count,
+        headers_start,
+        headers_count,
         spans.batch_row,
     )
     if status != _OK:
@@ -639,12 +652,18 @@ def _bounds(ends: list[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int6
 
 
 def _walk_legacy(
-    window: Window, rows: npt.NDArray[np.int64], check_crcs: bool, room: int, limits: Limits, path: str | None
+    window: Window,
+    rows: npt.NDArray[np.int64],
+    check_crcs: bool,
+    room: int,
+    limits: Limits,
+    path: str | None,
+    allocate: Allocate,
 ) -> Walked:
     batches = window.batches
     n = rows.size
-    key_start, key_size = np.empty(n, np.int32), np.empty(n, np.int32)
-    value_start, value_size = np.empty(n, np.int32), np.empty(n, np.int32)
+    key_start, key_size = allocate(n, np.int32), allocate(n, np.int32)
+    value_start, value_size = allocate(n, np.int32), allocate(n, np.int32)
     status, n_done = legacy_kernels.walk_messages(
         window.data,
         batches.position[rows] - window.start,
@@ -717,9 +736,24 @@ def _walk_wrappers(
         n_done += 1
     if not parts:
         return None, n_done, arena.used, error
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    spans = Spans(arena.data[: arena.used], *columns[:7], timestamp_type=columns[7], batch_base_offset=columns[8])
+    columns = {
+        name: np.concatenate(column) for name, column in zip(_LEGACY_SPAN_COLUMNS, zip(*parts, strict=True), strict=True)
+    }
+    spans = Spans(arena.data[: arena.used], **columns)
     return spans, n_done, arena.used, error
+
+
+_LEGACY_SPAN_COLUMNS = (
+    "batch_row",
+    "offset",
+    "timestamp",
+    "key_start",
+    "key_size",
+    "value_start",
+    "value_size",
+    "timestamp_type",
+    "batch_base_offset",
+)
 
 
 def _plain_message(
@@ -777,42 +811,46 @@ def _message_set(batches: BatchTable, row: int, arena: Arena, start: int, path: 
 
 
 def _fill(
-    spans: Spans, rows: npt.NDArray[np.int64] | None, batches: BatchTable, columns: Sequence[str]
+    spans: Spans, rows: npt.NDArray[np.int64] | None, batches: BatchTable, columns: Sequence[str], allocate: Allocate
 ) -> RecordColumns:
     n = len(spans) if rows is None else rows.size
     filled: dict[str, Column] = {}
     batch_row = spans.batch_row if rows is None else spans.batch_row[rows]
     for name in columns:
         if name == "key":
-            filled[name] = _fill_binary(spans.data, spans.key_start, spans.key_size, rows)
+            filled[name] = _fill_binary(spans.data, spans.key_start, spans.key_size, rows, allocate)
         elif name == "value":
-            filled[name] = _fill_binary(spans.data, spans.value_start, spans.value_size, rows)
+            filled[name] = _fill_binary(spans.data, spans.value_start, spans.value_size, rows, allocate)
         elif name == HEADERS:
-            filled[name] = _fill_headers(spans, rows, n)
+            filled[name] = _fill_headers(spans, rows, n, allocate)
         else:
             filled[name] = _fill_fixed(name, spans, rows, batches, batch_row)
     return RecordColumns(n, filled)
 
 
 def _fill_binary(
-    data: Bytes, start: npt.NDArray[np.int32], size: npt.NDArray[np.int32], rows: npt.NDArray[np.int64] | None
+    data: Bytes,
+    start: npt.NDArray[np.int32],
+    size: npt.NDArray[np.int32],
+    rows: npt.NDArray[np.int64] | None,
+    allocate: Allocate,
 ) -> BinaryColumn:
     n = start.size if rows is None else rows.size
     n_bytes, n_null = kernels.measure_binary(size, rows)
-    offsets, out = np.empty(n + 1, np.int64), np.empty(n_bytes, np.uint8)
+    offsets, out = allocate(n + 1, np.int64), allocate(n_bytes, np.uint8)
     validity = np.empty(n, np.bool_) if n_null else None
     kernels.fill_binary(data, start, size, rows, offsets, out, None if validity is None else validity.view(np.uint8))
     return BinaryColumn(offsets, out, validity)
 
 
-def _fill_headers(spans: Spans, rows: npt.NDArray[np.int64] | None, n: int) -> HeadersColumn:
+def _fill_headers(spans: Spans, rows: npt.NDArray[np.int64] | None, n: int, allocate: Allocate) -> HeadersColumn:
     if spans.headers_count is None or spans.headers_start is None or not spans.headers_count.any():
         empty = BinaryColumn(np.zeros(1, np.int64), np.empty(0, np.uint8))
         return HeadersColumn(np.zeros(n + 1, np.int64), empty, empty)
     counts = spans.headers_count if rows is None else spans.headers_count[rows]
     total = int(counts.sum(dtype=np.int64))
-    offsets = np.empty(n + 1, np.int64)
-    key_start, key_size, value_start, value_size = (np.empty(total, np.int32) for _ in range(4))
+    offsets = allocate(n + 1, np.int64)
+    key_start, key_size, value_start, value_size = (allocate(total, np.int32) for _ in range(4))
     status, n_headers = kernels.walk_headers(
         spans.data,
         spans.headers_start,
@@ -828,8 +866,8 @@ def _fill_headers(spans: Spans, rows: npt.NDArray[np.int64] | None, n: int) -> H
         raise AssertionError("headers that were walked once cannot be walked again")
     return HeadersColumn(
         offsets,
-        _fill_binary(spans.data, key_start, key_size, None),
-        _fill_binary(spans.data, value_start, value_size, None),
+        _fill_binary(spans.data, key_start, key_size, None, allocate),
+        _fill_binary(spans.data, value_start, value_size, None, allocate),
     )
 
 

@@ -24,6 +24,7 @@ from kafkalog.arrow import (
     CONTEXT_COLUMNS,
     DEFAULT_COLUMNS,
     ArrowWriter,
+    arrow_memory,
     check_binary_type,
     columns_needed,
     record_schema,
@@ -33,6 +34,7 @@ from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import OnCorruption, Partition, Piece
 from kafkalog.records import BinaryColumn, Column, Decoded, RecordColumns, Selection, decode
 from kafkalog.segment import Segment
+from kafkalog.source import SpareMemory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -288,11 +290,12 @@ class Scan:
             self._report(Finding(Reason.HEADER_KEY_UTF8, detail, path=str(segment.path), damage=False))
 
     def _tasks(self, report: Callable[[Finding], None], stopped: set[int]) -> Iterator[_Task]:
+        spare = SpareMemory()
         for key, partition in self.partitions():
             selection = partition.effective(self._selection(key), include_deleted=self._include_deleted)
             for finding in partition.findings:
                 report(finding)
-            for piece in partition.pieces(selection, on_corruption=self._on_corruption, report=report):
+            for piece in partition.pieces(selection, on_corruption=self._on_corruption, report=report, spare=spare):
                 if id(partition) in stopped:
                     break
                 yield _Task(piece, key, partition, selection)
@@ -306,6 +309,7 @@ class Scan:
             check_crcs=self._check_crcs,
             limits=self._limits,
             path=str(task.piece.segment.path),
+            allocate=arrow_memory,
         )
 
     def _decoded(self, names: Sequence[str]) -> Iterator[tuple[_Task, RecordColumns]]:

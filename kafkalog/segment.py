@@ -30,7 +30,7 @@ from kafkalog.errors import (
 )
 from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.records import Selection, decode
-from kafkalog.source import ByteSource, open_source
+from kafkalog.source import ByteSource, SpareMemory, open_source
 
 
 class Segment:
@@ -93,8 +93,8 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {self.size_in_bytes} bytes)"
 
-    def open(self) -> ByteSource:
-        """The bytes of the `.log`.
+    def open(self, spare: SpareMemory | None = None) -> ByteSource:
+        """The bytes of the `.log`, read into spare memory if some is given.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Segment:
         LimitExceededError
             It is larger than `limits.max_segment_bytes`: no broker wrote it.
         """
-        source = open_source(self.path, memory_map=self.memory_map is True)
+        source = open_source(self.path, memory_map=self.memory_map is True, spare=spare)
         if source.size > self.limits.max_segment_bytes:
             source.close()
             raise LimitExceededError(
@@ -179,19 +179,25 @@ class Segment:
     def offset_index(self) -> OffsetIndex | None:
         """The `.index`, None when there is none."""
         path = self._sidecar(kf.INDEX_SUFFIX)
-        return path and OffsetIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
+        if path is None:
+            return None
+        return OffsetIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
         """The `.timeindex`, None when there is none."""
         path = self._sidecar(kf.TIME_INDEX_SUFFIX)
-        return path and TimeIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
+        if path is None:
+            return None
+        return TimeIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
 
     @cached_property
     def transaction_index(self) -> TransactionIndex | None:
         """The `.txnindex`, None when there is none, as is usual."""
         path = self._sidecar(kf.TRANSACTION_INDEX_SUFFIX)
-        return path and TransactionIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
+        if path is None:
+            return None
+        return TransactionIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
 
     @property
     def next_offset(self) -> int:

@@ -26,7 +26,6 @@ Bytes = npt.NDArray[np.uint8]
 
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python's mmap has no name for it yet
 _PAGE = mmap.PAGESIZE
-_MAX_SPARE = 16
 
 
 class FileIdentity(NamedTuple):
@@ -154,6 +153,38 @@ class _FileSource(ByteSource):
             self.close()
 
 
+class SpareMemory:
+    """Memory of windows given back, for the next ones: a fresh page costs more than filling it does.
+
+    Parameters
+    ----------
+    limit : int
+        Most windows kept.
+    """
+
+    def __init__(self, limit: int = 16) -> None:
+        self._limit = limit
+        self._spare: list[Bytes] = []
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> Bytes:
+        """Writable memory of exactly this size."""
+        with self._lock:
+            for place, memory in enumerate(self._spare):
+                if size <= memory.size <= max(4 * size, _PAGE):
+                    del self._spare[place]
+                    memory.flags.writeable = True
+                    return memory[:size]
+        return np.empty(size, np.uint8)
+
+    def give(self, window: Bytes) -> None:
+        """Take back what `take` gave out."""
+        memory = window.base if isinstance(window.base, np.ndarray) else window
+        with self._lock:
+            if len(self._spare) < self._limit:
+                self._spare.append(memory)
+
+
 class PreadSource(_FileSource):
     """A file read with `pread`: right for a file that a broker may still write to or cut.
 
@@ -161,14 +192,14 @@ class PreadSource(_FileSource):
     speed of memory, while every page of a mapping costs a fault.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], spare: SpareMemory | None = None) -> None:
         super().__init__(path)
-        self._spare: list[Bytes] = []
+        self._spare = spare or SpareMemory()
 
     def window(self, start: int, stop: int) -> Bytes:
         self._check_range(start, stop)
         self.check_unchanged()
-        result = self._memory(stop - start)
+        result = self._spare.take(stop - start)
         view = memoryview(result)
         done = 0
         while done < len(view):
@@ -185,22 +216,7 @@ class PreadSource(_FileSource):
         return result
 
     def release(self, window: Bytes, start: int) -> None:
-        memory = window.base if isinstance(window.base, np.ndarray) else window
-        with self._lock:
-            if len(self._spare) < _MAX_SPARE:
-                self._spare.append(memory)
-
-    def close(self) -> None:
-        super().close()
-        self._spare.clear()
-
-    def _memory(self, size: int) -> Bytes:
-        with self._lock:
-            memory = self._spare.pop() if self._spare else None
-        if memory is None or not size <= memory.size <= max(4 * size, _PAGE):
-            return np.empty(size, np.uint8)
-        memory.flags.writeable = True
-        return memory[:size]
+        self._spare.give(window)
 
 
 class MappedSource(_FileSource):
@@ -247,15 +263,17 @@ class MappedSource(_FileSource):
         self._map, self._data = None, self._data[:0].copy()
 
 
-def open_source(path: str | os.PathLike[str], *, memory_map: bool) -> ByteSource:
-    """Open a regular file, mapped or read with `pread`.
+def open_source(
+    path: str | os.PathLike[str], *, memory_map: bool, spare: SpareMemory | None = None
+) -> ByteSource:
+    """Open a regular file, mapped or read with `pread`, into spare memory if some is given.
 
     Raises
     ------
     ReadError
         It cannot be opened, or is not a regular file.
     """
-    return MappedSource(path) if memory_map else PreadSource(path)
+    return MappedSource(path) if memory_map else PreadSource(path, spare)
 
 
 def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:

@@ -835,7 +835,7 @@ def iter_batches(data: bytes, limit: int = DEFAULT_LIMIT) -> Iterator[Batch]:
     ``limit`` is the largest number of bytes that one batch may decompress to.
     """
     position = 0
-    last_offset: int | None = None
+    last_offset = -1  # Kafka's offsets begin at 0
     while position < len(data):
         try:
             size_in_bytes, magic = _envelope(data, position)
@@ -844,9 +844,9 @@ def iter_batches(data: bytes, limit: int = DEFAULT_LIMIT) -> Iterator[Batch]:
             delta = 0
             if magic == 2:
                 delta = int.from_bytes(data[position + 23 : position + 27], "big", signed=True)
-                if delta < 0:
+                if delta < 0 or offset + delta >= 1 << 63:
                     _corrupt("header_inconsistent", f"last offset delta {delta}")
-            if last_offset is not None and offset <= last_offset:
+            if offset <= last_offset:
                 _corrupt("offset_order", f"offset {offset} after {last_offset}")
             decode = _decode_v2 if magic == 2 else _decode_legacy
             batch = decode(data, position, size_in_bytes, limit)

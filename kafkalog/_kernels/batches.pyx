@@ -3,12 +3,12 @@
 Kafka: FileLogInputStream.nextBatch, DefaultRecordBatch, AbstractLegacyRecordBatch.
 """
 
-from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkalog._kernels.crc cimport crc32, crc32c
 from kafkalog._kernels.wire cimport (
     BAD_MAGIC, HEADER_INCONSISTENT, NEED_MORE, OFFSET_ORDER, OK, OUTPUT_FULL, SIZE_NEGATIVE, SIZE_TOO_SMALL,
-    Cursor, load_be16, load_be32, load_be64, read_varint, read_varlong, wrap_add,
+    Cursor, load_be16, load_be32, load_be64, read_varint, read_varlong,
 )
 
 cdef enum:

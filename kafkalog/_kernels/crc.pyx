@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 
-from kafkalog._kernels.wire cimport CRC_MISMATCH, OK, load_be32
+from kafkalog._kernels.wire cimport CRC_MISMATCH, OK
 
 cdef extern from "crc_impl.h":
     uint32_t (*kl_crc32c_best)(const uint8_t*, size_t) noexcept nogil

@@ -32,9 +32,9 @@ cdef enum:
 
 
 cdef inline int skip_headers(Cursor* cursor, int32_t count) noexcept nogil:
-    cdef int32_t i, size = 0
+    cdef int32_t _i, size = 0
     cdef int status
-    for i in range(count):
+    for _i in range(count):
         status = read_varint(cursor, &size)
         if status != OK:
             return status
@@ -305,7 +305,7 @@ def walk_headers(const uint8_t[::1] data not None, const int32_t[::1] headers_st
     cdef Py_ssize_t limit = data.shape[0]
     cdef Py_ssize_t i, row
     cdef int64_t at = 0
-    cdef int32_t j, count, from_
+    cdef int32_t _j, count, from_
     cdef int32_t length = 0
     cdef int status = OK
     cdef Cursor cursor
@@ -334,7 +334,7 @@ def walk_headers(const uint8_t[::1] data not None, const int32_t[::1] headers_st
                     break
                 cursor.pointer = origin + from_
                 cursor.end = origin + limit
-                for j in range(count):
+                for _j in range(count):
                     status = read_varint(&cursor, &length)
                     if status != OK:
                         break

@@ -1,0 +1,27 @@
+import numpy as np
+from numpy.typing import NDArray
+
+def walk_batches(
+    window: NDArray[np.uint8],
+    start: int,
+    window_start: int,
+    previous_offset: int,
+    position: NDArray[np.int64],
+    size_in_bytes: NDArray[np.int32],
+    base_offset: NDArray[np.int64],
+    last_offset: NDArray[np.int64],
+    leader_epoch: NDArray[np.int32],
+    magic: NDArray[np.int8],
+    crc: NDArray[np.uint32],
+    attributes: NDArray[np.int16],
+    base_timestamp: NDArray[np.int64],
+    max_timestamp: NDArray[np.int64],
+    producer_id: NDArray[np.int64],
+    producer_epoch: NDArray[np.int16],
+    base_sequence: NDArray[np.int32],
+    records_count: NDArray[np.int32],
+    control_type: NDArray[np.int16],
+) -> tuple[int, int, int, int]: ...
+def find_batch(
+    window: NDArray[np.uint8], start: int, after_offset: int, crc_budget: int
+) -> tuple[int, int]: ...
