@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -138,9 +139,7 @@ class ArrowWriter:
             A `binary` column would pass 2 GiB: slice first, or ask for `large_binary`.
         """
         n = columns.n_records
-        return pa.RecordBatch.from_arrays(
-            [self._array(field, columns, n) for field in self.schema], schema=self.schema
-        )
+        return pa.RecordBatch.from_arrays([self._array(field, columns, n) for field in self.schema], schema=self.schema)
 
     def _array(self, field: pa.Field, columns: RecordColumns, n: int) -> pa.Array:
         name: str = field.name
@@ -162,7 +161,7 @@ class ArrowWriter:
     def _repeat(self, name: str, kind: pa.DataType, n: int) -> pa.Array:
         array = self._repeated.get(name)
         if array is None or len(array) < n:
-            array = self._repeated[name] = _repeated(self._context[name], kind, max(n, _REPEAT))
+            array = self._repeated[name] = _repeated(self._context[name], kind, max(2 * n, _REPEAT))
         return array.slice(0, n)
 
 
@@ -224,9 +223,7 @@ def binary_array(column: BinaryColumn, kind: pa.DataType) -> pa.Array:
     n = len(column)
     bitmap, n_null = _bitmap(column.validity), column.null_count
     if kind == pa.binary_view():
-        return pa.Array.from_buffers(
-            kind, n, [bitmap, pa.py_buffer(_views(column)), pa.py_buffer(column.data)], n_null
-        )
+        return pa.Array.from_buffers(kind, n, [bitmap, pa.py_buffer(_views(column)), pa.py_buffer(column.data)], n_null)
     if kind == pa.large_binary():
         offsets: npt.NDArray[Any] = column.offsets
     else:
@@ -253,6 +250,8 @@ def _views(column: BinaryColumn) -> npt.NDArray[np.uint8]:
 
 def headers_array(column: HeadersColumn, kind: pa.DataType) -> tuple[pa.Array, int]:
     """Headers as an Arrow list of structs, and how many keys were not UTF-8."""
+    if not len(column.key):
+        return _empty_lists(kind, len(column)), 0
     struct = kind.value_type
     keys, n_bad = _utf8(column.key)
     values = binary_array(column.value, struct.field("value").type)
@@ -261,6 +260,16 @@ def headers_array(column: HeadersColumn, kind: pa.DataType) -> tuple[pa.Array, i
         raise ValueError("too many headers for one Arrow array; ask for smaller batches")
     offsets = pa.py_buffer(column.offsets.astype(np.int32))
     return pa.Array.from_buffers(kind, len(column), [None, offsets], 0, children=[items]), n_bad
+
+
+def _empty_lists(kind: pa.DataType, n: int) -> pa.Array:
+    offsets = pa.py_buffer(np.zeros(n + 1, np.int32))
+    return pa.Array.from_buffers(kind, n, [None, offsets], 0, children=[_nothing(kind.value_type)])
+
+
+@lru_cache(maxsize=8)
+def _nothing(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(0, kind)
 
 
 def _utf8(column: BinaryColumn) -> tuple[pa.Array, int]:

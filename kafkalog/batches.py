@@ -27,7 +27,7 @@ from kafkalog.errors import (
     TruncatedTailError,
     error_from_status,
 )
-from kafkalog.source import ByteSource, Bytes
+from kafkalog.source import Bytes, ByteSource
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +77,7 @@ class BatchTable:
         As stored: CRC-32C for v2, CRC-32 before.
     attributes : int16[n]
     base_timestamp, max_timestamp : int64[n]
-        Milliseconds, -1 for none. With a delete horizon the base timestamp is that horizon, not the first record's time.
+        Milliseconds, -1 for none. With a delete horizon the base timestamp is that, not the first record's time.
     producer_id : int64[n]
     producer_epoch : int16[n]
     base_sequence : int32[n]
@@ -280,9 +280,7 @@ class _Scratch:
     def __init__(self) -> None:
         self.room = BatchTable.empty(_ROWS)
 
-    def walk(
-        self, data: Bytes, start: int, previous_offset: int
-    ) -> tuple[list[BatchTable], int, int, int, int]:
+    def walk(self, data: Bytes, start: int, previous_offset: int) -> tuple[list[BatchTable], int, int, int, int]:
         """Tables, status, position reached, bytes needed there, last offset seen."""
         tables: list[BatchTable] = []
         status, reached, needed = _OUTPUT_FULL, start, 0

@@ -138,9 +138,7 @@ def _stream_error(codec: int, detail: str) -> CorruptionError:
 
 def _check_limit(n: int, limit: int, what: str) -> None:
     if n > limit:
-        raise LimitExceededError(
-            Reason.DECOMPRESSED_TOO_LARGE, f"{what}, max_decompressed_bytes is {limit}", length=n
-        )
+        raise LimitExceededError(Reason.DECOMPRESSED_TOO_LARGE, f"{what}, max_decompressed_bytes is {limit}", length=n)
 
 
 _GZIP_MIN_NEXT = 18  # Java looks for another member only in more bytes than a header and a trailer take

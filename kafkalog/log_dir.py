@@ -141,8 +141,8 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         if not (root / kf.META_PROPERTIES).exists() and not any(map(_holds_segments, partitions)):
             raise NotKafkaError(
                 Reason.NOT_KAFKA,
-                "no .log files, no topic-partition directories, no meta.properties: name a log dir (a value of log.dirs),"
-                " a directory such as orders-0 in it, or a .log file",
+                "no .log files, no topic-partition directories, no meta.properties: name a log dir (a value of"
+                " log.dirs), a directory such as orders-0 in it, or a .log file",
                 path=root,
             )
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.batches import Window
+from kafkalog.batches import WINDOW_BYTES, Window
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.errors import (
     DEFAULT_LIMITS,
@@ -116,9 +116,7 @@ class Partition:
             for name in names:
                 if name.endswith(kf.LOG_SUFFIX) and name not in logs:
                     detail = "not named after an offset, so a broker does not read it; name the file itself to read it"
-                    self.findings.append(
-                        Finding(Reason.UNKNOWN_FILE, detail, path=str(self.path / name), damage=False)
-                    )
+                    self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(self.path / name), damage=False))
         last = max((kf.parse_base_offset(name) or 0 for name in logs), default=0)
         if only is not None:
             logs = [Path(path).name for path in only]
@@ -235,10 +233,11 @@ class Partition:
         on_corruption: OnCorruption = "raise",
         report: Callable[[Finding], None] = lambda finding: None,
         spare: SpareMemory | None = None,
+        window_bytes: int = WINDOW_BYTES,
     ) -> Iterator[Piece]:
         """Windows that may hold selected records, in offset order.
 
-        Headers that cannot be walked are met as `on_corruption` says; what is inside a batch is the receiver's to judge.
+        Headers that cannot be walked are met as `on_corruption` says; what is in a batch is the receiver's to judge.
 
         Parameters
         ----------
@@ -248,6 +247,8 @@ class Partition:
             Given each finding.
         spare : SpareMemory, optional
             Shared by several partitions that are read one after the other.
+        window_bytes : int
+            Bytes to read at a time.
         """
         spare = spare or SpareMemory()
         previous: int | None = None
@@ -262,7 +263,7 @@ class Partition:
                 position = 0 if start is None else segment.position_for(source, start)
                 if position or previous is None:
                     previous = segment.base_offset - 1
-                stream = _SegmentStream(segment, source, max(previous, segment.base_offset - 1), report)
+                stream = _SegmentStream(segment, source, max(previous, segment.base_offset - 1), report, window_bytes)
                 for window in stream.windows(position, on_corruption):
                     yield Piece(segment, source, window)
                     if selection.end_offset is not None and stream.previous >= selection.end_offset - 1:
@@ -276,9 +277,15 @@ class _SegmentStream:
     """Windows of one segment, damage met as the reader wishes."""
 
     def __init__(
-        self, segment: Segment, source: ByteSource, previous: int, report: Callable[[Finding], None]
+        self,
+        segment: Segment,
+        source: ByteSource,
+        previous: int,
+        report: Callable[[Finding], None],
+        window_bytes: int,
     ) -> None:
         self.segment, self.source, self.report = segment, source, report
+        self.window_bytes = window_bytes
         self.previous = previous
         self.stopped = False
         self.last_position: int | None = None
@@ -286,7 +293,10 @@ class _SegmentStream:
     def windows(self, position: int | None, on_corruption: OnCorruption) -> Iterator[Window]:
         while position is not None:
             try:
-                for window in self.segment.iter_windows(self.source, start=position, previous_offset=self.previous):
+                windows = self.segment.iter_windows(
+                    self.source, start=position, previous_offset=self.previous, window_bytes=self.window_bytes
+                )
+                for window in windows:
                     self.previous = int(window.batches.last_offset[-1])
                     self.last_position = int(window.batches.position[-1])
                     yield window

@@ -8,6 +8,7 @@ done. Mirrors the record half of `DefaultRecordBatch` and `AbstractLegacyRecordB
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from kafkalog.errors import (
 )
 from kafkalog.source import Bytes
 
-ARENA_BYTES: Final = 4 * 2**20
+ARENA_BYTES: Final = 2 * 2**20
 """Once this much came out of compressed batches, the rest of a window is left to the next call."""
 
 FIXED_COLUMNS: Final[dict[str, npt.DTypeLike]] = {
@@ -105,7 +106,7 @@ class BinaryColumn:
         """The values as `bytes` and None."""
         data = self.data.tobytes()
         at = self.offsets.tolist()
-        values: list[bytes | None] = [data[start:stop] for start, stop in zip(at, at[1:], strict=False)]
+        values: list[bytes | None] = [data[start:stop] for start, stop in itertools.pairwise(at)]
         if self.validity is not None:
             for row in np.flatnonzero(~self.validity).tolist():
                 values[row] = None
@@ -155,8 +156,7 @@ class HeadersColumn:
             raise IndexError(f"row {row} of {n}")
         row %= n
         return [
-            (cast(bytes, self.key[i]), self.value[i])
-            for i in range(int(self.offsets[row]), int(self.offsets[row + 1]))
+            (cast(bytes, self.key[i]), self.value[i]) for i in range(int(self.offsets[row]), int(self.offsets[row + 1]))
         ]
 
     def __repr__(self) -> str:
@@ -166,7 +166,7 @@ class HeadersColumn:
         """A list of (key, value) pairs a record."""
         pairs = list(zip(self.key.to_pylist(), self.value.to_pylist(), strict=True))
         at = self.offsets.tolist()
-        return [cast(Any, pairs[start:stop]) for start, stop in zip(at, at[1:], strict=False)]
+        return [cast(Any, pairs[start:stop]) for start, stop in itertools.pairwise(at)]
 
     def slice(self, start: int, stop: int) -> HeadersColumn:
         """Records `start` to `stop`; shares the bytes."""
@@ -358,7 +358,7 @@ class Selection:
             # what a v0 wrapper hides may be v1 messages
             hidden = (batches.magic == 0) & (batches.codec != 0)
             masks.append((batches.max_timestamp >= self.start_timestamp) | hidden)
-        if not self.include_control:
+        if not self.include_control and np.bitwise_or.reduce(batches.attributes) & kf.CONTROL_BIT:
             masks.append(~batches.is_control)
         return np.logical_and.reduce(masks) if masks else None
 
@@ -402,21 +402,22 @@ def decode(
     columns: Sequence[str] = DEFAULT_COLUMNS,
     *,
     first: int = 0,
+    stop: int | None = None,
     selection: Selection | None = None,
     check_crcs: bool = True,
     limits: Limits = DEFAULT_LIMITS,
     path: str | None = None,
     allocate: Allocate = np.empty,
 ) -> Decoded:
-    """Decode the batches of a window, from `first` on, to columns.
+    """Decode the batches of a window, from `first` to `stop`, to columns.
 
     Parameters
     ----------
     window : Window
     columns : sequence of str
         Names out of `ALL_COLUMNS`; what is not asked for is not filled.
-    first : int
-        Batch to begin with.
+    first, stop : int
+        Rows of the batch table; default: all.
     selection : Selection, optional
         Default: every record but control records.
     check_crcs : bool
@@ -430,7 +431,7 @@ def decode(
     Returns
     -------
     Decoded
-        Columns own their memory: the window may go. Stops early, without an error, once `ARENA_BYTES` were decompressed.
+        Columns own their memory: the window may go. Stops early, without error, once `ARENA_BYTES` were decompressed.
 
     Notes
     -----
@@ -439,11 +440,12 @@ def decode(
     """
     selection = selection or Selection()
     batches = window.batches
-    todo = np.arange(first, len(batches), dtype=np.int64)
+    stop = len(batches) if stop is None else stop
+    todo = np.arange(first, stop, dtype=np.int64)
     mask = selection.batch_mask(batches)
-    if mask is not None and not mask.all():
-        todo = todo[mask[first:]]
-    done, error = len(batches), None
+    if mask is not None:
+        todo = todo[mask[first:stop]]
+    done, error = stop, None
     parts: list[RecordColumns] = []
     room = ARENA_BYTES
     for run in _runs(batches, todo):
@@ -523,17 +525,19 @@ def _walk_v2(
     allocate: Allocate,
 ) -> Walked:
     batches = window.batches
-    codec = batches.attributes[rows] & kf.CODEC_MASK
-    start = batches.position[rows] - window.start + kf.RECORD_BATCH_OVERHEAD
-    stop = batches.next_position[rows] - window.start
-    counts = batches.records_count[rows]
+    chosen = batches if rows.size == len(batches) else batches[rows]
+    start = chosen.position + (kf.RECORD_BATCH_OVERHEAD - window.start)
+    stop = chosen.next_position - window.start
     data, error, used, fused = window.data, None, 0, check_crcs
-    if codec.any():
+    if np.bitwise_or.reduce(chosen.attributes) & kf.CODEC_MASK:
+        codec = chosen.attributes & kf.CODEC_MASK
         arena, start, stop, error = _decompress_v2(window, rows, codec, check_crcs, room, limits, path)
         data, used, fused = arena.data[: arena.used], arena.used, False
-        rows, counts = rows[: start.size], counts[: start.size]
+        if start.size < rows.size:
+            rows = rows[: start.size]
+            chosen = batches[rows]
     # an honest count fits into its batch; the kernel says so of one that does not
-    n = int(np.minimum(np.maximum(counts, 0), (stop - start) // kf.MIN_RECORD_BYTES).sum(dtype=np.int64))
+    n = int(np.clip(chosen.records_count, 0, (stop - start) // kf.MIN_RECORD_BYTES).sum(dtype=np.int64))
     headers_start, headers_count = allocate(n, np.int32), allocate(n, np.int32)
     spans = Spans(
         data=data,
@@ -551,12 +555,12 @@ def _walk_v2(
         data,
         start,
         stop,
-        batches.base_offset[rows],
-        batches.base_timestamp[rows],
-        batches.max_timestamp[rows],
-        batches.attributes[rows],
-        counts,
-        batches.crc[rows],
+        chosen.base_offset,
+        chosen.base_timestamp,
+        chosen.max_timestamp,
+        chosen.attributes,
+        chosen.records_count,
+        chosen.crc,
         fused,
         limits.max_headers_per_record,
         spans.offset,
@@ -737,7 +741,8 @@ def _walk_wrappers(
     if not parts:
         return None, n_done, arena.used, error
     columns = {
-        name: np.concatenate(column) for name, column in zip(_LEGACY_SPAN_COLUMNS, zip(*parts, strict=True), strict=True)
+        name: np.concatenate(column)
+        for name, column in zip(_LEGACY_SPAN_COLUMNS, zip(*parts, strict=True), strict=True)
     }
     spans = Spans(arena.data[: arena.used], **columns)
     return spans, n_done, arena.used, error
@@ -845,8 +850,7 @@ def _fill_binary(
 
 def _fill_headers(spans: Spans, rows: npt.NDArray[np.int64] | None, n: int, allocate: Allocate) -> HeadersColumn:
     if spans.headers_count is None or spans.headers_start is None or not spans.headers_count.any():
-        empty = BinaryColumn(np.zeros(1, np.int64), np.empty(0, np.uint8))
-        return HeadersColumn(np.zeros(n + 1, np.int64), empty, empty)
+        return _no_headers(n)
     counts = spans.headers_count if rows is None else spans.headers_count[rows]
     total = int(counts.sum(dtype=np.int64))
     offsets = allocate(n + 1, np.int64)
@@ -869,6 +873,11 @@ def _fill_headers(spans: Spans, rows: npt.NDArray[np.int64] | None, n: int, allo
         _fill_binary(spans.data, key_start, key_size, None, allocate),
         _fill_binary(spans.data, value_start, value_size, None, allocate),
     )
+
+
+def _no_headers(n: int) -> HeadersColumn:
+    empty = BinaryColumn(np.zeros(1, np.int64), np.empty(0, np.uint8))
+    return HeadersColumn(np.zeros(n + 1, np.int64), empty, empty)
 
 
 def _fill_fixed(

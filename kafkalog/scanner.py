@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, cast
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from kafkalog.arrow import (
     columns_needed,
     record_schema,
 )
+from kafkalog.batches import WINDOW_BYTES, BatchTable
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import OnCorruption, Partition, Piece
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes grows beyond this, one record aside."""
 
+_MIN_WINDOW_BYTES: Final = 2**20
+_COMPRESSED_BYTES: Final = 2**19
+
 Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
 Timestamp = int | datetime
 
@@ -50,13 +55,30 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class _Task:
-    """A window on its way through the pool."""
+    """Batches of a window, on their way through the pool."""
 
     piece: Piece
     topic_partition: kf.TopicPartition | None
     partition: Partition
     selection: Selection
-    first: int = 0
+    first: int
+    stop: int
+    future: Future[Decoded] | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing of the window comes after these."""
+        return self.stop == len(self.piece.window.batches)
+
+
+class _Found(NamedTuple):
+    """A finding, in its place among the tasks."""
+
+    partition: Partition
+    finding: Finding
+
+
+_Event = _Task | _Found | KafkalogError
 
 
 class Scan:
@@ -102,7 +124,9 @@ class Scan:
         self.columns = _check_columns(columns)
         self.schema = record_schema(self.columns, check_binary_type(binary_type))
         self._topics = None if topics is None else [topics] if isinstance(topics, str) else list(topics)
-        self._partitions = None if partitions is None else [partitions] if isinstance(partitions, int) else [*partitions]
+        self._partitions = (
+            None if partitions is None else [partitions] if isinstance(partitions, int) else [*partitions]
+        )
         self._start_offset = _check_offsets("start_offset", start_offset)
         self._end_offset = _check_offsets("end_offset", end_offset)
         self._start_timestamp = _milliseconds("start_timestamp", start_timestamp)
@@ -289,22 +313,39 @@ class Scan:
             detail = f"{writer.n_bad_header_keys} header keys are not UTF-8 and show U+FFFD; to_numpy() keeps the bytes"
             self._report(Finding(Reason.HEADER_KEY_UTF8, detail, path=str(segment.path), damage=False))
 
-    def _tasks(self, report: Callable[[Finding], None], stopped: set[int]) -> Iterator[_Task]:
+    def _plan(self, stopped: set[int]) -> Iterator[_Event]:
+        """What there is to do, in order; an error ends it."""
         spare = SpareMemory()
-        for key, partition in self.partitions():
-            selection = partition.effective(self._selection(key), include_deleted=self._include_deleted)
-            for finding in partition.findings:
-                report(finding)
-            for piece in partition.pieces(selection, on_corruption=self._on_corruption, report=report, spare=spare):
-                if id(partition) in stopped:
-                    break
-                yield _Task(piece, key, partition, selection)
+        window_bytes = max(WINDOW_BYTES // self._threads, _MIN_WINDOW_BYTES)
+        try:
+            for key, partition in self.partitions():
+                selection = partition.effective(self._selection(key), include_deleted=self._include_deleted)
+                found = list(partition.findings)
+                pieces = partition.pieces(
+                    selection,
+                    on_corruption=self._on_corruption,
+                    report=found.append,
+                    spare=spare,
+                    window_bytes=window_bytes,
+                )
+                for piece in pieces:
+                    while found:
+                        yield _Found(partition, found.pop(0))
+                    if id(partition) in stopped:
+                        break
+                    for first, stop in _split(piece.window.batches):
+                        yield _Task(piece, key, partition, selection, first, stop)
+                for finding in found:
+                    yield _Found(partition, finding)
+        except KafkalogError as error:
+            yield error
 
     def _decode(self, task: _Task, names: Sequence[str]) -> Decoded:
         return decode(
             task.piece.window,
             names,
             first=task.first,
+            stop=task.stop,
             selection=task.selection,
             check_crcs=self._check_crcs,
             limits=self._limits,
@@ -313,20 +354,54 @@ class Scan:
         )
 
     def _decoded(self, names: Sequence[str]) -> Iterator[tuple[_Task, RecordColumns]]:
-        """Tasks and their columns, in order."""
+        """Tasks and their columns, in order, decoded a few windows ahead by the threads.
+
+        What the planner meets while earlier windows are still being decoded is raised or reported in its turn, so the
+        number of threads changes nothing but the time.
+        """
         self._found = Findings(self._limits.max_findings)
         if isinstance(self._target, LogDir):
             for finding in self._target.findings:
                 self._report(finding)
         stopped: set[int] = set()
-        tasks = self._tasks(self._report, stopped)
-        run = self._run_serial if self._threads == 1 else self._run_threads
-        for task, decoded, again in run(tasks, names, stopped):
+        plan = self._plan(stopped)
+        waiting: deque[_Event] = deque()
+        ahead = self._threads if self._threads > 1 else 0
+        with ExitStack() as stack:
+            pool = stack.enter_context(ThreadPoolExecutor(self._threads, "kafkalog")) if ahead else None
+            stack.callback(lambda: [event.future.cancel() for event in waiting if _is_running(event)])
+            while True:
+                while len(waiting) <= ahead and (event := next(plan, None)) is not None:
+                    if isinstance(event, _Task) and pool is not None:
+                        event.future = pool.submit(self._decode, event, names)
+                    waiting.append(event)
+                if not waiting:
+                    return
+                event = waiting.popleft()
+                if isinstance(event, KafkalogError):
+                    raise event
+                if isinstance(event, _Found):
+                    if id(event.partition) not in stopped:
+                        self._report(event.finding)
+                    continue
+                yield from self._finish(event, names, pool, stopped)
+                if event.is_last:
+                    event.piece.source.release(event.piece.window.data, event.piece.window.start)
+
+    def _finish(
+        self, task: _Task, names: Sequence[str], pool: ThreadPoolExecutor | None, stopped: set[int]
+    ) -> Iterator[tuple[_Task, RecordColumns]]:
+        """Hand out what a task decoded, and go on with what it left, until all of it is done."""
+        while task.first < task.stop and id(task.partition) not in stopped:
+            decoded = self._decode(task, names) if task.future is None else task.future.result()
+            task.first += decoded.n_batches + (decoded.error is not None)
+            task.future = None
+            if pool is not None and task.first < task.stop:
+                task.future = pool.submit(self._decode, task, names)
             if decoded.columns is not None:
                 yield task, decoded.columns
             if decoded.error is not None:
                 self._meet(task, decoded.error, stopped)
-                again(1)
 
     def _meet(self, task: _Task, error: KafkalogError, stopped: set[int]) -> None:
         if self._on_corruption == "raise":
@@ -335,69 +410,22 @@ class Scan:
             stopped.add(id(task.partition))
         self._report(error.to_finding())
 
-    def _run_serial(
-        self, tasks: Iterator[_Task], names: Sequence[str], stopped: set[int]
-    ) -> Iterator[tuple[_Task, Decoded, Callable[[int], None]]]:
-        skip = 0
 
-        def again(n: int) -> None:
-            nonlocal skip
-            skip = n
+def _is_running(event: _Event) -> TypeGuard[Any]:
+    return isinstance(event, _Task) and event.future is not None
 
-        for task in tasks:
-            while task.first < len(task.piece.window.batches) and id(task.partition) not in stopped:
-                decoded = self._decode(task, names)
-                skip = 0
-                yield task, decoded, again
-                task.first += decoded.n_batches + skip
-            task.piece.source.release(task.piece.window.data, task.piece.window.start)
 
-    def _run_threads(
-        self, tasks: Iterator[_Task], names: Sequence[str], stopped: set[int]
-    ) -> Iterator[tuple[_Task, Decoded, Callable[[int], None]]]:
-        """As `_run_serial`, a few windows ahead of who takes the results.
-
-        A damaged header is met by the planner while earlier windows are still being decoded; it is raised, or reported,
-        only after those were handed out.
-        """
-        skip = 0
-
-        def again(n: int) -> None:
-            nonlocal skip
-            skip = n
-
-        waiting: deque[tuple[_Task, Future[Decoded]]] = deque()
-        planned: KafkalogError | None = None
-        exhausted = False
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="kafkalog") as pool:
-            try:
-                while True:
-                    while not exhausted and len(waiting) <= self._threads:
-                        try:
-                            task = next(tasks, None)
-                        except KafkalogError as error:
-                            planned, task = error, None
-                        if task is None:
-                            exhausted = True
-                            break
-                        waiting.append((task, pool.submit(self._decode, task, names)))
-                    if not waiting:
-                        break
-                    task, future = waiting.popleft()
-                    decoded = future.result()
-                    while id(task.partition) not in stopped:
-                        skip = 0
-                        yield task, decoded, again
-                        task.first += decoded.n_batches + skip
-                        if task.first >= len(task.piece.window.batches):
-                            break
-                        decoded = self._decode(task, names)
-                    task.piece.source.release(task.piece.window.data, task.piece.window.start)
-            finally:
-                for _, future in waiting:
-                    future.cancel()
-        if planned is not None:
-            raise planned
+def _split(batches: BatchTable) -> Iterator[tuple[int, int]]:
+    """Rows of a window to decode at a time: all, or what of compressed batches several threads can share."""
+    n = len(batches)
+    if not np.bitwise_or.reduce(batches.attributes) & kf.CODEC_MASK:
+        yield 0, n
+        return
+    share = (batches.position - batches.position[0]) // _COMPRESSED_BYTES
+    first = 0
+    for stop in [*(np.flatnonzero(np.diff(share)) + 1).tolist(), n]:
+        yield first, stop
+        first = stop
 
 
 def _lone_segment(segment: Segment) -> Partition:

@@ -5,6 +5,7 @@ Mirrors the reading half of `LogSegment` and `FileRecords`.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from functools import cached_property
@@ -296,9 +297,9 @@ class Segment:
         Returns
         -------
         LOG_OFFSET_POSITION_DTYPE[m]
-            `base_offset`, `last_offset`, `position`, `size_in_bytes` of the first batch whose last offset is at or above
-            the one asked for; all -1 where the segment ends before. `base_offset` is -1 for a compressed v0 or v1
-            message.
+            `base_offset`, `last_offset`, `position`, `size_in_bytes` of the first batch whose last offset is at or
+            above the one asked for; all -1 where the segment ends before. `base_offset` is -1 for a compressed v0 or
+            v1 message.
 
         Raises
         ------
@@ -337,7 +338,7 @@ class Segment:
             yield self.position_for(source, int(targets[0])), 0, targets.size
             return
         bounds = [0, *cuts.tolist(), targets.size]
-        for first, last in zip(bounds, bounds[1:], strict=False):
+        for first, last in itertools.pairwise(bounds):
             yield self.position_for(source, int(targets[first])), first, last
 
     def _scan_offsets(
@@ -401,8 +402,8 @@ class Segment:
     ) -> int:
         """Answer the sorted queries from number `done` on that this window can answer; how many are done then.
 
-        The largest timestamp a header names may be more than its records have, so a query is only done once a record was
-        found.
+        The largest timestamp a header names may be more than its records have, so a query is only done once a record
+        was found.
         """
         largest = window.batches.max_timestamp
         row = 0
@@ -456,7 +457,8 @@ def open_segment(path: Path, **options: Any) -> Segment:
         The name says that it is something else.
     """
     if path.suffix != kf.LOG_SUFFIX:
-        hint = f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}" if kf.parse_base_offset(path.name) is not None else ""
+        hint = (
+            f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}" if kf.parse_base_offset(path.name) is not None else ""
+        )
         raise NotKafkaError(Reason.NOT_KAFKA, hint or "a segment's file name ends in .log", path=path)
     return Segment(path, **options)
-

@@ -263,9 +263,7 @@ class MappedSource(_FileSource):
         self._map, self._data = None, self._data[:0].copy()
 
 
-def open_source(
-    path: str | os.PathLike[str], *, memory_map: bool, spare: SpareMemory | None = None
-) -> ByteSource:
+def open_source(path: str | os.PathLike[str], *, memory_map: bool, spare: SpareMemory | None = None) -> ByteSource:
     """Open a regular file, mapped or read with `pread`, into spare memory if some is given.
 
     Raises

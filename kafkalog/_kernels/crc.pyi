@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 LEVELS: Final[tuple[str, str, str]]
 implementation: Final[str]
+# what other kernels cimport; crc.pxd has their types
+__pyx_capi__: Final[dict[str, object]]
 
 def use_level(level: int) -> str: ...
 def checksum_crc32c(data: NDArray[np.uint8]) -> int: ...

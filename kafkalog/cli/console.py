@@ -181,7 +181,7 @@ class Progress:
             if time.time() - self._start < _PROGRESS_AFTER:
                 self._done = done
                 return
-            from tqdm import tqdm  # type: ignore[import-untyped]
+            from tqdm import tqdm
 
             self._done = 0
             self._bar = tqdm(

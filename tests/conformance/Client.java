@@ -1,0 +1,468 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
+import java.io.BufferedWriter;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListTopicsOptions;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.tools.DumpLogSegments;
+
+/** Kafka's own clients and dump tool behind a pipe: a JSON object a line in, a JSON object a line out. */
+public class Client {
+    static final ObjectMapper JSON = new ObjectMapper();
+    static final long EPOCH = 1_700_000_000_000L;
+    static String server;
+
+    public static void main(String[] args) throws Exception {
+        PrintStream replies = System.out;
+        System.setOut(System.err);
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            ObjectNode reply = JSON.createObjectNode();
+            try {
+                run(JSON.readTree(line), reply);
+            } catch (Throwable problem) {
+                StringWriter trace = new StringWriter();
+                problem.printStackTrace(new PrintWriter(trace));
+                reply.put("error", trace.toString());
+            }
+            replies.println(JSON.writeValueAsString(reply));
+            replies.flush();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    static void run(JsonNode command, ObjectNode reply) throws Exception {
+        server = command.path("server").asText();
+        switch (command.get("do").asText()) {
+            case "hello" -> reply.put("version", org.apache.kafka.common.utils.AppInfoParser.getVersion());
+            case "ready" -> ready();
+            case "create" -> create(command);
+            case "produce" -> produce(command);
+            case "transactions" -> transactions(command, reply);
+            case "commit" -> commit(command);
+            case "delete_records" -> deleteRecords(command);
+            case "consume" -> consume(command, reply);
+            case "offsets" -> offsets(command, reply);
+            case "flood" -> flood(command);
+            case "dry" -> dry(reply);
+            case "dump" -> dump(command);
+            default -> throw new IllegalArgumentException(command.toString());
+        }
+    }
+
+    static Map<String, Object> config(Object... pairs) {
+        Map<String, Object> config = new HashMap<>();
+        config.put("bootstrap.servers", server);
+        for (int i = 0; i < pairs.length; i += 2) {
+            config.put((String) pairs[i], pairs[i + 1]);
+        }
+        return config;
+    }
+
+    static Admin admin() {
+        return Admin.create(config("request.timeout.ms", 5000, "default.api.timeout.ms", 15000,
+            "reconnect.backoff.ms", 20, "retry.backoff.ms", 20));
+    }
+
+    static KafkaProducer<byte[], byte[]> producer(Object... pairs) {
+        Map<String, Object> config = config("linger.ms", 10_000, "batch.size", 262_144, "max.request.size", 4_000_000,
+            "enable.idempotence", false, "acks", "all", "metadata.max.age.ms", 60_000, "retry.backoff.ms", 20);
+        config.putAll(config(pairs));
+        return new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    static KafkaConsumer<byte[], byte[]> consumer(Object... pairs) {
+        Map<String, Object> config = config("isolation.level", "read_uncommitted", "enable.auto.commit", false,
+            "auto.offset.reset", "none", "max.poll.records", 5000, "fetch.max.wait.ms", 20, "retry.backoff.ms", 20);
+        config.putAll(config(pairs));
+        return new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    static List<TopicPartition> partitions(Admin admin) throws Exception {
+        var names = admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get();
+        List<TopicPartition> partitions = new ArrayList<>();
+        for (var topic : admin.describeTopics(names).allTopicNames().get().values()) {
+            for (TopicPartitionInfo info : topic.partitions()) {
+                if (info.leader() == null || info.leader().isEmpty()) {
+                    throw new IllegalStateException("no leader for " + topic.name());
+                }
+                partitions.add(new TopicPartition(topic.name(), info.partition()));
+            }
+        }
+        return partitions;
+    }
+
+    /** Wait until every partition has a leader that answers. */
+    static void ready() throws Exception {
+        try (Admin admin = admin()) {
+            for (int attempt = 0; ; attempt++) {
+                try {
+                    if (admin.describeCluster().nodes().get().isEmpty()) {
+                        throw new IllegalStateException("no broker");
+                    }
+                    latest(admin, partitions(admin));
+                    return;
+                } catch (Exception problem) {
+                    if (attempt == 200) {
+                        throw problem;
+                    }
+                    Thread.sleep(50);
+                }
+            }
+        }
+    }
+
+    static void create(JsonNode command) throws Exception {
+        List<NewTopic> topics = new ArrayList<>();
+        for (JsonNode topic : command.get("topics")) {
+            Map<String, String> configs = new HashMap<>();
+            topic.get("configs").properties().forEach(entry -> configs.put(entry.getKey(), entry.getValue().asText()));
+            topics.add(new NewTopic(topic.get("name").asText(), topic.get("partitions").asInt(), (short) 1)
+                .configs(configs));
+        }
+        try (Admin admin = admin()) {
+            admin.createTopics(topics).all().get();
+        }
+        ready();
+    }
+
+    /** One record: what it holds depends on the seed, the kind of content and its number, and on nothing else. */
+    static ProducerRecord<byte[], byte[]> record(String topic, int partitions, String kind, int number, Random random) {
+        int partition = random.nextInt(partitions);
+        long timestamp = EPOCH + 10L * number;
+        byte[] key = bytes(random, "key-" + number, 24);
+        byte[] value = bytes(random, "the quick brown fox jumps over the lazy dog, ", 400);
+        Headers headers = new RecordHeaders();
+        switch (kind) {
+            case "headers" -> {
+                String[] names = {"trace", "", "état", "trace", "кафка", "\uD83D\uDC1B", "n".repeat(random.nextInt(40))};
+                for (int i = random.nextInt(6); i > 0; i--) {
+                    headers.add(names[random.nextInt(names.length)], bytes(random, "header ", 30));
+                }
+                if (random.nextInt(5) == 0) {
+                    headers.add("again", null).add("again", new byte[0]).add("again", new byte[] {1, 2, 3});
+                }
+            }
+            case "keyed" -> {
+                key = ("key-" + random.nextInt(40)).getBytes(StandardCharsets.UTF_8);
+                partition = Math.floorMod(key[key.length - 1], partitions);
+                value = random.nextInt(4) == 0 ? null : value == null ? new byte[0] : value;
+            }
+            case "large" -> value = bytes(random, "large " + number + " ", 700_000);
+            case "backwards" -> timestamp = switch (random.nextInt(8)) {
+                case 0 -> 0L;
+                case 1 -> EPOCH - 10L * number;
+                default -> EPOCH + random.nextInt(5000);
+            };
+            default -> { }
+        }
+        return new ProducerRecord<>(topic, partition, timestamp, key, value, headers);
+    }
+
+    static byte[] bytes(Random random, String text, int most) {
+        switch (random.nextInt(8)) {
+            case 0:
+                return null;
+            case 1:
+                return new byte[0];
+            case 2:
+                byte[] noise = new byte[random.nextInt(most)];
+                random.nextBytes(noise);
+                return noise;
+            default:
+                byte[] unit = text.getBytes(StandardCharsets.UTF_8);
+                byte[] bytes = new byte[random.nextInt(most)];
+                for (int i = 0; i < bytes.length; i++) {
+                    bytes[i] = unit[i % unit.length];
+                }
+                return bytes;
+        }
+    }
+
+    static List<String> texts(JsonNode array) {
+        List<String> texts = new ArrayList<>();
+        array.forEach(item -> texts.add(item.asText()));
+        return texts;
+    }
+
+    /** Several producers, one a codec, take turns; how many records make a batch is drawn as well. */
+    static void produce(JsonNode command) throws Exception {
+        String topic = command.get("topic").asText();
+        int records = command.get("records").asInt();
+        int perBatch = command.get("per_batch").asInt();
+        int first = command.get("first").asInt();
+        Random random = new Random(command.get("seed").asLong());
+        List<KafkaProducer<byte[], byte[]>> producers = new ArrayList<>();
+        try {
+            for (String codec : texts(command.get("codecs"))) {
+                producers.add(producer("compression.type", codec,
+                    "enable.idempotence", command.get("idempotent").asBoolean()));
+            }
+            for (int sent = 0; sent < records; ) {
+                KafkaProducer<byte[], byte[]> producer = producers.get(random.nextInt(producers.size()));
+                List<Future<RecordMetadata>> futures = new ArrayList<>();
+                for (int i = random.nextInt(perBatch); i >= 0 && sent < records; i--, sent++) {
+                    futures.add(producer.send(record(topic, command.get("partitions").asInt(),
+                        command.get("kind").asText(), first + sent, random)));
+                }
+                producer.flush();
+                for (Future<RecordMetadata> future : futures) {
+                    future.get();
+                }
+            }
+        } finally {
+            producers.forEach(KafkaProducer::close);
+        }
+    }
+
+    static KafkaProducer<byte[], byte[]> transactional(String id, String codec) {
+        KafkaProducer<byte[], byte[]> producer = producer("compression.type", codec, "enable.idempotence", true,
+            "transactional.id", id, "transaction.timeout.ms", 900_000);
+        producer.initTransactions();
+        return producer;
+    }
+
+    /** Two producers whose transactions interleave, commit and abort; one is fenced, and one is left open at the end. */
+    static void transactions(JsonNode command, ObjectNode reply) throws Exception {
+        String topic = command.get("topic").asText();
+        String kind = command.get("kind").asText();
+        int partitions = command.get("partitions").asInt();
+        Random random = new Random(command.get("seed").asLong());
+        String id = topic + "-" + command.get("seed").asLong();
+        int number = command.get("first").asInt();
+        int committed = 0;
+        int aborted = 0;
+        List<KafkaProducer<byte[], byte[]>> producers =
+            List.of(transactional(id + "-a", "none"), transactional(id + "-b", "lz4"));
+        for (int round = command.get("rounds").asInt(); round > 0; round--) {
+            for (KafkaProducer<byte[], byte[]> producer : producers) {
+                producer.beginTransaction();
+            }
+            for (int i = random.nextInt(4); i > 0; i--) {
+                KafkaProducer<byte[], byte[]> producer = producers.get(random.nextInt(2));
+                for (int j = random.nextInt(6); j >= 0; j--) {
+                    producer.send(record(topic, partitions, kind, number++, random));
+                }
+                producer.flush();
+            }
+            for (KafkaProducer<byte[], byte[]> producer : producers) {
+                if (random.nextInt(3) > 0) {
+                    producer.commitTransaction();
+                    committed++;
+                } else {
+                    producer.abortTransaction();
+                    aborted++;
+                }
+            }
+        }
+        if (command.get("fence").asBoolean()) {
+            producers.get(0).beginTransaction();
+            producers.get(0).send(record(topic, partitions, kind, number++, random));
+            producers.get(0).flush();
+            transactional(id + "-a", "none").close(Duration.ZERO);
+            aborted++;
+        }
+        if (command.get("open").asBoolean()) {
+            producers.get(1).beginTransaction();
+            producers.get(1).send(record(topic, partitions, kind, number++, random));
+            producers.get(1).flush();
+        }
+        producers.forEach(producer -> producer.close(Duration.ZERO));
+        reply.put("committed", committed).put("aborted", aborted);
+    }
+
+    static void commit(JsonNode command) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer("group.id", command.get("group").asText())) {
+            TopicPartition partition = new TopicPartition(command.get("topic").asText(), 0);
+            consumer.assign(List.of(partition));
+            for (long offset = 0; offset < 5; offset++) {
+                consumer.commitSync(Map.of(partition, new OffsetAndMetadata(offset)));
+            }
+        }
+    }
+
+    static void deleteRecords(JsonNode command) throws Exception {
+        try (Admin admin = admin()) {
+            TopicPartition partition =
+                new TopicPartition(command.get("topic").asText(), command.get("partition").asInt());
+            RecordsToDelete before = RecordsToDelete.beforeOffset(command.get("before").asLong());
+            admin.deleteRecords(Map.of(partition, before)).all().get();
+        }
+    }
+
+    /** All that is in all topics, a JSON object a record and line, sorted by topic, partition and offset. */
+    static void consume(JsonNode command, ObjectNode reply) throws Exception {
+        Map<String, List<ConsumerRecord<byte[], byte[]>>> read = new TreeMap<>();
+        List<String> only = texts(command.path("topics"));
+        try (Admin admin = admin(); KafkaConsumer<byte[], byte[]> consumer = consumer()) {
+            List<TopicPartition> partitions = partitions(admin);
+            partitions.removeIf(partition -> !only.isEmpty() && !only.contains(partition.topic()));
+            consumer.assign(partitions);
+            consumer.seekToBeginning(partitions);
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
+            long deadline = System.nanoTime() + 30_000_000_000L;
+            while (partitions.stream().anyMatch(partition -> consumer.position(partition) < ends.get(partition))) {
+                if (System.nanoTime() > deadline) {
+                    throw new IllegalStateException("the consumer did not reach the end");
+                }
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(50))) {
+                    String place = "%s %010d".formatted(record.topic(), record.partition());
+                    read.computeIfAbsent(place, name -> new ArrayList<>()).add(record);
+                }
+            }
+            ArrayNode topics = reply.putArray("partitions");
+            partitions.forEach(partition -> topics.addArray().add(partition.topic()).add(partition.partition()));
+        }
+        try (BufferedWriter lines = Files.newBufferedWriter(Path.of(command.get("file").asText()))) {
+            for (List<ConsumerRecord<byte[], byte[]>> records : read.values()) {
+                for (ConsumerRecord<byte[], byte[]> record : records) {
+                    ObjectNode line = JSON.createObjectNode();
+                    line.put("topic", record.topic()).put("partition", record.partition());
+                    line.put("offset", record.offset()).put("timestamp", record.timestamp());
+                    line.put("timestamp_type", record.timestampType().id);
+                    line.put("leader_epoch", record.leaderEpoch().orElse(null));
+                    line.put("key", record.key()).put("value", record.value());
+                    ArrayNode headers = line.putArray("headers");
+                    for (Header header : record.headers()) {
+                        headers.addArray().add(header.key()).add(header.value());
+                    }
+                    lines.write(JSON.writeValueAsString(line));
+                    lines.newLine();
+                }
+            }
+        }
+    }
+
+    static Map<TopicPartition, Long> listed(Admin admin, List<TopicPartition> partitions, OffsetSpec spec)
+            throws Exception {
+        Map<TopicPartition, OffsetSpec> specs = new HashMap<>();
+        partitions.forEach(partition -> specs.put(partition, spec));
+        Map<TopicPartition, Long> offsets = new HashMap<>();
+        admin.listOffsets(specs).all().get().forEach((partition, info) -> offsets.put(partition, info.offset()));
+        return offsets;
+    }
+
+    static Map<TopicPartition, Long> latest(Admin admin, List<TopicPartition> partitions) throws Exception {
+        return listed(admin, partitions, OffsetSpec.latest());
+    }
+
+    /** ListOffsets: the earliest, the latest, and for each timestamp that is asked for. */
+    static void offsets(JsonNode command, ObjectNode reply) throws Exception {
+        try (Admin admin = admin(); KafkaConsumer<byte[], byte[]> consumer = consumer()) {
+            List<TopicPartition> partitions = partitions(admin);
+            Map<TopicPartition, Long> earliest = listed(admin, partitions, OffsetSpec.earliest());
+            Map<TopicPartition, Long> latest = latest(admin, partitions);
+            int most = 0;
+            ArrayNode rows = reply.putArray("partitions");
+            for (TopicPartition partition : partitions) {
+                ObjectNode row = rows.addObject();
+                row.put("topic", partition.topic()).put("partition", partition.partition());
+                row.put("earliest", earliest.get(partition)).put("latest", latest.get(partition));
+                row.putArray("answers");
+                most = Math.max(most, command.get("times").path(partition.toString()).size());
+            }
+            for (int i = 0; i < most; i++) {
+                Map<TopicPartition, Long> asked = new HashMap<>();
+                for (TopicPartition partition : partitions) {
+                    JsonNode times = command.get("times").path(partition.toString());
+                    if (i < times.size()) {
+                        asked.put(partition, times.get(i).asLong());
+                    }
+                }
+                var answers = consumer.offsetsForTimes(asked);
+                for (int p = 0; p < partitions.size(); p++) {
+                    if (asked.containsKey(partitions.get(p))) {
+                        var answer = answers.get(partitions.get(p));
+                        ArrayNode row = ((ArrayNode) rows.get(p).get("answers")).addArray();
+                        row.add(answer == null ? -1L : answer.timestamp()).add(answer == null ? -1L : answer.offset());
+                        row.add(answer == null ? -1 : answer.leaderEpoch().orElse(-1));
+                    }
+                }
+            }
+        }
+    }
+
+    static Thread flooding;
+    static volatile boolean flowing;
+    static final Map<String, Long> ACKNOWLEDGED = new ConcurrentHashMap<>();
+
+    /** Write to a topic, without waiting, until `dry` or until the broker is gone. */
+    static void flood(JsonNode command) {
+        String topic = command.get("topic").asText();
+        int partitions = command.get("partitions").asInt();
+        Random random = new Random(command.get("seed").asLong());
+        ACKNOWLEDGED.clear();
+        flowing = true;
+        KafkaProducer<byte[], byte[]> producer = producer("acks", "1", "linger.ms", 1, "retries", 0, "batch.size", 4096,
+            "compression.type", "lz4", "max.block.ms", 500, "request.timeout.ms", 1000, "delivery.timeout.ms", 2000);
+        flooding = new Thread(() -> {
+            for (int number = 0; flowing; number++) {
+                try {
+                    producer.send(record(topic, partitions, "headers", number, random), (metadata, problem) -> {
+                        if (problem == null) {
+                            String place = metadata.topic() + "-" + metadata.partition();
+                            ACKNOWLEDGED.merge(place, metadata.offset(), Math::max);
+                        }
+                    });
+                    if (number % 64 == 0) {
+                        Thread.sleep(8);
+                    }
+                } catch (Exception problem) {
+                    break;
+                }
+            }
+            producer.close(flowing ? Duration.ZERO : Duration.ofSeconds(1));
+        });
+        flooding.start();
+    }
+
+    static void dry(ObjectNode reply) throws Exception {
+        flowing = false;
+        flooding.join();
+        ObjectNode acknowledged = reply.putObject("acknowledged");
+        ACKNOWLEDGED.forEach(acknowledged::put);
+    }
+
+    static void dump(JsonNode command) throws Exception {
+        try (PrintStream file = new PrintStream(command.get("file").asText(), StandardCharsets.UTF_8)) {
+            System.setOut(file);
+            DumpLogSegments.main(new String[] {"--files", String.join(",", texts(command.get("logs")))});
+        } finally {
+            System.setOut(System.err);
+        }
+    }
+}

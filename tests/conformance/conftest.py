@@ -1,0 +1,38 @@
+"""The broker that all tests here share: its life is told once a session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from conformance.history import History
+from conformance.kafka import Broker, Client, class_path, java
+
+
+@pytest.fixture(scope="session")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
+    """The broker, still running, and what it left behind before."""
+    program = java()
+    jars = class_path(program)
+    folder = tmp_path_factory.mktemp("kafka")
+    client = Client(program, jars, folder)
+    broker = None
+    try:
+        properties: dict[str, str | int] = {
+            # a killed broker may register again only when its session is over
+            "broker.session.timeout.ms": 2500,
+            "broker.heartbeat.interval.ms": 500,
+            "log.cleaner.backoff.ms": 200,
+            "log.cleaner.dedupe.buffer.size": 8_000_000,
+            "log.initial.task.delay.ms": 500,
+            "log.flush.start.offset.checkpoint.interval.ms": 400,
+        }
+        broker = Broker(program, jars, folder, **properties)
+        history = History(broker, client)
+        (folder / "seconds.json").write_text(json.dumps(history.seconds))
+        yield history
+    finally:
+        client.close()
+        if broker is not None and broker.is_running:
+            broker.kill()

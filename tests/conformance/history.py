@@ -1,0 +1,195 @@
+"""One broker's life: what the tests read is what is left of it, or what still runs."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from conformance.kafka import Broker, Client, Truth, wait_until
+
+import kafkalog
+from kafkalog.checkpoints import read_offset_checkpoint
+
+SMALL: dict[str, Any] = {"internal.segment.bytes": 4000, "index.interval.bytes": 512}
+COMPACTED: dict[str, Any] = {
+    **SMALL,
+    "internal.segment.bytes": 3000,
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": 0.01,
+}
+
+
+class Topic(NamedTuple):
+    """A topic and what is written to it."""
+
+    kind: str
+    codecs: tuple[str, ...] = ("none",)
+    partitions: int = 2
+    records: int = 300
+    per_batch: int = 12
+    idempotent: bool = False
+    transactions: int = 0
+    fence: bool = False
+    configs: dict[str, Any] = SMALL
+
+    def produce(self, client: Client, name: str, seed: int, records: int | None = None) -> None:
+        """Write to it; the seed says what."""
+        first = 100_000 * (seed % 100)
+        common = {"topic": name, "kind": self.kind, "partitions": self.partitions, "seed": seed, "first": first}
+        if self.transactions:
+            rounds = self.transactions if records is None else 3
+            leave_open = self.fence and records is not None
+            answer = client.ask("transactions", rounds=rounds, fence=self.fence, open=leave_open, **common)
+            assert answer["committed"]
+            assert answer["aborted"] or records is not None
+        elif self.records:
+            client.ask(
+                "produce",
+                records=self.records if records is None else records,
+                codecs=list(self.codecs),
+                per_batch=self.per_batch,
+                idempotent=self.idempotent,
+                **common,
+            )
+
+
+EVERY_CODEC = ("none", "gzip", "snappy", "lz4", "zstd")
+TOPICS: dict[str, Topic] = {
+    **{codec: Topic("plain", (codec,)) for codec in EVERY_CODEC},
+    "headers": Topic("headers", ("none", "zstd"), records=500),
+    "appended": Topic("headers", EVERY_CODEC, configs={**SMALL, "message.timestamp.type": "LogAppendTime"}),
+    "backwards": Topic("backwards", ("none", "gzip")),
+    "idempotent": Topic("plain", ("none", "lz4", "none"), idempotent=True),
+    "recompressed": Topic("plain", ("none", "gzip"), configs={**SMALL, "compression.type": "zstd"}),
+    "large": Topic("large", ("none", "snappy", "lz4"), 1, 12, 3, configs={"index.interval.bytes": 512}),
+    "defaults": Topic("plain", EVERY_CODEC, 3, configs={}),
+    "dense": Topic("plain", ("none",), 1, 100, configs={"segment.index.bytes": 96, "index.interval.bytes": 0}),
+    "preallocated": Topic("plain", ("lz4",), 1, 200, configs={"preallocate": "true", "internal.segment.bytes": 8000}),
+    "transactions": Topic("headers", transactions=12, fence=True),
+    "compacted": Topic("keyed", ("none", "zstd"), 1, 800, configs=COMPACTED),
+    "compacted-transactions": Topic("keyed", partitions=1, transactions=14, configs=COMPACTED),
+    "trimmed": Topic("plain", ("none", "gzip"), 1, 400),
+    "trimmed-live": Topic("plain", ("none", "zstd"), 1, 400),
+    "empty": Topic("plain", records=0),
+}
+FLOODED = {name: Topic("headers", ("lz4",), configs=SMALL) for name in ("crashed", "growing")}
+"""Topics that are written to while something else happens."""
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+
+
+class Stage(NamedTuple):
+    """A log dir, and what a consumer got when it was (or from what became of it)."""
+
+    log_dir: Path
+    truth: Truth
+    was_live: bool
+
+
+class History:
+    """Boots a broker, writes, stops it, boots it again, kills it while it writes, and boots it a third time."""
+
+    clean: Stage
+    crashed: Stage
+    live: Stage
+    acknowledged: dict[str, int]
+    seconds: dict[str, float]
+
+    def __init__(self, broker: Broker, client: Client) -> None:
+        self.broker, self.client, self.folder = broker, client, broker.folder
+        self.seconds = {}
+        self._clock = time.monotonic()
+        self._first_life()
+        self._second_life()
+        self._third_life()
+
+    def _took(self, what: str) -> None:
+        now = time.monotonic()
+        self.seconds[what] = round(now - self._clock, 1)
+        self._clock = now
+
+    def _boot(self) -> None:
+        self.broker.start()
+        self.client.server = self.broker.address
+        self.client.ask("ready")
+        self._took(f"boot {len(self.seconds)}")
+
+    def _produce(self, seed: int, records: int | None = None) -> None:
+        for number, (name, topic) in enumerate(TOPICS.items()):
+            topic.produce(self.client, name, 100 * number + seed, records)
+
+    def _first_life(self) -> None:
+        self._boot()
+        topics = [
+            {
+                "name": name,
+                "partitions": topic.partitions,
+                "configs": {"retention.ms": -1, "max.message.bytes": 4_000_000, **topic.configs},
+            }
+            for name, topic in {**TOPICS, **FLOODED}.items()
+        ]
+        self.client.ask("create", topics=topics)
+        self._produce(1)
+        self.client.ask("commit", topic="none", group="readers")
+        self.client.ask("delete_records", topic="trimmed", partition=0, before=150)
+        self._took("first workload")
+        self.settle()
+        truth = self.client.consume(self.folder / "clean.jsonl")
+        self._took("consumed")
+        self.broker.stop()
+        self.clean = self._keep("clean", truth)
+        self._took("stop")
+
+    def _second_life(self) -> None:
+        self._boot()
+        self._produce(2, 30)
+        self.settle()
+        self.client.ask("flood", topic="crashed", partitions=2, seed=3)
+        time.sleep(0.8)
+        self.broker.kill()
+        self.acknowledged = self.client.ask("dry")["acknowledged"]
+        self.crashed = self._keep("crashed", self.clean.truth)
+        self._took("second workload and kill")
+
+    def _third_life(self) -> None:
+        self._boot()
+        self.crashed = self.crashed._replace(truth=self.client.consume(self.folder / "crashed.jsonl"))
+        self._produce(4, 60)
+        self.client.ask("delete_records", topic="trimmed-live", partition=0, before=222)
+        self.settle()
+        checkpoint = self.broker.log_dir / "log-start-offset-checkpoint"
+        key = kafkalog.TopicPartition("trimmed-live", 0)
+        wait_until(lambda: (read_offset_checkpoint(checkpoint) or {}).get(key) == 222, "the start is checkpointed")
+        truth = self.client.consume(self.folder / "live.jsonl")
+        self.live = Stage(self.broker.log_dir, truth, self._is_live())
+        self._took("third workload")
+
+    def _is_live(self) -> bool:
+        opened = kafkalog.open(self.broker.log_dir)
+        assert isinstance(opened, kafkalog.LogDir)
+        return opened.is_live
+
+    def _keep(self, name: str, truth: Truth) -> Stage:
+        target = self.folder / name
+        was_live = self._is_live()
+        subprocess.run(["cp", "-a", str(self.broker.log_dir), str(target)], check=True)
+        return Stage(target, truth, was_live)
+
+    def settle(self) -> None:
+        """Wait until the cleaner and the retention task have nothing left to do, as long as nobody writes."""
+        for name, topic in TOPICS.items():
+            if topic.configs is COMPACTED:
+                wait_until(lambda name=name: self._is_cleaned(name), f"{name} is compacted")  # type: ignore[misc]
+        if hasattr(self, "clean"):
+            wait_until(self._is_trimmed, "whole segments below the log start offset are gone")
+
+    def _bases(self, topic: str) -> list[int]:
+        return sorted(int(path.stem) for path in (self.broker.log_dir / f"{topic}-0").glob("*.log"))
+
+    def _is_cleaned(self, topic: str) -> bool:
+        cleaned = read_offset_checkpoint(self.broker.log_dir / "cleaner-offset-checkpoint") or {}
+        return cleaned.get(kafkalog.TopicPartition(topic, 0), -1) >= self._bases(topic)[-1]
+
+    def _is_trimmed(self) -> bool:
+        return self._bases("trimmed")[1] > 150

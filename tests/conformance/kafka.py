@@ -1,0 +1,282 @@
+"""A real broker to read behind: Kafka's jars, a KRaft broker on loopback, Kafka's own clients behind a pipe.
+
+The jars come from Maven Central by way of Apache Ivy, which PySpark ships; the first time takes a minute, after that
+they are in the cache directory (`KAFKALOG_JARS`, default ``~/.cache/kafkalog/jars``).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+KAFKA_VERSION = "4.3.1"
+_IVY_MODULE = f"""<ivy-module version="2.0"><info organisation="kafkalog" module="conformance"/><dependencies>
+<dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="*->default"/>
+<dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" conf="*->default"/>
+<dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="*->default"/>
+</dependencies></ivy-module>
+"""
+_QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+_CLIENT = Path(__file__).with_name("Client.java")
+
+
+def wait_until(reached: Callable[[], bool], what: str, seconds: float = 30) -> None:
+    """Poll until something holds."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:g} s")
+        time.sleep(0.05)
+
+
+def missing(what: str) -> Any:
+    """Skip, and say so; in CI fail, where these tests must run."""
+    reason = f"no real broker to read behind: {what}"
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def java() -> str:
+    """A JDK's `java`, 17 or later: it has to compile `Client.java`."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if program is None or not Path(program).exists():
+        missing("no java on PATH or in JAVA_HOME (Java 17 or later is needed)")
+    listed = subprocess.run([program, "--list-modules"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"^java\.base@(\d+)", listed, re.MULTILINE)
+    if version is None or int(version[1]) < 17:
+        missing(f"{program} is older than Java 17")
+    if "jdk.compiler@" not in listed:
+        missing(f"{program} belongs to a JRE; a JDK is needed")
+    return str(program)
+
+
+def class_path(java: str) -> str:
+    """Kafka's broker and tools, from the cache or from Maven Central."""
+    cache = Path(os.environ.get("KAFKALOG_JARS") or Path.home() / ".cache" / "kafkalog" / "jars").absolute()
+    kept = cache / f"kafka-{KAFKA_VERSION}.classpath"
+    if kept.is_file():
+        jars = kept.read_text().strip()
+        if all(Path(jar).is_file() for jar in jars.split(os.pathsep)):
+            return jars
+    spark = find_spec("pyspark")
+    folders = spark.submodule_search_locations if spark else None
+    ivy = sorted(Path(folders[0], "jars").glob("ivy-*.jar")) if folders else []
+    if not ivy:
+        missing("pyspark is not installed, whose Ivy jar fetches Kafka's jars")
+    cache.mkdir(parents=True, exist_ok=True)
+    module, fresh = cache / "ivy.xml", cache / f"classpath.{os.getpid()}"
+    module.write_text(_IVY_MODULE)
+    command = [java, "-jar", str(ivy[-1]), "-cache", str(cache), "-ivy", str(module), "-confs", "default"]
+    try:
+        done = subprocess.run(
+            [*command, "-cachepath", str(fresh)], capture_output=True, text=True, timeout=240, check=False
+        )
+    except subprocess.TimeoutExpired:
+        missing("fetching Kafka's jars took longer than 240 s")
+    if done.returncode or not fresh.is_file() or "UNRESOLVED" in done.stdout:
+        missing("Ivy could not fetch Kafka's jars:\n" + (done.stdout + done.stderr)[-2000:])
+    fresh.replace(kept)
+    return kept.read_text().strip()
+
+
+class Client:
+    """Kafka's Java clients in a JVM of their own; a command is answered before the next one is sent."""
+
+    def __init__(self, java: str, jars: str, folder: Path) -> None:
+        self.server = ""
+        self._log = folder / "client.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(java, "-Xmx512m", *_QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"),
+                    *("-cp", jars, str(_CLIENT)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                encoding="utf-8",
+            )
+
+    def ask(self, command: str, **options: Any) -> dict[str, Any]:
+        """What the client answers; what it threw is raised."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"do": command, "server": self.server, **options}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the Java client is gone:\n{self._log.read_text()[-3000:]}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(f"{command}: {answer['error']}")
+        return answer
+
+    def consume(self, file: Path, topics: list[str] | None = None) -> Truth:
+        """Everything that a `read_uncommitted` consumer gets."""
+        answer = self.ask("consume", file=str(file), topics=topics or [])
+        by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic, _ in answer["partitions"]}
+        with file.open(encoding="utf-8") as lines:
+            for line in lines:
+                record = json.loads(line)
+                for name in ("key", "value"):
+                    record[name] = _bytes(record[name])
+                record["headers"] = [(name, _bytes(value)) for name, value in record["headers"]]
+                by_topic[record["topic"]].append(record)
+        return Truth(by_topic, sorted((topic, partition) for topic, partition in answer["partitions"]))
+
+    def close(self) -> None:
+        """End the JVM."""
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+
+
+class Truth(NamedTuple):
+    """What a consumer got: records by topic, sorted by partition and offset; and which partitions there are."""
+
+    records: dict[str, list[dict[str, Any]]]
+    partitions: list[tuple[str, int]]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+class Broker:
+    """A KRaft broker and controller in one process; its log dir outlives it."""
+
+    def __init__(self, java: str, jars: str, folder: Path, **properties: str | int) -> None:
+        self.folder = folder
+        self.log_dir = folder / "data"
+        self.address = ""
+        self._java, self._jars = java, jars
+        self._properties = properties
+        self._process: subprocess.Popen[bytes] | None = None
+        self._n_starts = 0
+        self._write_properties()
+        subprocess.run(
+            [
+                *(java, *_QUICK_JVM, "-cp", jars, "kafka.tools.StorageTool", "format"),
+                *("--cluster-id", "kafkalogConformance01w", "--config", str(folder / "server.properties")),
+            ],
+            check=True,
+            capture_output=True,
+        )
+
+    def _write_properties(self) -> None:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            second.bind(("127.0.0.1", 0))
+            port, controller = first.getsockname()[1], second.getsockname()[1]
+        self.address = f"127.0.0.1:{port}"
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": self.log_dir,
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 2,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 2,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            "auto.create.topics.enable": "false",
+            "message.max.bytes": 4_000_000,
+            **self._properties,
+        }
+        lines = "".join(f"{name}={value}\n" for name, value in properties.items())
+        (self.folder / "server.properties").write_text(lines)
+
+    @property
+    def log(self) -> Path:
+        """What the broker of the last start said."""
+        return self.folder / f"server-{self._n_starts}.log"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Boot, and wait until the broker says that it has started."""
+        for attempt in range(3):
+            self._n_starts += 1
+            self._write_properties()
+            with self.log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    [
+                        *(self._java, "-Xmx448m", *_QUICK_JVM, "-cp", self._jars),
+                        *("kafka.Kafka", str(self.folder / "server.properties")),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            wait_until(lambda: not self.is_running or self._said("Kafka Server started"), "the broker starts", 90)
+            if self.is_running:
+                return
+            # somebody else may have taken a port in the meantime
+            if attempt == 2 or not (self._said("BindException") or self._said("Address already in use")):
+                raise RuntimeError(f"the broker did not start:\n{self.log.read_text()[-4000:]}")
+
+    def _said(self, words: str) -> bool:
+        return words in self.log.read_text(errors="replace")
+
+    def stop(self) -> None:
+        """A clean shutdown."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """As a crash of the process: what it wrote is there, what it would have tidied up is not."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(30)
+            raise
+
+
+def parse_dump(text: str) -> dict[str, list[dict[str, str]]]:
+    """`DumpLogSegments` output: the words of each batch's line by file."""
+    files: dict[str, list[dict[str, str]]] = {}
+    rows: list[dict[str, str]] = []
+    for line in text.splitlines():
+        if line.startswith("Dumping "):
+            rows = files.setdefault(line.removeprefix("Dumping "), [])
+        elif line.startswith("baseOffset: "):
+            rows.append(dict(re.findall(r"(\w+): (\S+)", line)))
+        elif not line.startswith("Log starting offset: "):
+            raise ValueError(f"a line that nobody expected: {line!r}")
+    return files

@@ -1,0 +1,110 @@
+"""The package as it arrives: what it ships, what it shows, and that its examples are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkalog
+
+ROOT = Path(__file__).parent.parent
+KERNELS = sorted(path.stem for path in (ROOT / "kafkalog" / "_kernels").glob("*.pyx"))
+MODULES = sorted(
+    found.name for found in pkgutil.walk_packages(kafkalog.__path__, "kafkalog.") if not found.name.endswith("__main__")
+)
+WITH_EXAMPLES = {"kafkalog", "kafkalog.api", "kafkalog.indexes"}
+
+
+def loaded_after(statement: str, *names: str) -> list[str]:
+    """Which of these modules a fresh interpreter has loaded after a statement."""
+    program = f"{statement}\nimport json, sys\nprint(json.dumps([n for n in {names!r} if n in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return list(json.loads(done.stdout))
+
+
+def test_the_types_are_shipped() -> None:
+    assert files("kafkalog").joinpath("py.typed").is_file()
+    shipped = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    assert "py.typed" in shipped["kafkalog"]
+    assert {"*.pyi", "*.pxd"} <= set(shipped["kafkalog._kernels"])
+
+
+def test_the_version_is_the_one_in_pyproject() -> None:
+    assert kafkalog.__version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def test_every_kernel_is_built_and_has_a_stub() -> None:
+    assert KERNELS
+    stubs = sorted(path.stem for path in (ROOT / "kafkalog" / "_kernels").glob("*.pyi"))
+    assert stubs == KERNELS
+    assert {f"kafkalog._kernels.{name}" for name in KERNELS} <= set(MODULES)
+
+
+def test_a_source_distribution_holds_what_the_build_reads() -> None:
+    manifest = (ROOT / "MANIFEST.in").read_text()
+    for pattern in ("*.pyx", "*.pxd", "*.h"):
+        assert pattern in manifest
+
+
+@pytest.mark.parametrize("name", kafkalog.__all__)
+def test_a_public_name_resolves_and_says_what_it_is(name: str) -> None:
+    value = getattr(kafkalog, name)
+    # a class inherits a docstring, a named tuple and a dataclass get one that says nothing
+    text = vars(value).get("__doc__") if isinstance(value, type) else value.__doc__
+    assert text
+    assert not text.startswith(f"{name}(")
+    for member, attribute in inspect.getmembers(value) if isinstance(value, type) else ():
+        if not member.startswith("_") and (inspect.isroutine(attribute) or isinstance(attribute, property)):
+            assert inspect.getdoc(attribute), f"{name}.{member}"
+
+
+def test_the_public_names_are_listed_once_and_in_full() -> None:
+    assert sorted(set(kafkalog.__all__)) == sorted(kafkalog.__all__)
+    assert set(kafkalog._LAZY) <= set(kafkalog.__all__)
+    assert set(kafkalog.__all__) <= set(dir(kafkalog))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        kafkalog.nonsense  # noqa: B018
+
+
+def test_importing_kafkalog_loads_neither_numpy_nor_arrow() -> None:
+    heavy = ("numpy", "pyarrow", "pandas", "tqdm", "kafkalog.format", "kafkalog.source")
+    assert loaded_after("import kafkalog", *heavy) == []
+    assert loaded_after("import kafkalog.cli", "pyarrow", "pandas", "tqdm") == []
+    # the probe itself can tell
+    assert loaded_after("import kafkalog; kafkalog.scan", "numpy", "pyarrow", "pandas") == ["numpy", "pyarrow"]
+
+
+def test_no_module_takes_the_place_of_a_public_name() -> None:
+    for name in MODULES:
+        importlib.import_module(name)
+    for name in kafkalog.__all__:
+        assert not inspect.ismodule(getattr(kafkalog, name)), name
+    assert inspect.isfunction(kafkalog.scan)
+    program = "import importlib\nfor name in {}: importlib.import_module(name)\nimport kafkalog\nassert callable({})"
+    for name in ("kafkalog.scan", "kafkalog.open"):
+        subprocess.run([sys.executable, "-c", program.format(MODULES, name)], check=True)
+
+
+@pytest.mark.parametrize("name", ["kafkalog", *MODULES])
+def test_the_examples_in_docstrings_are_true(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    module = importlib.import_module(name)
+    names = {**vars(module), "kafkalog": kafkalog, "np": np}
+    tests = doctest.DocTestFinder(exclude_empty=True).find(module, name, extraglobs=names)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    report: list[str] = []
+    for test in tests:
+        runner.run(test, out=report.append)
+    assert runner.failures == 0, "".join(report)
+    assert name not in WITH_EXAMPLES or runner.tries > 0
