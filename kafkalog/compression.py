@@ -303,7 +303,7 @@ def _lz4_frame(arena: Arena, blocks: memoryview, block_descriptor: int, block_si
     while not decoder.eof:
         # asked for much at once, the decoder would allocate as much
         out = decoder.decompress(pending, max_length=min(block_size, limit + 1 - total))
-        if not out and decoder.needs_input:
+        if not out and not decoder.eof and decoder.needs_input:
             raise _stream_error(kf.Codec.LZ4, "the frame ends early")
         total += len(out)
         _check_limit(total, limit, f"the LZ4 frame holds more than {limit} bytes")

@@ -8,7 +8,7 @@ from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, 
 from kafkalog._kernels.crc cimport crc32, crc32c
 from kafkalog._kernels.wire cimport (
     BAD_MAGIC, HEADER_INCONSISTENT, NEED_MORE, OFFSET_ORDER, OK, OUTPUT_FULL, SIZE_NEGATIVE, SIZE_TOO_SMALL,
-    Cursor, load_be16, load_be32, load_be64, read_varint, read_varlong,
+    Cursor, load_be16, load_be32, load_be64, read_varint, read_varlong, remaining,
 )
 
 cdef enum:
@@ -68,7 +68,7 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
     cursor.pointer += 1
     if read_varlong(&cursor, &delta) != OK or read_varint(&cursor, &n) != OK or read_varint(&cursor, &n) != OK:
         return NO_CONTROL_RECORD
-    if n < 4 or cursor.end - cursor.pointer < 4 or <int16_t>load_be16(cursor.pointer) < 0:
+    if n < 4 or remaining(&cursor) < 4 or <int16_t>load_be16(cursor.pointer) < 0:
         return NO_CONTROL_RECORD
     return <int16_t>load_be16(cursor.pointer + 2)
 

@@ -9,8 +9,8 @@ from libc.string cimport memcpy
 from kafkalog._kernels.crc cimport crc32c
 from kafkalog._kernels.wire cimport (
     CRC_MISMATCH, HEADER_COUNT, HEADER_KEY_NULL, HEADER_LENGTH, KEY_LENGTH, OK, OUTPUT_FULL, RECORD_COUNT,
-    RECORD_LENGTH, RECORD_TRAILING_BYTES, TOO_MANY_HEADERS, VALUE_LENGTH, VARINT_TRUNCATED, Cursor, read_varint,
-    read_varlong, remaining, wrap_add,
+    RECORD_LENGTH, RECORD_TRAILING_BYTES, TOO_MANY_HEADERS, VALUE_LENGTH, VARINT_TRUNCATED, Cursor, distance,
+    read_varint, read_varlong, remaining, wrap_add,
 )
 
 cdef extern from *:
@@ -139,7 +139,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
             cursor.pointer = origin + start
             cursor.end = origin + stop
             for i in range(n, n + count):
-                where = cursor.pointer - origin
+                where = distance(origin, cursor.pointer)
                 status = read_varint(&cursor, &length)
                 if status != OK:
                     break
@@ -165,7 +165,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 status = read_varint(&record, &size)
                 if status != OK:
                     break
-                key_start[i] = <int32_t>(record.pointer - origin)
+                key_start[i] = <int32_t>distance(origin, record.pointer)
                 if size < 0:
                     key_size[i] = -1
                 else:
@@ -177,7 +177,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 status = read_varint(&record, &size)
                 if status != OK:
                     break
-                value_start[i] = <int32_t>(record.pointer - origin)
+                value_start[i] = <int32_t>distance(origin, record.pointer)
                 if size < 0:
                     value_size[i] = -1
                 else:
@@ -192,7 +192,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 if size < 0 or size > remaining(&record):
                     status = HEADER_COUNT
                     break
-                headers_start[i] = <int32_t>(record.pointer - origin)
+                headers_start[i] = <int32_t>distance(origin, record.pointer)
                 headers_count[i] = size
                 if size:
                     if size > max_headers:
@@ -208,7 +208,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 break
             if cursor.pointer != cursor.end:
                 status = RECORD_TRAILING_BYTES
-                where = cursor.pointer - origin
+                where = distance(origin, cursor.pointer)
                 break
             n += count
             done += 1
@@ -341,13 +341,13 @@ def walk_headers(const uint8_t[::1] data not None, const int32_t[::1] headers_st
                     if length < 0 or length > remaining(&cursor):
                         status = HEADER_LENGTH
                         break
-                    key_start[at] = <int32_t>(cursor.pointer - origin)
+                    key_start[at] = <int32_t>distance(origin, cursor.pointer)
                     key_size[at] = length
                     cursor.pointer += length
                     status = read_varint(&cursor, &length)
                     if status != OK:
                         break
-                    value_start[at] = <int32_t>(cursor.pointer - origin)
+                    value_start[at] = <int32_t>distance(origin, cursor.pointer)
                     if length < 0:
                         value_size[at] = -1
                     else:

@@ -53,6 +53,8 @@ cdef extern from *:
     /* Java's arithmetic: wraps. Signed overflow is undefined in C, so it is done unsigned. */
     static inline int64_t kl_wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
     static inline int64_t kl_wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+    /* bytes between two pointers: in C, since Cython's overflow check takes pointers for integers */
+    static inline Py_ssize_t kl_distance(const uint8_t *from, const uint8_t *to) { return to - from; }
     static inline int32_t kl_unzigzag32(uint32_t v) { return (int32_t)((v >> 1) ^ (0u - (v & 1))); }
     static inline int64_t kl_unzigzag64(uint64_t v) { return (int64_t)((v >> 1) ^ (0ull - (v & 1))); }
     static inline uint32_t kl_shl32(uint32_t v, int by) { return v << by; }
@@ -63,6 +65,7 @@ cdef extern from *:
     uint64_t load_be64 "kl_be64"(const uint8_t* p) noexcept nogil
     int64_t wrap_add "kl_wrap_add"(int64_t a, int64_t b) noexcept nogil
     int64_t wrap_sub "kl_wrap_sub"(int64_t a, int64_t b) noexcept nogil
+    Py_ssize_t distance "kl_distance"(const uint8_t* start, const uint8_t* stop) noexcept nogil
     int32_t unzigzag32 "kl_unzigzag32"(uint32_t v) noexcept nogil
     int64_t unzigzag64 "kl_unzigzag64"(uint64_t v) noexcept nogil
     uint32_t shl32 "kl_shl32"(uint32_t v, int by) noexcept nogil
@@ -70,7 +73,7 @@ cdef extern from *:
 
 
 cdef inline Py_ssize_t remaining(Cursor* cursor) noexcept nogil:
-    return cursor.end - cursor.pointer
+    return distance(cursor.pointer, cursor.end)
 
 
 cdef inline int read_unsigned_varint(Cursor* cursor, uint32_t* value) noexcept nogil:
