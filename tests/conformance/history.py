@@ -178,9 +178,8 @@ class History:
 
     def settle(self) -> None:
         """Wait until the cleaner and the retention task have nothing left to do, as long as nobody writes."""
-        for name, topic in TOPICS.items():
-            if topic.configs is COMPACTED:
-                wait_until(lambda name=name: self._is_cleaned(name), f"{name} is compacted")  # type: ignore[misc]
+        compacted = [name for name, topic in TOPICS.items() if topic.configs is COMPACTED]
+        wait_until(lambda: all(map(self._is_cleaned, compacted)), "everything is compacted")
         if hasattr(self, "clean"):
             wait_until(self._is_trimmed, "whole segments below the log start offset are gone")
 

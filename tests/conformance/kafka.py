@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
@@ -42,7 +42,7 @@ def wait_until(reached: Callable[[], bool], what: str, seconds: float = 30) -> N
         time.sleep(0.05)
 
 
-def missing(what: str) -> Any:
+def missing(what: str) -> NoReturn:
     """Skip, and say so; in CI fail, where these tests must run."""
     reason = f"no real broker to read behind: {what}"
     if os.environ.get("CI"):

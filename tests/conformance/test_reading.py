@@ -35,7 +35,7 @@ def rows(path: Path, topic: str, **options: Any) -> list[dict[str, Any]]:
     table = scan.to_table()
     assert not scan.n_damage
     stamps = table.column("timestamp").cast(pa.int64())
-    read = table.set_column(READ.index("timestamp"), "timestamp", stamps).to_pylist()
+    read: list[dict[str, Any]] = table.set_column(READ.index("timestamp"), "timestamp", stamps).to_pylist()
     for row in read:
         row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
     return read
@@ -52,13 +52,21 @@ def quiet(stage: Stage) -> Iterator[tuple[kafkalog.TopicPartition, kafkalog.Part
     return ((key, partition) for key, partition in partitions(stage) if key.topic not in FLOODED)
 
 
-def digests(folder: Path) -> dict[str, tuple[str, int]]:
-    """Content and time of change of every file, by its name."""
-    return {
-        str(path.relative_to(folder)): (hashlib.sha1(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+def digests(folder: Path) -> dict[str, tuple[str, int, int]]:
+    """Content, size and time of change of every file, by its name."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            # of an index, what is behind its first MiB is preallocated zeros
+            with path.open("rb") as file:
+                content = file.read(2**20 if path.suffix in (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX) else -1)
+            status = path.stat()
+            found[str(path.relative_to(folder))] = (
+                hashlib.sha256(content).hexdigest(),
+                status.st_size,
+                status.st_mtime_ns,
+            )
+    return found
 
 
 @pytest.mark.parametrize("topic", [*TOPICS, *INTERNAL])
@@ -211,7 +219,7 @@ def dumped(history: History, stage: Stage) -> dict[str, list[dict[str, str]]]:
     )
     file = history.folder / f"{stage.log_dir.name}.dump"
     history.client.ask("dump", logs=logs, file=str(file))
-    files = parse_dump(file.read_text())
+    files: dict[str, list[dict[str, str]]] = parse_dump(file.read_text())
     assert sorted(files) == logs
     return files
 
@@ -222,7 +230,7 @@ def test_batches_are_those_that_kafkas_own_dump_tool_lists(history: History, nam
     assert len(files) > 150
     for path, expected in files.items():
         table = kafkalog.Segment(path).batches
-        columns = {
+        columns: dict[str, Any] = {
             "baseOffset": table.base_offset,
             "lastOffset": table.last_offset,
             "count": table.records_count,
