@@ -39,21 +39,42 @@ class _Index:
 
     dtype: ClassVar[np.dtype[np.void]]
 
-    def __init__(self, data: Bytes, base_offset: int, *, path: str | None = None) -> None:
+    def __init__(
+        self, data: Bytes, base_offset: int, *, path: str | None = None, size_in_bytes: int | None = None
+    ) -> None:
         entry = self.dtype.itemsize
         whole = data[: data.size // entry * entry]
-        self.odd_bytes = data.size - whole.size
+        size = data.size if size_in_bytes is None else size_in_bytes
         n = _used(whole, entry)
         self.entries: npt.NDArray[np.void] = whole[: n * entry].view(self.dtype)
-        self.padding_bytes = whole.size - n * entry
+        self.odd_bytes = size % entry
+        self.padding_bytes = size - self.odd_bytes - n * entry
         self.base_offset = base_offset
         self.path = path
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], base_offset: int, *, memory_map: bool = False) -> Self:
-        """View an index file, mapped or read."""
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        base_offset: int,
+        *,
+        memory_map: bool = False,
+        max_entries: int | None = None,
+    ) -> Self:
+        """View an index file, mapped or read.
+
+        Parameters
+        ----------
+        path : path-like
+        base_offset : int
+            Of the segment.
+        memory_map : bool
+        max_entries : int, optional
+            More cannot be there: an active segment's index is allocated ahead, mostly zeros, and need not be read whole.
+        """
         with open_source(path, memory_map=memory_map) as source:
-            return cls(source.window(0, source.size), base_offset, path=source.path)
+            stop = source.size if max_entries is None else min(source.size, max_entries * cls.dtype.itemsize)
+            return cls(source.window(0, stop), base_offset, path=source.path, size_in_bytes=source.size)
 
     def __len__(self) -> int:
         return self.entries.size

@@ -173,8 +173,12 @@ class Segment:
         path = self.path.with_name(self.path.name.removesuffix(kf.LOG_SUFFIX) + suffix)
         return path if path.is_file() else None
 
-    def _maps_indexes(self) -> bool:
-        return self.memory_map is True or (self.memory_map == "auto" and not self.is_last)
+    def _index_options(self) -> dict[str, Any]:
+        return {
+            "memory_map": self.memory_map is True or (self.memory_map == "auto" and not self.is_last),
+            # at most an entry a batch, and one that a roll or close adds to the time index
+            "max_entries": self.size_in_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2,
+        }
 
     @cached_property
     def offset_index(self) -> OffsetIndex | None:
@@ -182,7 +186,7 @@ class Segment:
         path = self._sidecar(kf.INDEX_SUFFIX)
         if path is None:
             return None
-        return OffsetIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
+        return OffsetIndex.open(path, self.base_offset, **self._index_options())
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
@@ -190,7 +194,7 @@ class Segment:
         path = self._sidecar(kf.TIME_INDEX_SUFFIX)
         if path is None:
             return None
-        return TimeIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
+        return TimeIndex.open(path, self.base_offset, **self._index_options())
 
     @cached_property
     def transaction_index(self) -> TransactionIndex | None:
@@ -198,7 +202,7 @@ class Segment:
         path = self._sidecar(kf.TRANSACTION_INDEX_SUFFIX)
         if path is None:
             return None
-        return TransactionIndex.open(path, self.base_offset, memory_map=self._maps_indexes())
+        return TransactionIndex.open(path, self.base_offset, **self._index_options())
 
     @property
     def next_offset(self) -> int:
