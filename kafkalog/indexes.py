@@ -70,7 +70,7 @@ class _Index:
             Of the segment.
         memory_map : bool
         max_entries : int, optional
-            More cannot be there: an active segment's index is allocated ahead, mostly zeros, and need not be read whole.
+            More cannot be there: an active segment's index is allocated ahead, mostly zeros, and not read whole.
         """
         with open_source(path, memory_map=memory_map) as source:
             stop = source.size if max_entries is None else min(source.size, max_entries * cls.dtype.itemsize)

@@ -300,6 +300,8 @@ class Spans:
         Where it is the record's own; None where the batch's holds.
     batch_base_offset : int64[n] or None
         Where it became known inside; None where the batch's holds.
+    key, value : BinaryColumn or None
+        Filled already, in the same pass as the walk.
     """
 
     data: Bytes
@@ -314,6 +316,8 @@ class Spans:
     headers_count: npt.NDArray[np.int32] | None = None
     timestamp_type: npt.NDArray[np.int8] | None = None
     batch_base_offset: npt.NDArray[np.int64] | None = None
+    key: BinaryColumn | None = None
+    value: BinaryColumn | None = None
 
     def __len__(self) -> int:
         return self.offset.size
@@ -361,6 +365,14 @@ class Selection:
         if not self.include_control and np.bitwise_or.reduce(batches.attributes) & kf.CONTROL_BIT:
             masks.append(~batches.is_control)
         return np.logical_and.reduce(masks) if masks else None
+
+    def takes_all_of(self, batches: BatchTable) -> bool:
+        """Whether every record of these batches is wanted, by their headers alone."""
+        return (
+            not self.has_timestamps
+            and (self.start_offset is None or bool((batches.base_offset >= self.start_offset).all()))
+            and (self.end_offset is None or bool((batches.last_offset < self.end_offset).all()))
+        )
 
     def rows(self, spans: Spans, batches: BatchTable) -> npt.NDArray[np.int64] | None:
         """Numbers of the records that match; None for all."""
@@ -450,7 +462,8 @@ def decode(
     room = ARENA_BYTES
     for run in _runs(batches, todo):
         walk = _walk_v2 if batches.magic[run[0]] >= 2 else _walk_legacy
-        spans, n_done, used, error = walk(window, run, check_crcs, room, limits, path, allocate)
+        fills = [name for name in columns if name in BINARY_COLUMNS] if selection.takes_all_of(batches) else []
+        spans, n_done, used, error = walk(window, run, check_crcs, room, limits, path, allocate, fills)
         room -= used
         if spans is not None and len(spans):
             rows = selection.rows(spans, batches)
@@ -495,6 +508,10 @@ def _place(error: KafkalogError, batches: BatchTable, row: int, path: str | None
     error.base_offset = base_offset if base_offset >= 0 else int(batches.last_offset[row])
     if error.length is None:
         error.length = int(batches.size_in_bytes[row])
+    # it is returned, not raised: the frames of its traceback would hold the arena, in a circle at that
+    error.__traceback__ = None
+    if error.__cause__ is not None:
+        error.__cause__.__traceback__ = None
     return error
 
 
@@ -523,7 +540,9 @@ def _walk_v2(
     limits: Limits,
     path: str | None,
     allocate: Allocate,
+    fills: Sequence[str],
 ) -> Walked:
+    """Walk v2 batches, and fill keys and values in the same pass where `fills` names them."""
     batches = window.batches
     chosen = batches if rows.size == len(batches) else batches[rows]
     start = chosen.position + (kf.RECORD_BATCH_OVERHEAD - window.start)
@@ -551,6 +570,8 @@ def _walk_v2(
         headers_start=headers_start,
         headers_count=headers_count,
     )
+    n_bytes = int((stop - start).sum())
+    filled = {name: (allocate(n + 1, np.int64), allocate(n_bytes, np.uint8)) for name in fills}
     status, n_done, n_records, _ = kernels.walk_records(
         data,
         start,
@@ -572,6 +593,8 @@ def _walk_v2(
         headers_start,
         headers_count,
         spans.batch_row,
+        *filled.get("key", (None, None)),
+        *filled.get("value", (None, None)),
     )
     if status != _OK:
         error = _batch_error(status, batches, int(rows[n_done]), path)
@@ -580,7 +603,24 @@ def _walk_v2(
             setattr(spans, name, getattr(spans, name)[:n_records])
     if rows.size != len(batches):
         spans.batch_row = rows.astype(np.int32)[spans.batch_row]
+    if "key" in filled:
+        spans.key = _filled_column(*filled["key"], spans.key_size, allocate)
+    if "value" in filled:
+        spans.value = _filled_column(*filled["value"], spans.value_size, allocate)
     return spans, n_done, used, error
+
+
+def _filled_column(
+    offsets: npt.NDArray[np.int64], data: Bytes, size: npt.NDArray[np.int32], allocate: Allocate
+) -> BinaryColumn:
+    """A column of what was written; memory that is mostly empty is not kept."""
+    offsets = offsets[: size.size + 1]
+    n_bytes = int(offsets[-1])
+    if n_bytes < data.size // 4 * 3:
+        whole, data = data, allocate(n_bytes, np.uint8)
+        data[:] = whole[:n_bytes]
+    present = size >= 0
+    return BinaryColumn(offsets, data[:n_bytes], None if present.all() else present)
 
 
 _V2_SPAN_COLUMNS = (
@@ -663,6 +703,7 @@ def _walk_legacy(
     limits: Limits,
     path: str | None,
     allocate: Allocate,
+    fills: Sequence[str],
 ) -> Walked:
     batches = window.batches
     n = rows.size
@@ -740,7 +781,7 @@ def _walk_wrappers(
         n_done += 1
     if not parts:
         return None, n_done, arena.used, error
-    columns = {
+    columns: dict[str, Any] = {
         name: np.concatenate(column)
         for name, column in zip(_LEGACY_SPAN_COLUMNS, zip(*parts, strict=True), strict=True)
     }
@@ -822,7 +863,11 @@ def _fill(
     filled: dict[str, Column] = {}
     batch_row = spans.batch_row if rows is None else spans.batch_row[rows]
     for name in columns:
-        if name == "key":
+        if name == "key" and spans.key is not None and rows is None:
+            filled[name] = spans.key
+        elif name == "value" and spans.value is not None and rows is None:
+            filled[name] = spans.value
+        elif name == "key":
             filled[name] = _fill_binary(spans.data, spans.key_start, spans.key_size, rows, allocate)
         elif name == "value":
             filled[name] = _fill_binary(spans.data, spans.value_start, spans.value_size, rows, allocate)

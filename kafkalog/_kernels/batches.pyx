@@ -108,6 +108,8 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
         raise ValueError("columns differ in length")
     if start < 0 or start > end:
         raise ValueError("start lies outside the window")
+    if window_start < 0 or window_start > INT64_MAX - end:
+        raise ValueError("the window lies outside any file")
     with nogil:
         while True:
             total = 0
@@ -188,10 +190,10 @@ def find_batch(const uint8_t[::1] window not None, Py_ssize_t start, int64_t aft
     cdef int64_t total = 0
     cdef int64_t first
     cdef bint good
-    if start < 0:
+    if start < 0 or start > end:
         raise ValueError("start lies outside the window")
     with nogil:
-        while at + ENVELOPE + MIN_SIZE_ANY <= end:
+        while end - at >= ENVELOPE + MIN_SIZE_ANY:
             p = &window[at]
             if p[16] > 2 or check_envelope(p, end - at, &total) != OK:
                 at += 1
@@ -208,10 +210,10 @@ def find_batch(const uint8_t[::1] window not None, Py_ssize_t start, int64_t aft
             elif p[17] & 0xF0:
                 at += 1
                 continue
-            crc_budget -= total
-            if crc_budget < 0:
+            if crc_budget < total:
                 crc_budget = -1
                 break
+            crc_budget -= total
             if p[16] == 2:
                 good = crc32c(p + 21, total - 21) == load_be32(p + 17)
             else:

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 
-from kafkalog._kernels.wire cimport CRC_MISMATCH, OK
+from kafkalog._kernels.wire cimport CRC_MISMATCH, OK, wrap_sub
 
 cdef extern from "crc_impl.h":
     uint32_t (*kl_crc32c_best)(const uint8_t*, size_t) noexcept nogil
@@ -68,7 +68,7 @@ def check_crcs(const uint8_t[::1] window not None, int64_t window_start, const i
         raise ValueError("columns differ in length")
     with nogil:
         for row in range(n):
-            start = position[row] - window_start
+            start = wrap_sub(position[row], window_start)
             if start < 0 or size_in_bytes[row] < 26 or size_in_bytes[row] > window.shape[0] - start:
                 with gil:
                     raise ValueError("a batch lies outside the window")

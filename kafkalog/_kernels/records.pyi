@@ -22,6 +22,10 @@ def walk_records(
     headers_start: NDArray[np.int32],
     headers_count: NDArray[np.int32],
     batch_row: NDArray[np.int32],
+    key_offsets: NDArray[np.int64] | None,
+    key_data: NDArray[np.uint8] | None,
+    value_offsets: NDArray[np.int64] | None,
+    value_data: NDArray[np.uint8] | None,
 ) -> tuple[int, int, int, int]: ...
 def measure_binary(size: NDArray[np.int32], rows: NDArray[np.int64] | None) -> tuple[int, int]: ...
 def fill_binary(

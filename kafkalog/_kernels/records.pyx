@@ -61,12 +61,15 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                  int64_t[::1] offset not None, int64_t[::1] timestamp not None, int32_t[::1] key_start not None,
                  int32_t[::1] key_size not None, int32_t[::1] value_start not None, int32_t[::1] value_size not None,
                  int32_t[::1] headers_start not None, int32_t[::1] headers_count not None,
-                 int32_t[::1] batch_row not None):
+                 int32_t[::1] batch_row not None, int64_t[::1] key_offsets, uint8_t[::1] key_data,
+                 int64_t[::1] value_offsets, uint8_t[::1] value_data):
     """Walk the records of batches whose payloads lie in `data`; `(status, n_batches, n_records, position)`.
 
     A span is a start in `data` and a size, -1 for null. With `check_crc` the header of a batch has to lie right before
-    its payload, and its checksum is compared while its bytes are in cache. Whole batches only: on any status but OK the
-    counts cover the batches before the bad one, and `position` is where in `data` that one went wrong.
+    its payload, and its checksum is compared while its bytes are in cache. Keys go to `key_data` one behind the other
+    in the same pass, if it is given, and values to `value_data`; the offsets have a place more than the spans. Whole
+    batches only: on any status but OK the counts cover the batches before the bad one, and `position` is where in
+    `data` that one went wrong.
     """
     cdef Py_ssize_t n_batches = payload_start.shape[0]
     cdef Py_ssize_t capacity = offset.shape[0]
@@ -86,6 +89,14 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
     cdef const uint8_t* line
     cdef Cursor cursor
     cdef Cursor record
+    cdef bint copies_keys = key_data is not None
+    cdef bint copies_values = value_data is not None
+    cdef uint8_t* keys = NULL
+    cdef uint8_t* values = NULL
+    cdef Py_ssize_t key_room = 0
+    cdef Py_ssize_t value_room = 0
+    cdef int64_t key_at = 0
+    cdef int64_t value_at = 0
     if (payload_end.shape[0] != n_batches or base_offset.shape[0] != n_batches or base_timestamp.shape[0] != n_batches
             or max_timestamp.shape[0] != n_batches or attributes.shape[0] != n_batches
             or records_count.shape[0] != n_batches or crc.shape[0] != n_batches):
@@ -103,12 +114,30 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
             raise ValueError("a payload lies outside data")
     if data.shape[0]:
         origin = &data[0]
+    if copies_keys:
+        if key_offsets is None or key_offsets.shape[0] != capacity + 1:
+            raise ValueError("key offsets differ in length")
+        key_room = key_data.shape[0]
+        if key_room:
+            keys = &key_data[0]
+        key_offsets[0] = 0
+    if copies_values:
+        if value_offsets is None or value_offsets.shape[0] != capacity + 1:
+            raise ValueError("value offsets differ in length")
+        value_room = value_data.shape[0]
+        if value_room:
+            values = &value_data[0]
+        value_offsets[0] = 0
     with nogil:
         for row in range(n_batches):
             start = payload_start[row]
             stop = payload_end[row]
             count = records_count[row]
             where = start
+            if copies_keys:
+                key_at = key_offsets[n]
+            if copies_values:
+                value_at = value_offsets[n]
             if check_crc:
                 if crc32c(origin + start - (OVERHEAD - CRC_START), stop - start + (OVERHEAD - CRC_START)) != crc[row]:
                     status = CRC_MISMATCH
@@ -173,7 +202,15 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                         status = KEY_LENGTH
                         break
                     key_size[i] = size
+                    if copies_keys and size:
+                        if size > key_room - key_at:
+                            status = OUTPUT_FULL
+                            break
+                        memcpy(keys + key_at, record.pointer, size)
+                        key_at += size
                     record.pointer += size
+                if copies_keys:
+                    key_offsets[i + 1] = key_at
                 status = read_varint(&record, &size)
                 if status != OK:
                     break
@@ -185,7 +222,15 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                         status = VALUE_LENGTH
                         break
                     value_size[i] = size
+                    if copies_values and size:
+                        if size > value_room - value_at:
+                            status = OUTPUT_FULL
+                            break
+                        memcpy(values + value_at, record.pointer, size)
+                        value_at += size
                     record.pointer += size
+                if copies_values:
+                    value_offsets[i + 1] = value_at
                 status = read_varint(&record, &size)
                 if status != OK:
                     break
