@@ -159,7 +159,7 @@ def read_table(path: Paths | LogDir | Partition | Segment, **options: Any) -> pa
     --------
     >>> table = kafkalog.read_table("tests/golden/log_dir/p-multi-0", columns=["offset", "key"])
     >>> table.schema.names, table.num_rows
-    (['offset', 'key'], 125)
+    (['offset', 'key'], 122)
     """
     return scan(path, **options).to_table()
 

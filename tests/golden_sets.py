@@ -43,7 +43,8 @@ def _extract(set_name: str, archive: str, target: Path) -> Path:
         raise FileNotFoundError(f"golden archive {set_name}/{archive}.tar.xz is missing")
     target.mkdir(parents=True)
     with tarfile.open(source) as tar:  # preallocated files are stored, and come out, sparse
-        tar.extractall(target, filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # filter= came with Python 3.11.4
+        tar.extractall(target)
     return target
 
 

@@ -82,7 +82,8 @@ KAFKA_REFUSES = {
     "gzip, cut": (GZIP, gzip.compress(RAW)[:500]),
     "lz4, wrong block checksum": (
         LZ4,
-        lz4.frame.compress(RAW[:1000], block_checksum=True, block_linked=False, store_size=False)[:-8] + b"oops\0\0\0\0",
+        lz4.frame.compress(RAW[:1000], block_checksum=True, block_linked=False, store_size=False)[:-8]
+        + b"oops\0\0\0\0",
     ),
     "lz4, wrong header checksum": (LZ4, builder.lz4_frame(RAW, 0)),
     "lz4, no end mark": (LZ4, builder.lz4_frame(RAW, 2)[:-4]),

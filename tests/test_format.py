@@ -33,8 +33,10 @@ def test_partition_directories(name: str, topic: str, partition: int, kind: str 
 
 @pytest.mark.parametrize(
     "name",
-    ["", "orders", "orders-", "-0", "orders-x", "orders-2147483648", "orders-0.tmp", ".kafkalog-staging"]
-    + ["t-0.tmp", "snap", "lost+found", "a/b-0", "..-0", f"{'x' * 250}-0", "orders-1e3", "remote-log-index-cache"],
+    [
+        *("", "orders", "orders-", "-0", "orders-x", "orders-2147483648", "orders-0.tmp", ".kafkalog-staging"),
+        *("t-0.tmp", "snap", "lost+found", "a/b-0", "..-0", f"{'x' * 250}-0", "orders-1e3", "remote-log-index-cache"),
+    ],
 )
 def test_what_is_no_partition_directory(name: str) -> None:
     assert parse_partition_directory(name) is None

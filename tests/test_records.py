@@ -19,7 +19,7 @@ from kafkalog.errors import Limits, Reason
 from kafkalog.records import ALL_COLUMNS, BinaryColumn, RecordColumns, Selection
 from kafkalog.source import BufferSource
 
-# --- the textbook -----------------------------------------------------------------------------------------------------
+# --- the textbook ----------------------------------------------------------------------------------------
 
 
 def test_unsigned_varint_300_is_ac_02() -> None:
@@ -113,7 +113,7 @@ def test_the_same_record_in_all_three_formats() -> None:
     assert c.timestamp_type.tolist() == [-1, 0, 0]
 
 
-# --- against the twin ---------------------------------------------------------------------------------------------------
+# --- against the twin ------------------------------------------------------------------------------------
 
 
 @settings(max_examples=300)
@@ -204,7 +204,7 @@ def _plain(column: object) -> object:
     return column if isinstance(column, np.ndarray) else np.array(column.to_pylist(), object)  # type: ignore[attr-defined]
 
 
-# --- one rule at a time -------------------------------------------------------------------------------------------------
+# --- one rule at a time ----------------------------------------------------------------------------------
 
 
 def one(*records: bytes, **fields: object) -> bytes:

@@ -148,7 +148,7 @@ def test_queries_keep_their_shape_and_none_is_none(log_dir: Path) -> None:
 
 
 def test_the_textbook_lookup_between_two_index_entries(tmp_path: Path) -> None:
-    """Offset 7 of an index with entries 3 and 8: the floor entry 3 names position 0, and the scan goes on from there."""
+    """Offset 7 of an index with entries 3 and 8: the floor entry 3 names a position, and the scan goes on there."""
     import builder
 
     directory = tmp_path / "t-0"
@@ -176,7 +176,7 @@ def test_the_textbook_lookup_between_two_index_entries(tmp_path: Path) -> None:
 
 
 def test_an_index_entry_into_a_record_that_holds_a_batch_is_not_mistaken_for_a_later_batch(tmp_path: Path) -> None:
-    """A record whose value is a whole valid batch, and an index that points at it: offsets above are found all the same."""
+    """A record whose value is a whole valid batch, and an index that points at it: later offsets are found."""
     import builder
 
     directory = tmp_path / "t-0"
