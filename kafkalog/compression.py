@@ -1,7 +1,7 @@
 """Decompresses what a batch holds, bounded: a stream that wants more than it may is refused, not tried.
 
 Accepts what Kafka's own consumer accepts, form by form, and nothing else, so that a topic is readable here exactly when
-it is readable there. The compressed formats themselves are left to `isal` (gzip), `cramjam` (snappy), `lz4` and
+it is readable there. The compressed formats themselves are left to `isal` (gzip), `cramjam` (snappy, LZ4 blocks) and
 `zstandard`; what is Kafka's own around them is here: xerial framing, and the LZ4 frame with its v0 header checksum.
 Mirrors `org.apache.kafka.common.compress`.
 """
@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import struct
 import threading
-from functools import lru_cache
 from typing import Any, Final
 
 import cramjam
-import lz4.frame
 import numpy as np
 import zstandard
 from isal import isal_zlib
 
 from kafkalog import format as kf
+from kafkalog._kernels.crc import checksum_xxh32
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
@@ -259,56 +258,42 @@ def _lz4(arena: Arena, data: Bytes, limit: int, magic: int) -> None:
         raise _stream_error(kf.Codec.LZ4, "the frame header is cut off")
     if magic > 0 and header_checksum(bytes(view[4 : body - 1])) != view[body - 1]:
         raise _stream_error(kf.Codec.LZ4, "the header checksum does not match")
-    block_size = 1 << 2 * (block_descriptor >> 4) + 8
-    if flags & _BLOCK_CHECKSUM:
-        _lz4_frame(arena, view[body:], block_descriptor, block_size, limit)
-    else:
-        _lz4_blocks(arena, view[body:], block_size, limit)
+    _lz4_blocks(arena, view[body:], 1 << 2 * (block_descriptor >> 4) + 8, limit, flags)
 
 
-def _lz4_blocks(arena: Arena, blocks: memoryview, block_size: int, limit: int) -> None:
+def _lz4_blocks(arena: Arena, blocks: memoryview, block_size: int, limit: int, flags: int = 0) -> None:
+    """Blocks up to the end mark; `flags` are those of the frame."""
+    trailer = 4 if flags & _BLOCK_CHECKSUM else 0
     total = at = 0
     n_bytes = len(blocks)
     while n_bytes - at >= 4:
         (header,) = _U32.unpack_from(blocks, at)
-        if header == 0:
-            return
         at += 4
         size = header & 0x7FFFFFFF
-        if size > n_bytes - at:
-            break
+        if size == 0:
+            if flags & _CONTENT_CHECKSUM and n_bytes - at < 4:
+                break
+            return
         if size > block_size:
             raise _stream_error(kf.Codec.LZ4, f"a block of {size} bytes in a frame of blocks up to {block_size}")
+        if size + trailer > n_bytes - at:
+            break
+        block = blocks[at : at + size]
+        at += size
+        if trailer:
+            if checksum_xxh32(block) != _U32.unpack_from(blocks, at)[0]:
+                raise _stream_error(kf.Codec.LZ4, "a block's checksum does not match")
+            at += trailer
         if header & 0x80000000:
-            arena.append(blocks[at : at + size])
+            arena.append(block)
             total += size
         else:
-            n = cramjam.lz4.decompress_block_into(
-                blocks[at : at + size], arena.reserve(block_size), output_len=block_size
-            )
+            n = cramjam.lz4.decompress_block_into(block, arena.reserve(block_size), output_len=block_size)
             arena.used += n
             total += n
         if total > limit:
             _check_limit(total, limit, f"the LZ4 frame holds more than {limit} bytes")
-        at += size
     raise _stream_error(kf.Codec.LZ4, "the frame ends early")
-
-
-def _lz4_frame(arena: Arena, blocks: memoryview, block_descriptor: int, block_size: int, limit: int) -> None:
-    """Blocks with checksums, which the LZ4 library verifies in a frame with a plain descriptor."""
-    descriptor = bytes((0x60 | _BLOCK_CHECKSUM, block_descriptor))
-    pending = _LZ4_MAGIC + descriptor + bytes((header_checksum(descriptor),)) + bytes(blocks)
-    decoder = lz4.frame.LZ4FrameDecompressor()
-    total = 0
-    while not decoder.eof:
-        # asked for much at once, the decoder would allocate as much
-        out = decoder.decompress(pending, max_length=min(block_size, limit + 1 - total))
-        if not out and not decoder.eof and decoder.needs_input:
-            raise _stream_error(kf.Codec.LZ4, "the frame ends early")
-        total += len(out)
-        _check_limit(total, limit, f"the LZ4 frame holds more than {limit} bytes")
-        arena.append(out)
-        pending = b""
 
 
 def _zstd(arena: Arena, data: Bytes, limit: int) -> None:
@@ -369,34 +354,12 @@ def _check_zstd_end(data: Bytes) -> None:
             raise _stream_error(kf.Codec.ZSTD, "the stream ends early")
 
 
-@lru_cache(maxsize=64)
 def header_checksum(descriptor: bytes) -> int:
     """The byte that guards an LZ4 frame's descriptor."""
-    return xxh32(descriptor) >> 8 & 0xFF
+    return checksum_xxh32(descriptor) >> 8 & 0xFF
 
 
 _U32 = struct.Struct("<I")
-_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
-_WORD = 0xFFFFFFFF
-
-
-def xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes, all that an LZ4 frame header needs."""
-    if len(data) >= 16:
-        raise ValueError("only for headers")
-    value = _PRIME_5 + len(data)
-    at = 0
-    while len(data) - at >= 4:
-        value = value + int.from_bytes(data[at : at + 4], "little") * _PRIME_3 & _WORD
-        value = (value << 17 | value >> 15) * _PRIME_4 & _WORD
-        at += 4
-    for byte in data[at:]:
-        value = value + byte * _PRIME_5 & _WORD
-        value = (value << 11 | value >> 21) * _PRIME_1 & _WORD
-    value = (value ^ value >> 15) * _PRIME_2 & _WORD
-    value = (value ^ value >> 13) * _PRIME_3 & _WORD
-    return value ^ value >> 16
-
 
 _PLAIN_FRAMES: Final = {
     _LZ4_MAGIC + descriptor + bytes((header_checksum(descriptor),)): 1 << 2 * code + 8

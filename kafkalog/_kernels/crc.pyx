@@ -7,6 +7,7 @@ from kafkalog._kernels.wire cimport CRC_MISMATCH, OK, wrap_sub
 cdef extern from "crc_impl.h":
     uint32_t (*kl_crc32c_best)(const uint8_t*, size_t) noexcept nogil
     uint32_t (*kl_crc32_best)(const uint8_t*, size_t) noexcept nogil
+    uint32_t kl_xxh32(const uint8_t*, size_t) noexcept nogil
     int kl_crc_setup(int level) noexcept nogil
 
 LEVELS = ("portable", "pclmul", "vpclmul")
@@ -49,6 +50,18 @@ def checksum_crc32(const uint8_t[::1] data not None):
         pointer = &data[0]
     with nogil:
         result = crc32(pointer, n)
+    return result
+
+
+def checksum_xxh32(const uint8_t[::1] data not None):
+    """XXH32 of `data` with seed 0."""
+    cdef Py_ssize_t n = data.shape[0]
+    cdef const uint8_t* pointer = NULL
+    cdef uint32_t result
+    if n:
+        pointer = &data[0]
+    with nogil:
+        result = kl_xxh32(pointer, n)
     return result
 
 

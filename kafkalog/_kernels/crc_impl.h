@@ -1,4 +1,4 @@
-/* CRC-32C (v2 batches) and CRC-32 (v0 and v1 messages) over a run of bytes.
+/* CRC-32C (v2 batches) and CRC-32 (v0 and v1 messages) over a run of bytes; XXH32, which guards LZ4 frames.
  *
  * Portable code works through sixteen bytes a step with tables ("slicing"). On x86-64 what the machine has is looked
  * up once, when the module is imported:
@@ -216,6 +216,31 @@ static uint32_t kl_crc32c_vpclmul(const uint8_t *p, size_t n) {
     return ~(uint32_t)kl_crc32c_more(kl_crc32c_more(0, folded, 16), p + done, n - done);
 }
 #endif
+
+static inline uint32_t kl_rotate(uint32_t value, int by) { return value << by | value >> (32 - by); }
+
+static inline uint32_t kl_le32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* XXH32 with seed 0 */
+static uint32_t kl_xxh32(const uint8_t *p, size_t n) {
+    const uint32_t p1 = 2654435761u, p2 = 2246822519u, p3 = 3266489917u, p4 = 668265263u, p5 = 374761393u;
+    uint32_t value = p5;
+    size_t left = n;
+    if (left >= 16) {
+        uint32_t lanes[4] = {p1 + p2, p2, 0, 0u - p1};
+        for (; left >= 16; p += 16, left -= 16)
+            for (int i = 0; i < 4; i++) lanes[i] = kl_rotate(lanes[i] + kl_le32(p + 4 * i) * p2, 13) * p1;
+        value = kl_rotate(lanes[0], 1) + kl_rotate(lanes[1], 7) + kl_rotate(lanes[2], 12) + kl_rotate(lanes[3], 18);
+    }
+    value += (uint32_t)n;
+    for (; left >= 4; p += 4, left -= 4) value = kl_rotate(value + kl_le32(p) * p3, 17) * p4;
+    while (left--) value = kl_rotate(value + *p++ * p5, 11) * p1;
+    value = (value ^ value >> 15) * p2;
+    value = (value ^ value >> 13) * p3;
+    return value ^ value >> 16;
+}
 
 typedef uint32_t (*kl_crc_function)(const uint8_t *, size_t);
 static kl_crc_function kl_crc32c_best = kl_crc32c_portable;
