@@ -354,7 +354,9 @@ class Selection:
         """
         masks = []
         if self.start_offset is not None:
-            masks.append(batches.last_offset >= self.start_offset)
+            # a v1 wrapper at offset 0 may be produce data as librdkafka writes it: its last offset is only inside
+            hidden = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
+            masks.append((batches.last_offset >= self.start_offset) | hidden)
         if self.end_offset is not None:
             first = np.where(batches.base_offset >= 0, batches.base_offset, np.int64(-1))
             masks.append(first < self.end_offset)
@@ -721,7 +723,15 @@ def _walk_legacy(
         value_start,
         value_size,
     )
-    error = None if status == _OK else _batch_error(status, batches, int(rows[n_done]), path)
+    error: KafkalogError | None = None
+    if status != _OK:
+        row = int(rows[n_done])
+        codec_id = int(batches.attributes[row]) & kf.CODEC_MASK
+        if status != STATUS["CRC_MISMATCH"] and codec_id > kf.Codec.ZSTD:
+            unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codec_id}; Kafka has 0 to 4")
+            error = _place(unknown, batches, row, path)
+        else:
+            error = _batch_error(status, batches, row, path)
     rows = rows[:n_done]
     codec = batches.attributes[rows] & kf.CODEC_MASK
     if not codec.any():

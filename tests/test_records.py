@@ -317,3 +317,25 @@ def test_selecting_everything_is_the_default_less_control_records() -> None:
     data = one(RECORD) + builder.control_batch(1, base_offset=1) + one(RECORD, base_offset=2)
     assert read(data, selection=Selection()).columns.offset.tolist() == [0, 2]
     assert read(data, selection=EVERYTHING).columns.offset.tolist() == [0, 1, 2]
+
+
+# --- found by fuzzing -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", range(5))
+def test_a_wrapper_at_offset_0_is_not_passed_over_for_its_offset(start: int) -> None:
+    # as librdkafka writes it: the offsets inside stand as they are, the one outside says nothing
+    inner = [builder.message(i, None, b"v", magic=1, timestamp=i) for i in range(4)]
+    data = builder.wrapper(inner, offset=0, magic=1, codec=builder.GZIP) + builder.message(4, None, b"v", magic=0)
+    got = read(data, ("offset",), selection=Selection(start_offset=start))
+    assert got.error is None
+    assert got.columns["offset"].tolist() == list(range(start, 5))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_unknown_codec_is_named_before_what_it_may_have_made_of_the_message(magic: int) -> None:
+    message = builder.message(0, b"k", b"v", magic=magic, attributes=5)
+    at = 23 if magic == 0 else 31
+    reading = read(builder.fix_crc(message[:at] + b"\x7f" + message[at + 1 :]))
+    assert isinstance(reading.error, kafkalog.UnsupportedError)
+    assert reading.error.reason is Reason.UNKNOWN_CODEC
