@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import batches as kernels
+from kafkalog._kernels.crc import check_crcs
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import (
     DEFAULT_LIMITS,
@@ -199,6 +200,7 @@ def walk(
     stop: int | None = None,
     previous_offset: int = -1,
     window_bytes: int = WINDOW_BYTES,
+    first_window_bytes: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[Window]:
     """Walk the batch headers of a segment.
@@ -212,6 +214,8 @@ def walk(
         Offsets must rise above this one; -1 for any.
     window_bytes : int
         Bytes to read at a time. A batch that is larger gets a window of its own.
+    first_window_bytes : int, optional
+        Bytes to read first, where more damage may be near; doubled from window to window.
     limits : Limits
 
     Yields
@@ -238,10 +242,12 @@ def walk(
     """
     stop = source.size if stop is None else stop
     window_bytes = max(window_bytes, _MIN_WINDOW)
+    next_bytes = min(first_window_bytes or window_bytes, window_bytes)
     position = start
     scratch = _Scratch()
     while position < stop:
-        size = min(window_bytes, stop - position)
+        size = min(next_bytes, stop - position)
+        next_bytes = min(2 * next_bytes, window_bytes)
         data = source.window(position, position + size)
         tables, status, reached, needed, previous_offset = scratch.walk(data, position, previous_offset)
         if not tables and status == _NEED_MORE and size < needed <= stop - position:
@@ -277,8 +283,8 @@ _OUTPUT_FULL = STATUS["OUTPUT_FULL"]
 class _Scratch:
     """Room for the rows of one kernel call, used again and again."""
 
-    def __init__(self) -> None:
-        self.room = BatchTable.empty(_ROWS)
+    def __init__(self, rows: int = _ROWS) -> None:
+        self.room = BatchTable.empty(rows)
 
     def walk(self, data: Bytes, start: int, previous_offset: int) -> tuple[list[BatchTable], int, int, int, int]:
         """Tables, status, position reached, bytes needed there, last offset seen."""
@@ -355,6 +361,29 @@ def _is_zero(source: ByteSource, position: int, stop: int) -> bool:
             return False
         position = end
     return True
+
+
+def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[Window | None, int]:
+    """The batch at a position, if one with a right checksum starts there, and the bytes looked at to find out."""
+    head = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
+    if not 0 <= position <= source.size - head:
+        return None, 0
+    data = source.window(position, position + head)
+    size = kf.LOG_OVERHEAD + int.from_bytes(data[8:12].tobytes(), "big", signed=True)
+    plausible = head <= size <= min(max_bytes, source.size - position) and data[16] <= 2
+    source.release(data, position)
+    if not plausible:
+        return None, head
+    data = source.window(position, position + size)
+    tables, _, _, _, _ = _Scratch(1).walk(data, position, -1)
+    valid = np.zeros(1, np.uint8)
+    if tables:
+        table = tables[0]
+        check_crcs(data, position, table.position, table.size_in_bytes, table.magic, table.crc, valid)
+        if valid[0]:
+            return Window(data, position, table), size
+    source.release(data, position)
+    return None, size
 
 
 def is_chain(source: ByteSource, position: int) -> bool:

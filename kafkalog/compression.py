@@ -182,14 +182,14 @@ def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
     if bytes(view[:8]) != XERIAL_MAGIC:
         _snappy_block(arena, view, limit, 0)
         return
+    _check_xerial_header(view)
     total = 0
     at = _XERIAL_HEADER
-    if len(view) < at:
-        raise _stream_error(kf.Codec.SNAPPY, "the xerial header is cut off")
     while at < len(view):
         if bytes(view[at : at + 4]) == XERIAL_MAGIC[:4]:
-            if len(view) - at < _XERIAL_HEADER or bytes(view[at : at + 8]) != XERIAL_MAGIC:
+            if len(view) - at >= _XERIAL_HEADER and bytes(view[at : at + 8]) != XERIAL_MAGIC:
                 return
+            _check_xerial_header(view[at:])
             at += _XERIAL_HEADER
             continue
         if len(view) - at < 4:
@@ -200,6 +200,14 @@ def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
             raise _stream_error(kf.Codec.SNAPPY, f"a chunk of {size} bytes where {len(view) - at} are left")
         total += _snappy_block(arena, view[at : at + size], limit, total)
         at += size
+
+
+def _check_xerial_header(view: memoryview) -> None:
+    if len(view) < _XERIAL_HEADER:
+        raise _stream_error(kf.Codec.SNAPPY, "a xerial header is cut off")
+    version = int.from_bytes(view[8:12], "big", signed=True)
+    if version < 1:
+        raise _stream_error(kf.Codec.SNAPPY, f"xerial version {version}, 1 is the first")
 
 
 def _snappy_block(arena: Arena, block: memoryview, limit: int, total: int) -> int:

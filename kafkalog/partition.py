@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -28,7 +29,7 @@ from kafkalog.errors import (
 )
 from kafkalog.lock import is_locked
 from kafkalog.records import Selection
-from kafkalog.segment import Segment
+from kafkalog.segment import Resynchroniser, Segment
 from kafkalog.source import ByteSource, SpareMemory
 
 OnCorruption = Literal["raise", "stop", "skip"]
@@ -289,12 +290,18 @@ class _SegmentStream:
         self.previous = previous
         self.stopped = False
         self.last_position: int | None = None
+        self._resynchroniser: Resynchroniser | None = None
 
     def windows(self, position: int | None, on_corruption: OnCorruption) -> Iterator[Window]:
+        first_window_bytes = None
         while position is not None:
             try:
                 windows = self.segment.iter_windows(
-                    self.source, start=position, previous_offset=self.previous, window_bytes=self.window_bytes
+                    self.source,
+                    start=position,
+                    previous_offset=self.previous,
+                    window_bytes=self.window_bytes,
+                    first_window_bytes=first_window_bytes,
                 )
                 for window in windows:
                     self.previous = int(window.batches.last_offset[-1])
@@ -306,42 +313,35 @@ class _SegmentStream:
             except KafkalogError as error:
                 if on_corruption == "raise" or error.position is None:
                     raise
-                position = self._go_on(error, on_corruption)
+                position = self._go_on(error, error.position, on_corruption)
+                first_window_bytes = _WINDOW_BEHIND_DAMAGE
 
-    def _go_on(self, error: KafkalogError, on_corruption: OnCorruption) -> int | None:
+    def _go_on(self, error: KafkalogError, where: int, on_corruption: OnCorruption) -> int | None:
         """Report, and say where to read on; None for nowhere in this segment."""
-        assert error.position is not None
         if on_corruption == "stop":
             self.stopped = True
             self.report(error.to_finding())
             return None
-        if error.reason in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT) and (error.base_offset or -1) >= 0:
+        odd_offset = error.reason in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT)
+        if odd_offset and error.base_offset is not None and error.base_offset >= 0:
             # the batch is whole and only its offset is odd: it is said, and read
             self.report(error.to_finding())
-            self.previous = (error.base_offset or 0) - 1
-            return error.position
-        damaged = error.position
-        if self.last_position is not None and not self.segment.is_batch_at(
-            self.source, self.last_position, 2**63 - 1, -1
-        ):
-            damaged = self.last_position  # the batch before led here, and its length is as doubtful as the rest of it
-        position = self.segment.resynchronise(self.source, damaged, self.previous if damaged == error.position else -1)
-        if position is not None and position <= error.position and damaged == error.position:
-            position = None
-        end = self.source.size if position is None else position
-        finding = error.to_finding()
-        length = max(end - error.position, 0)
-        self.report(
-            Finding(
-                finding.reason,
-                finding.detail + f"; {length} bytes passed over" + (" to the end of the segment" * (position is None)),
-                finding.path,
-                finding.position,
-                length,
-                finding.base_offset,
-            )
-        )
-        if position is not None and damaged != error.position:
+            self.previous = error.base_offset - 1
+            return where
+        self._resynchroniser = self._resynchroniser or Resynchroniser(self.segment, self.source)
+        last = self.last_position
+        if last is not None and not self.segment.is_batch_at(self.source, last, 2**63 - 1):
+            # the batch before led here, and its length is as doubtful as the rest of it
+            position = self._resynchroniser.after(last, -1)
             self.previous = -1
-            self.last_position = None
+        else:
+            position = self._resynchroniser.after(where, self.previous)
+        self.last_position = None
+        end = self.source.size if position is None else position
+        length = max(end - where, 0)
+        passed = f"{length} bytes passed over" + (" to the end of the segment" if position is None else "")
+        self.report(replace(error.to_finding(), detail=f"{error.detail}; {passed}", length=length))
         return position
+
+
+_WINDOW_BEHIND_DAMAGE = 2**16

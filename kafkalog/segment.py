@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog._kernels import crc as crc_kernels
-from kafkalog.batches import WINDOW_BYTES, BatchTable, Window, is_chain, walk
+from kafkalog.batches import WINDOW_BYTES, BatchTable, Window, intact_batch_at, is_chain, walk
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
@@ -122,6 +121,7 @@ class Segment:
         start: int = 0,
         previous_offset: int | None = None,
         window_bytes: int = WINDOW_BYTES,
+        first_window_bytes: int | None = None,
     ) -> Iterator[Window]:
         """Windows of the segment from a batch boundary on; a torn tail of the last segment ends them.
 
@@ -135,7 +135,12 @@ class Segment:
             previous_offset = self.base_offset - 1
         try:
             yield from walk(
-                source, start=start, previous_offset=previous_offset, window_bytes=window_bytes, limits=self.limits
+                source,
+                start=start,
+                previous_offset=previous_offset,
+                window_bytes=window_bytes,
+                first_window_bytes=first_window_bytes,
+                limits=self.limits,
             )
         except TruncatedTailError as tail:
             if not self.is_last:
@@ -239,50 +244,14 @@ class Segment:
                 return position
         return 0
 
-    def is_batch_at(self, source: ByteSource, position: int, offset: int, after_offset: int | None = None) -> bool:
-        """Whether an intact batch starts at a position, at or below one offset and above another."""
-        if not 0 <= position < source.size - kf.LOG_OVERHEAD - kf.MESSAGE_V0_OVERHEAD:
-            return False
-        head = source.window(position, position + kf.LOG_OVERHEAD)
-        size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
-        source.release(head, position)
-        if not kf.LOG_OVERHEAD < size <= min(self.limits.max_batch_bytes, source.size - position):
-            return False
-        after = self.base_offset - 1 if after_offset is None else after_offset
-        try:
-            window = next(walk(source, start=position, stop=position + size, previous_offset=after), None)
-        except KafkalogError:
-            return False
+    def is_batch_at(self, source: ByteSource, position: int, offset: int) -> bool:
+        """Whether an intact batch starts at a position, at or below an offset."""
+        window, _ = intact_batch_at(source, position, self.limits.max_batch_bytes)
         if window is None:
             return False
-        table = window.batches
-        base_offset = int(table.base_offset[0]) if table.base_offset[0] >= 0 else int(table.last_offset[0])
-        valid = np.zeros(1, np.uint8)
-        crc_kernels.check_crcs(
-            window.data, window.start, table.position, table.size_in_bytes, table.magic, table.crc, valid
-        )
-        source.release(window.data, window.start)
-        return bool(valid[0]) and base_offset <= offset
-
-    def resynchronise(self, source: ByteSource, damaged: int, previous_offset: int) -> int | None:
-        """Where reading may go on behind a damaged batch: a position where an intact batch starts, or None.
-
-        First where the damaged batch's own length leads, then the entries of the offset index behind it; each counts
-        only if a batch with a right checksum starts there and lies above `previous_offset`.
-        """
-        candidates = []
-        if source.size - damaged >= kf.LOG_OVERHEAD:
-            head = source.window(damaged, damaged + kf.LOG_OVERHEAD)
-            size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
-            candidates += [damaged + size] if size > kf.LOG_OVERHEAD else []
-        index = self._offset_index_or_none()
-        if index is not None:
-            positions = index.position
-            candidates += np.unique(positions[positions > damaged]).tolist()
-        for position in candidates:
-            if self.is_batch_at(source, position, 2**63 - 1, previous_offset):
-                return int(position)
-        return None
+        first = _first_offset(window.batches)
+        source.release(window.data, position)
+        return self.base_offset <= first <= offset
 
     def _offset_index_or_none(self) -> OffsetIndex | None:
         try:
@@ -438,6 +407,55 @@ class Segment:
         return done
 
 
+class Resynchroniser:
+    """Finds where reading may go on behind damage, in bounded time.
+
+    Parameters
+    ----------
+    segment : Segment
+    source : ByteSource
+        Its bytes.
+    """
+
+    def __init__(self, segment: Segment, source: ByteSource) -> None:
+        self._segment, self._source = segment, source
+        index = segment._offset_index_or_none()
+        self._positions = np.empty(0, np.int64) if index is None else np.unique(index.position)
+        # a made-up index may point at a large candidate everywhere: what is summed in vain is bounded
+        self._budget = 4 * source.size + WINDOW_BYTES
+
+    def after(self, damaged: int, previous_offset: int) -> int | None:
+        """Position of an intact batch behind a damaged one, or None.
+
+        First where the damaged batch's own length leads, then the entries of the offset index behind it; each counts
+        only if a batch with a right checksum starts there and lies above `previous_offset`.
+        """
+        source = self._source
+        candidates = self._positions[np.searchsorted(self._positions, damaged, side="right") :].tolist()
+        if source.size - damaged >= kf.LOG_OVERHEAD:
+            head = source.window(damaged, damaged + kf.LOG_OVERHEAD)
+            size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
+            candidates[:0] = [damaged + size] if size > kf.LOG_OVERHEAD else []
+        for position in candidates:
+            if self._budget < 0:
+                return None
+            window, n_bytes = intact_batch_at(source, position, self._segment.limits.max_batch_bytes)
+            if window is None:
+                self._budget -= n_bytes + _CANDIDATE_BYTES
+                continue
+            first = _first_offset(window.batches)
+            source.release(window.data, position)
+            if first > previous_offset:
+                return int(position)
+        return None
+
+
+def _first_offset(batches: BatchTable) -> int:
+    """Base offset of the first batch, or what stands for it where that is hidden in a compressed message."""
+    return int(batches.base_offset[0]) if batches.base_offset[0] >= 0 else int(batches.last_offset[0])
+
+
+_CANDIDATE_BYTES = 2**9  # what looking at a candidate costs beside its bytes
 _BYTES_WORTH_A_JUMP = 2**20
 
 
