@@ -548,3 +548,54 @@ def test_a_swap_left_by_a_crash_counts_as_a_broker_would_count_it(log_dir_copy: 
     unfinished = directory / (first.name + ".cleaned")
     unfinished.touch()
     assert kafkalog.scan(directory).count_rows() < expected.num_rows
+
+
+def test_skip_reads_batches_whose_offsets_do_not_rise_and_says_so(tmp_path: Path) -> None:
+    import builder
+
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    batch = builder.batch_v2([builder.record_v2(value=b"v")], base_offset=0)
+    (directory / "00000000000000000000.log").write_bytes(batch * 3)
+    with pytest.raises(kafkalog.CorruptionError) as caught:
+        kafkalog.read_table(directory)
+    assert (caught.value.reason, caught.value.position, caught.value.base_offset) == ("offset_order", len(batch), 0)
+    scan = kafkalog.scan(directory, columns=["offset"], on_corruption="skip")
+    with pytest.warns(kafkalog.CorruptionWarning, match="offset_order"):
+        assert scan.to_table().column(0).to_pylist() == [0, 0, 0]
+    assert [finding.position for finding in scan.findings] == [len(batch), 2 * len(batch)]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_skip_passes_over_many_damaged_places_and_finds_every_intact_batch(tmp_path: Path, threads: int) -> None:
+    import builder
+
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    batches, entries, position = [], [], 0
+    for offset in range(400):
+        batch = bytearray(builder.batch_v2([builder.record_v2(value=b"v" * 50)], base_offset=offset))
+        if offset % 4 == 1:
+            batch[8:12] = (2**26).to_bytes(4, "big")
+        if offset:
+            entries.append((offset, position))
+        batches.append(bytes(batch))
+        position += len(batch)
+    (directory / "00000000000000000000.log").write_bytes(b"".join(batches))
+    (directory / "00000000000000000400.log").touch()
+    (directory / "00000000000000000000.index").write_bytes(np.array(entries, ">i4").tobytes())
+    scan = kafkalog.scan(directory, columns=["offset"], on_corruption="skip", threads=threads)
+    with pytest.warns(kafkalog.CorruptionWarning):
+        offsets = scan.to_table().column(0).to_pylist()
+    assert offsets == [offset for offset in range(400) if offset % 4 != 1]
+    assert scan.n_damage == 100
+
+
+def test_a_scan_given_up_early_leaves_no_file_open(log_dir: Path) -> None:
+    descriptors = Path("/proc/self/fd")
+    before = len(list(descriptors.iterdir()))
+    for threads in (1, 3):
+        for _ in range(20):
+            kafkalog.scan(log_dir, threads=threads).head(1)
+            next(kafkalog.scan(log_dir, threads=threads, batch_size=1).to_batches())
+    assert len(list(descriptors.iterdir())) <= before + 1
