@@ -182,14 +182,13 @@ def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
     if bytes(view[:8]) != XERIAL_MAGIC:
         _snappy_block(arena, view, limit, 0)
         return
-    _check_xerial_header(view)
+    if len(view) < _XERIAL_HEADER:
+        raise _stream_error(kf.Codec.SNAPPY, "the xerial header is cut off")
     total = 0
     at = _XERIAL_HEADER
     while at < len(view):
         if bytes(view[at : at + 4]) == XERIAL_MAGIC[:4]:
-            if len(view) - at >= _XERIAL_HEADER and bytes(view[at : at + 8]) != XERIAL_MAGIC:
-                return
-            _check_xerial_header(view[at:])
+            _check_second_header(view[at : at + _XERIAL_HEADER])
             at += _XERIAL_HEADER
             continue
         if len(view) - at < 4:
@@ -202,10 +201,11 @@ def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
         at += size
 
 
-def _check_xerial_header(view: memoryview) -> None:
-    if len(view) < _XERIAL_HEADER:
-        raise _stream_error(kf.Codec.SNAPPY, "a xerial header is cut off")
-    version = int.from_bytes(view[8:12], "big", signed=True)
+def _check_second_header(header: memoryview) -> None:
+    """What snappy-java checks of a header that is not the first: of that one it takes any version."""
+    if len(header) < _XERIAL_HEADER:
+        raise _stream_error(kf.Codec.SNAPPY, "a second xerial header is cut off")
+    version = int.from_bytes(header[8:12], "big", signed=True)
     if version < 1:
         raise _stream_error(kf.Codec.SNAPPY, f"xerial version {version}, 1 is the first")
 

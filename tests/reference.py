@@ -333,15 +333,12 @@ def _unsnappy(data: bytes, out: _Output) -> None:
     if len(data) < 16 or not data.startswith(_XERIAL):
         out.add(_unsnappy_block(data, out.room()))
         return
-    _check_xerial_version(data, 0)
-    position = 16
+    position = 16  # snappy-java takes any version in the first header
     while position + 4 <= len(data):  # fewer than four bytes left: the end
         size = int.from_bytes(data[position : position + 4], "big", signed=True)
         if data.startswith(_XERIAL[:4], position):
             if position + 16 > len(data):
                 _corrupt("codec_stream", "snappy: second header cut off")
-            if not data.startswith(_XERIAL, position):
-                return
             _check_xerial_version(data, position)
             position += 16
             continue
@@ -353,7 +350,7 @@ def _unsnappy(data: bytes, out: _Output) -> None:
 
 
 def _check_xerial_version(data: bytes, position: int) -> None:
-    if int.from_bytes(data[position + 12 : position + 16], "big", signed=True) < 1:
+    if int.from_bytes(data[position + 8 : position + 12], "big", signed=True) < 1:
         _corrupt("codec_stream", "snappy: incompatible version")
 
 

@@ -60,10 +60,15 @@ def test_damaged_streams_give_what_the_twin_gives(codec: int, raw: bytes, data: 
     assert got == expected
 
 
+XERIAL = builder.snappy_xerial(RAW)
+
 KAFKA_READS = {
     "gzip, two members": (GZIP, gzip.compress(RAW) + gzip.compress(RAW), RAW + RAW),
     "gzip, bytes behind": (GZIP, gzip.compress(RAW) + b"trailing garbage", RAW),
     "snappy, two xerial streams": (SNAPPY, builder.snappy_xerial(RAW) * 2, RAW + RAW),
+    "snappy, any version in the first header": (SNAPPY, XERIAL[:11] + b"\0" + XERIAL[12:], RAW),
+    "snappy, four bytes make a second header": (SNAPPY, XERIAL + XERIAL[:4] + b"oops" + XERIAL[8:], RAW + RAW),
+    "snappy, fewer than four bytes behind": (SNAPPY, XERIAL + b"abc", RAW),
     "snappy, raw": (SNAPPY, builder.snappy_raw(RAW), RAW),
     "lz4, the second of two frames is not read": (LZ4, builder.lz4_frame(RAW, 2) * 2, RAW),
     "lz4, bytes behind": (LZ4, builder.lz4_frame(RAW, 2) + b"garbage", RAW),
@@ -93,6 +98,9 @@ KAFKA_REFUSES = {
     ),
     "lz4, no end mark": (LZ4, builder.lz4_frame(RAW, 2)[:-4]),
     "lz4, linked blocks": (LZ4, lz4.frame.compress(RAW * 3, block_linked=True)),
+    "snappy, version 0 in a second header": (SNAPPY, XERIAL + XERIAL[:11] + b"\0" + XERIAL[12:]),
+    "snappy, a cut second header": (SNAPPY, XERIAL + XERIAL[:10]),
+    "snappy, nothing": (SNAPPY, b""),
     "snappy, a chunk too long": (SNAPPY, builder.snappy_xerial(RAW) + b"GARBAGE"),
     "zstd, bytes behind": (ZSTD, builder.zstd_frame(RAW) + b"garbage"),
     "zstd, cut": (ZSTD, builder.zstd_frame(RAW)[:-3]),
