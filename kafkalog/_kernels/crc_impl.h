@@ -2,9 +2,10 @@
  *
  * Portable code works through sixteen bytes a step with tables ("slicing"). On x86-64 what the machine has is looked
  * up once, when the module is imported:
- *   VPCLMULQDQ   both: the bytes are folded, 128 a step, by carry-less multiplication ("Fast CRC Computation for
+ *   VPCLMULQDQ   CRC-32: the bytes are folded, 128 a step, by carry-less multiplication ("Fast CRC Computation for
  *                Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009) down to sixteen, whose CRC is taken.
- *   PCLMULQDQ    CRC-32: the same, 64 a step. CRC-32C: three streams of the crc32 instruction side by side (latency
+ *                CRC-32C: the same beside three streams of the crc32 instruction.
+ *   PCLMULQDQ    CRC-32: folded, 64 a step. CRC-32C: three streams of the crc32 instruction side by side (latency
  *                three cycles, throughput one), joined by a multiplication with x^(8n-33) mod P, which advances a CRC
  *                over n zero bytes.
  * All constants are computed at import.
@@ -208,12 +209,65 @@ static uint32_t kl_crc32c_sse42(const uint8_t *p, size_t n) {
     return ~(uint32_t)kl_crc32c_more(a, p, n);
 }
 
+/* Multiplier and crc32 instruction are units of their own: a block is a run that is folded and three streams, all four
+ * at once, about as many bytes for the one as for the other. */
+#define KL_STEPS 32
+#define KL_FOLDED (128 * KL_STEPS)
+#define KL_STREAM (40 * KL_STEPS)
+#define KL_BLOCK (KL_FOLDED + 3 * KL_STREAM)
+static uint32_t kl_stream_1, kl_stream_2, kl_stream_3;
+
+#define KL_STREAM_STEP(words)                                                    \
+    for (int k = 0; k < 5; k++) {                                                \
+        b = _mm_crc32_u64(b, kl_load((words) + 8 * k));                          \
+        c = _mm_crc32_u64(c, kl_load((words) + KL_STREAM + 8 * k));              \
+        d = _mm_crc32_u64(d, kl_load((words) + 2 * KL_STREAM + 8 * k));          \
+    }
+
+__attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
+static uint32_t kl_crc32c_block(uint32_t crc, const uint8_t *p) {
+    const kl_folds *folds = &kl_folds_crc32c;
+    __m128i narrow = _mm_set_epi64x((long long)folds->by_1024.second, (long long)folds->by_1024.first);
+    __m256i by = _mm256_broadcastsi128_si256(narrow);
+    __m256i w = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_zextsi128_si256(_mm_cvtsi32_si128((int)crc)));
+    __m256i x = _mm256_loadu_si256((const __m256i *)(p + 32));
+    __m256i y = _mm256_loadu_si256((const __m256i *)(p + 64));
+    __m256i z = _mm256_loadu_si256((const __m256i *)(p + 96));
+    const uint8_t *stream = p + KL_FOLDED;
+    uint64_t b = 0, c = 0, d = 0;
+    uint8_t folded[16];
+    KL_STREAM_STEP(stream)
+    for (int step = 1; step < KL_STEPS; step++) {
+        const uint8_t *q = p + 128 * step;
+        stream += 40;
+        w = kl_fold_256(w, by, _mm256_loadu_si256((const __m256i *)q));
+        x = kl_fold_256(x, by, _mm256_loadu_si256((const __m256i *)(q + 32)));
+        KL_STREAM_STEP(stream)
+        y = kl_fold_256(y, by, _mm256_loadu_si256((const __m256i *)(q + 64)));
+        z = kl_fold_256(z, by, _mm256_loadu_si256((const __m256i *)(q + 96)));
+    }
+    narrow = _mm_set_epi64x((long long)folds->by_128.second, (long long)folds->by_128.first);
+    __m128i word = _mm256_castsi256_si128(w);
+    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(w, 1));
+    word = kl_fold_128(word, narrow, _mm256_castsi256_si128(x));
+    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(x, 1));
+    word = kl_fold_128(word, narrow, _mm256_castsi256_si128(y));
+    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(y, 1));
+    word = kl_fold_128(word, narrow, _mm256_castsi256_si128(z));
+    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(z, 1));
+    _mm_storeu_si128((__m128i *)folded, word);
+    uint32_t a = (uint32_t)kl_crc32c_more(0, folded, 16);
+    return (uint32_t)d ^ (uint32_t)_mm_crc32_u64(0, kl_times(a, kl_stream_3) ^ kl_times((uint32_t)b, kl_stream_2)
+                                                         ^ kl_times((uint32_t)c, kl_stream_1));
+}
+
 __attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
 static uint32_t kl_crc32c_vpclmul(const uint8_t *p, size_t n) {
-    uint8_t folded[16];
-    if (n < 512) return kl_crc32c_sse42(p, n);
-    size_t done = kl_fold_avx2(p, n, &kl_folds_crc32c, folded);
-    return ~(uint32_t)kl_crc32c_more(kl_crc32c_more(0, folded, 16), p + done, n - done);
+    uint64_t a = 0xFFFFFFFFu;
+    for (; n >= KL_BLOCK; p += KL_BLOCK, n -= KL_BLOCK) a = kl_crc32c_block((uint32_t)a, p);
+    KL_THREE_STREAMS(KL_LONG, kl_long_1, kl_long_2)
+    KL_THREE_STREAMS(KL_SHORT, kl_short_1, kl_short_2)
+    return ~(uint32_t)kl_crc32c_more(a, p, n);
 }
 #endif
 
@@ -260,6 +314,9 @@ static int kl_crc_setup(int level) {
     kl_long_2 = kl_x_pow(16 * KL_LONG - 33, KL_POLY_CRC32C);
     kl_short_1 = kl_x_pow(8 * KL_SHORT - 33, KL_POLY_CRC32C);
     kl_short_2 = kl_x_pow(16 * KL_SHORT - 33, KL_POLY_CRC32C);
+    kl_stream_1 = kl_x_pow(8 * KL_STREAM - 33, KL_POLY_CRC32C);
+    kl_stream_2 = kl_x_pow(16 * KL_STREAM - 33, KL_POLY_CRC32C);
+    kl_stream_3 = kl_x_pow(24 * KL_STREAM - 33, KL_POLY_CRC32C);
     kl_folds_crc32c = kl_folds_of(KL_POLY_CRC32C);
     kl_folds_crc32 = kl_folds_of(KL_POLY_CRC32);
     if (level >= KL_PCLMUL && __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul")) {
