@@ -89,6 +89,19 @@ TRANSACTION_INDEX_DTYPE: Final = np.dtype(
     ]
 )
 """An entry of `.txnindex` (`AbortedTxn`)."""
+PRODUCER_SNAPSHOT_DTYPE: Final = np.dtype(
+    [
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("last_sequence", ">i4"),
+        ("last_offset", ">i8"),
+        ("offset_delta", ">i4"),
+        ("timestamp", ">i8"),
+        ("coordinator_epoch", ">i4"),
+        ("current_txn_first_offset", ">i8"),
+    ]
+)
+"""An entry of `.snapshot` (`ProducerStateEntry`); -1 for no batch, no coordinator, no open transaction."""
 LEADER_EPOCH_DTYPE: Final = np.dtype([("epoch", np.int32), ("start_offset", np.int64)])
 """A line of `leader-epoch-checkpoint`."""
 LOG_OFFSET_POSITION_DTYPE: Final = np.dtype(

@@ -24,6 +24,7 @@ RANKS = {
     "indexes": 3,
     "checkpoints": 3,
     "records": 4,
+    "producers": 5,
     "arrow": 5,
     "segment": 6,
     "partition": 7,
