@@ -28,11 +28,11 @@ from kafkalog.errors import (
 if TYPE_CHECKING:
     from kafkalog.api import open, read_numpy, read_pandas, read_table, scan
     from kafkalog.batches import BatchTable
+    from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.log_dir import LogDir
     from kafkalog.partition import Partition
-    from kafkalog.records import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.scanner import Scan
     from kafkalog.segment import Segment
 
@@ -55,9 +55,9 @@ _LAZY = {
     "TopicPartition": "format",
     "LogDir": "log_dir",
     "Partition": "partition",
-    "BinaryColumn": "records",
-    "HeadersColumn": "records",
-    "RecordColumns": "records",
+    "BinaryColumn": "columns",
+    "HeadersColumn": "columns",
+    "RecordColumns": "columns",
     "Scan": "scanner",
     "Segment": "segment",
 }

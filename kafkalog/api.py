@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from kafkalog.columns import RecordColumns
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import OnCorruption, Partition
-from kafkalog.records import RecordColumns
 from kafkalog.scanner import Offsets, Scan, Timestamp
 from kafkalog.segment import Segment
 

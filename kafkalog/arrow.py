@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.records import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 

@@ -28,8 +28,8 @@ from kafkalog.errors import (
     SidecarError,
 )
 from kafkalog.lock import is_locked
-from kafkalog.records import Selection
 from kafkalog.segment import Resynchroniser, Segment
+from kafkalog.selection import Selection
 from kafkalog.source import ByteSource, SpareMemory
 
 OnCorruption = Literal["raise", "stop", "skip"]

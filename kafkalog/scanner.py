@@ -31,11 +31,13 @@ from kafkalog.arrow import (
     record_schema,
 )
 from kafkalog.batches import WINDOW_BYTES, BatchTable
+from kafkalog.columns import BinaryColumn, Column, RecordColumns
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import OnCorruption, Partition, Piece
-from kafkalog.records import BinaryColumn, Column, Decoded, RecordColumns, Selection, decode
+from kafkalog.records import Decoded, decode
 from kafkalog.segment import Segment
+from kafkalog.selection import Selection
 from kafkalog.source import SpareMemory
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ from kafkalog.errors import (
     TruncatedTailError,
 )
 from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
-from kafkalog.records import Selection, decode
+from kafkalog.records import decode
+from kafkalog.selection import Selection
 from kafkalog.source import ByteSource, SpareMemory, open_source
 
 

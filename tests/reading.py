@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 from reference import Record
 
 from kafkalog.batches import WINDOW_BYTES, walk
+from kafkalog.columns import ALL_COLUMNS, RecordColumns
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
-from kafkalog.records import ALL_COLUMNS, RecordColumns, Selection, decode
+from kafkalog.records import decode
+from kafkalog.selection import Selection
 from kafkalog.source import BufferSource, ByteSource
 
 EVERYTHING = Selection(include_control=True)

@@ -44,8 +44,9 @@ from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import records as record_kernels
 from kafkalog._kernels import wire as wire_kernels
 from kafkalog.batches import walk
+from kafkalog.columns import ALL_COLUMNS, RecordColumns
 from kafkalog.errors import KafkalogError, Limits, Reason
-from kafkalog.records import ALL_COLUMNS, RecordColumns, decode
+from kafkalog.records import decode
 from kafkalog.source import BufferSource
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))
@@ -628,10 +629,24 @@ def _walk_records(a: Arguments, n: int) -> None:
     copies: list[Any] = []
     for _ in range(2):  # of the keys, of the values
         room = np.empty(int(a.rng.integers(0, 200)), np.uint8)
-        copies += [None, None] if a.rng.random() < 0.3 else [a.column("q", n + 1), room]
+        copies += [None] * 3 if a.rng.random() < 0.3 else [a.column("q", n + 1), room, a.column("B", n)]
+    spans = [None] * 4 if a.rng.random() < 0.3 else a.columns("iiii", n)
+    headers = [None] * 2 if a.rng.random() < 0.3 else a.columns("ii", n)
     record_kernels.walk_records(
-        data, *a.columns("qqqqqhiI", n % 5), bool(n % 2), a.number(32), *a.columns("qqiiiiiii", n), *copies
+        data,
+        *a.columns("qqqqqhiI", n % 5),
+        bool(n % 2),
+        a.number(32),
+        *a.columns("qq", n),
+        *spans,
+        *headers,
+        *copies,
     )
+
+
+def _survey_batches(a: Arguments, n: int) -> None:
+    a.bytes()
+    batch_kernels.survey_batches(*a.columns("qibhi", n), a.number(), *a.columns("qq", n))
 
 
 def _rows(a: Arguments, n: int) -> Any:
@@ -665,6 +680,7 @@ def _varints(a: Arguments, n: int) -> None:
 
 KERNEL_CALLS = (
     _walk_batches,
+    _survey_batches,
     _find_batch,
     _check_crcs,
     _walk_messages,

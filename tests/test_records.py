@@ -15,8 +15,9 @@ from reading import EVERYTHING, read, without_magic
 import kafkalog
 from kafkalog._kernels.wire import STATUS, decode_unsigned_varint, decode_varint, decode_varlong
 from kafkalog.batches import walk
+from kafkalog.columns import ALL_COLUMNS, BinaryColumn, RecordColumns
 from kafkalog.errors import Limits, Reason
-from kafkalog.records import ALL_COLUMNS, BinaryColumn, RecordColumns, Selection
+from kafkalog.selection import Selection
 from kafkalog.source import BufferSource
 
 # --- the textbook ----------------------------------------------------------------------------------------

@@ -22,4 +22,14 @@ def walk_batches(
     records_count: NDArray[np.int32],
     control_type: NDArray[np.int16],
 ) -> tuple[int, int, int, int]: ...
+def survey_batches(
+    position: NDArray[np.int64],
+    size_in_bytes: NDArray[np.int32],
+    magic: NDArray[np.int8],
+    attributes: NDArray[np.int16],
+    records_count: NDArray[np.int32],
+    window_start: int,
+    payload_start: NDArray[np.int64],
+    payload_end: NDArray[np.int64],
+) -> tuple[int, int, int, int]: ...
 def find_batch(window: NDArray[np.uint8], start: int, after_offset: int, crc_budget: int) -> tuple[int, int]: ...

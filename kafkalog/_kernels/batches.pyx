@@ -22,6 +22,8 @@ cdef enum:
     MIN_SIZE_ANY = 14
     MIN_SIZE_V1 = 22
     MIN_SIZE_V2 = 49
+    V2_OVERHEAD = 61
+    MIN_RECORD_BYTES = 7
 
 
 cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total) noexcept nogil:
@@ -175,6 +177,50 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
             row += 1
             at += total
     return status, row, window_start + at, total
+
+
+def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size_in_bytes not None,
+                   const int8_t[::1] magic not None, const int16_t[::1] attributes not None,
+                   const int32_t[::1] records_count not None, int64_t window_start,
+                   int64_t[::1] payload_start not None, int64_t[::1] payload_end not None):
+    """What a decoder has to know of batches before it reads one; `(magics, attribute_bits, n_records, n_bytes)`.
+
+    `magics` has bit m set for each magic m that occurs, `attribute_bits` all attribute bits that do. The payloads, as
+    places in the window, are those of v2 batches; `n_records` is what their counts announce, as far as the bytes can
+    hold it, and `n_bytes` the size of their payloads.
+    """
+    cdef Py_ssize_t n = position.shape[0]
+    cdef Py_ssize_t row
+    cdef int64_t start, end, room
+    cdef int64_t n_records = 0
+    cdef int64_t n_bytes = 0
+    cdef int magics = 0
+    cdef int bits = 0
+    if (size_in_bytes.shape[0] != n or magic.shape[0] != n or attributes.shape[0] != n or records_count.shape[0] != n
+            or payload_start.shape[0] != n or payload_end.shape[0] != n):
+        raise ValueError("columns differ in length")
+    if window_start < 0:
+        raise ValueError("the window lies outside any file")
+    with nogil:
+        for row in range(n):
+            magics |= 1 << (magic[row] & 7)
+            bits |= attributes[row]
+            if position[row] < window_start or size_in_bytes[row] < V2_OVERHEAD:
+                payload_start[row] = 0
+                payload_end[row] = 0
+                continue
+            start = position[row] - window_start
+            if start > INT64_MAX - size_in_bytes[row]:
+                start = INT64_MAX - size_in_bytes[row]
+            end = start + size_in_bytes[row]
+            start += V2_OVERHEAD
+            payload_start[row] = start
+            payload_end[row] = end
+            room = (end - start) // MIN_RECORD_BYTES
+            if records_count[row] > 0:
+                n_records += records_count[row] if records_count[row] < room else room
+            n_bytes += end - start
+    return magics, bits, n_records, n_bytes
 
 
 def find_batch(const uint8_t[::1] window not None, Py_ssize_t start, int64_t after_offset, int64_t crc_budget):

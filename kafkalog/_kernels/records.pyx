@@ -58,18 +58,22 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                  const int64_t[::1] base_timestamp not None, const int64_t[::1] max_timestamp not None,
                  const int16_t[::1] attributes not None, const int32_t[::1] records_count not None,
                  const uint32_t[::1] crc not None, bint check_crc, int32_t max_headers,
-                 int64_t[::1] offset not None, int64_t[::1] timestamp not None, int32_t[::1] key_start not None,
-                 int32_t[::1] key_size not None, int32_t[::1] value_start not None, int32_t[::1] value_size not None,
-                 int32_t[::1] headers_start not None, int32_t[::1] headers_count not None,
-                 int32_t[::1] batch_row not None, int64_t[::1] key_offsets, uint8_t[::1] key_data,
-                 int64_t[::1] value_offsets, uint8_t[::1] value_data):
-    """Walk the records of batches whose payloads lie in `data`; `(status, n_batches, n_records, position)`.
+                 int64_t[::1] offset not None, int64_t[::1] timestamp not None,
+                 int32_t[::1] key_start, int32_t[::1] key_size, int32_t[::1] value_start, int32_t[::1] value_size,
+                 int32_t[::1] headers_start, int32_t[::1] headers_count,
+                 int64_t[::1] key_offsets, uint8_t[::1] key_data, uint8_t[::1] key_valid,
+                 int64_t[::1] value_offsets, uint8_t[::1] value_data, uint8_t[::1] value_valid):
+    """Walk the records of batches whose payloads lie in `data`.
 
     A span is a start in `data` and a size, -1 for null. With `check_crc` the header of a batch has to lie right before
-    its payload, and its checksum is compared while its bytes are in cache. Keys go to `key_data` one behind the other
-    in the same pass, if it is given, and values to `value_data`; the offsets have a place more than the spans. Whole
-    batches only: on any status but OK the counts cover the batches before the bad one, and `position` is where in
-    `data` that one went wrong.
+    its payload, and its checksum is compared while its bytes are in cache. Outputs that may be None are left out. Keys
+    go to `key_data` one behind the other in the same pass, if it is given, and values to `value_data`; the offsets have
+    a place more than there is room for records. Whole batches only: on any status but OK the counts cover the batches
+    before the bad one, and `position` is where in `data` that one went wrong.
+
+    Returns
+    -------
+    (status, n_batches, n_records, position, n_null_keys, n_null_values, n_headers)
     """
     cdef Py_ssize_t n_batches = payload_start.shape[0]
     cdef Py_ssize_t capacity = offset.shape[0]
@@ -77,7 +81,8 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t done = 0
     cdef Py_ssize_t where = 0
-    cdef int64_t start, stop, delta64
+    cdef int64_t start, stop
+    cdef int64_t delta64 = 0
     cdef int64_t first_offset, first_timestamp, append_time
     cdef int32_t length = 0
     cdef int32_t delta = 0
@@ -89,6 +94,8 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
     cdef const uint8_t* line
     cdef Cursor cursor
     cdef Cursor record
+    cdef bint spans = key_start is not None
+    cdef bint heads = headers_start is not None
     cdef bint copies_keys = key_data is not None
     cdef bint copies_values = value_data is not None
     cdef uint8_t* keys = NULL
@@ -97,15 +104,22 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
     cdef Py_ssize_t value_room = 0
     cdef int64_t key_at = 0
     cdef int64_t value_at = 0
+    cdef int64_t batch_key_nulls, batch_value_nulls, batch_headers
+    cdef int64_t key_nulls = 0
+    cdef int64_t value_nulls = 0
+    cdef int64_t headers = 0
     if (payload_end.shape[0] != n_batches or base_offset.shape[0] != n_batches or base_timestamp.shape[0] != n_batches
             or max_timestamp.shape[0] != n_batches or attributes.shape[0] != n_batches
             or records_count.shape[0] != n_batches or crc.shape[0] != n_batches):
         raise ValueError("batch columns differ in length")
-    if (timestamp.shape[0] != capacity or key_start.shape[0] != capacity or key_size.shape[0] != capacity
-            or value_start.shape[0] != capacity or value_size.shape[0] != capacity
-            or headers_start.shape[0] != capacity or headers_count.shape[0] != capacity
-            or batch_row.shape[0] != capacity):
+    if timestamp.shape[0] != capacity:
         raise ValueError("record columns differ in length")
+    if spans and (key_size is None or value_start is None or value_size is None or key_start.shape[0] != capacity
+                  or key_size.shape[0] != capacity or value_start.shape[0] != capacity
+                  or value_size.shape[0] != capacity):
+        raise ValueError("spans differ in length")
+    if heads and (headers_count is None or headers_start.shape[0] != capacity or headers_count.shape[0] != capacity):
+        raise ValueError("header spans differ in length")
     if data.shape[0] > 0x7FFFFFFF:
         raise ValueError("data is 2 GiB or more")
     for row in range(n_batches):
@@ -115,14 +129,16 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
     if data.shape[0]:
         origin = &data[0]
     if copies_keys:
-        if key_offsets is None or key_offsets.shape[0] != capacity + 1:
+        if (key_offsets is None or key_offsets.shape[0] != capacity + 1 or key_valid is None
+                or key_valid.shape[0] != capacity):
             raise ValueError("key offsets differ in length")
         key_room = key_data.shape[0]
         if key_room:
             keys = &key_data[0]
         key_offsets[0] = 0
     if copies_values:
-        if value_offsets is None or value_offsets.shape[0] != capacity + 1:
+        if (value_offsets is None or value_offsets.shape[0] != capacity + 1 or value_valid is None
+                or value_valid.shape[0] != capacity):
             raise ValueError("value offsets differ in length")
         value_room = value_data.shape[0]
         if value_room:
@@ -161,6 +177,9 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 while line < origin + stop:
                     kl_prefetch(line)
                     line += 64
+            batch_key_nulls = 0
+            batch_value_nulls = 0
+            batch_headers = 0
             first_offset = base_offset[row]
             first_timestamp = base_timestamp[row]
             appended = attributes[row] & LOG_APPEND_TIME_BIT != 0
@@ -190,59 +209,66 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                     break
                 offset[i] = wrap_add(first_offset, delta)
                 timestamp[i] = append_time if appended else wrap_add(first_timestamp, delta64)
-                batch_row[i] = <int32_t>row
                 status = read_varint(&record, &size)
                 if status != OK:
                     break
-                key_start[i] = <int32_t>distance(origin, record.pointer)
                 if size < 0:
-                    key_size[i] = -1
-                else:
-                    if size > remaining(&record):
-                        status = KEY_LENGTH
-                        break
+                    size = -1
+                    batch_key_nulls += 1
+                elif size > remaining(&record):
+                    status = KEY_LENGTH
+                    break
+                if spans:
+                    key_start[i] = <int32_t>distance(origin, record.pointer)
                     key_size[i] = size
-                    if copies_keys and size:
+                if copies_keys:
+                    key_valid[i] = size >= 0
+                    if size > 0:
                         if size > key_room - key_at:
                             status = OUTPUT_FULL
                             break
                         memcpy(keys + key_at, record.pointer, size)
                         key_at += size
-                    record.pointer += size
-                if copies_keys:
                     key_offsets[i + 1] = key_at
+                if size > 0:
+                    record.pointer += size
                 status = read_varint(&record, &size)
                 if status != OK:
                     break
-                value_start[i] = <int32_t>distance(origin, record.pointer)
                 if size < 0:
-                    value_size[i] = -1
-                else:
-                    if size > remaining(&record):
-                        status = VALUE_LENGTH
-                        break
+                    size = -1
+                    batch_value_nulls += 1
+                elif size > remaining(&record):
+                    status = VALUE_LENGTH
+                    break
+                if spans:
+                    value_start[i] = <int32_t>distance(origin, record.pointer)
                     value_size[i] = size
-                    if copies_values and size:
+                if copies_values:
+                    value_valid[i] = size >= 0
+                    if size > 0:
                         if size > value_room - value_at:
                             status = OUTPUT_FULL
                             break
                         memcpy(values + value_at, record.pointer, size)
                         value_at += size
-                    record.pointer += size
-                if copies_values:
                     value_offsets[i + 1] = value_at
+                if size > 0:
+                    record.pointer += size
                 status = read_varint(&record, &size)
                 if status != OK:
                     break
                 if size < 0 or size > remaining(&record):
                     status = HEADER_COUNT
                     break
-                headers_start[i] = <int32_t>distance(origin, record.pointer)
-                headers_count[i] = size
+                if heads:
+                    headers_start[i] = <int32_t>distance(origin, record.pointer)
+                    headers_count[i] = size
                 if size:
                     if size > max_headers:
                         status = TOO_MANY_HEADERS
                         break
+                    batch_headers += size
                     status = skip_headers(&record, size)
                     if status != OK:
                         break
@@ -255,9 +281,12 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 status = RECORD_TRAILING_BYTES
                 where = distance(origin, cursor.pointer)
                 break
+            key_nulls += batch_key_nulls
+            value_nulls += batch_value_nulls
+            headers += batch_headers
             n += count
             done += 1
-    return status, done, n, where
+    return status, done, n, where, key_nulls, value_nulls, headers
 
 
 def measure_binary(const int32_t[::1] size not None, const int64_t[::1] rows):
