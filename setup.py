@@ -30,6 +30,7 @@ directives = {
     "autotestdict": False,
     "embedsignature": False,
     "freethreading_compatible": True,
+    "auto_pickle": False,
     "boundscheck": CHECKED,
     "wraparound": False,
     "initializedcheck": CHECKED,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns, zeros
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 
@@ -90,17 +90,6 @@ def check_binary_type(binary_type: pa.DataType | None) -> pa.DataType:
     if binary_type not in (pa.binary(), pa.large_binary(), pa.binary_view()):
         raise ValueError(f"binary_type must be pa.binary(), pa.large_binary() or pa.binary_view(), not {binary_type}")
     return binary_type
-
-
-_FROM_POOL = 64 * 1024
-
-
-def arrow_memory(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """`np.empty`, out of Arrow's memory pool if it is large: the pool keeps pages that `malloc` would give back."""
-    size = n * np.dtype(dtype).itemsize
-    if size < _FROM_POOL:
-        return np.empty(n, dtype)
-    return np.frombuffer(pa.allocate_buffer(size), dtype)
 
 
 class ArrowWriter:
@@ -263,7 +252,7 @@ def headers_array(column: HeadersColumn, kind: pa.DataType) -> tuple[pa.Array, i
 
 
 def _empty_lists(kind: pa.DataType, n: int) -> pa.Array:
-    offsets = pa.py_buffer(np.zeros(n + 1, np.int32))
+    offsets = pa.py_buffer(zeros(n + 1).view(np.int32)[: n + 1])
     return pa.Array.from_buffers(kind, n, [None, offsets], 0, children=[_nothing(kind.value_type)])
 
 

@@ -259,13 +259,13 @@ def walk(
         at_end = position + size == stop
         if tables:
             table = BatchTable.concatenate(tables) if len(tables) > 1 else tables[0]
-            too_large = np.flatnonzero(table.size_in_bytes > limits.max_batch_bytes)
-            if too_large.size:
-                row = int(too_large[0])
+            if size > limits.max_batch_bytes and (table.size_in_bytes > limits.max_batch_bytes).any():
+                row = int(np.argmax(table.size_in_bytes > limits.max_batch_bytes))
                 if row:
                     yield Window(data, position, table[:row])
                 _check_batch_size(source, int(table.position[row]), int(table.size_in_bytes[row]), stop, limits)
             yield Window(data, position, table)
+            del data, table, tables  # its memory can serve the next window if nobody else holds it
         else:
             source.release(data, position)
         position = reached
@@ -284,13 +284,14 @@ class _Scratch:
     """Room for the rows of one kernel call, used again and again."""
 
     def __init__(self, rows: int = _ROWS) -> None:
-        self.room = BatchTable.empty(rows)
+        room = BatchTable.empty(rows)
+        self._columns: list[npt.NDArray[Any]] = [getattr(room, name) for name in COLUMNS]
 
     def walk(self, data: Bytes, start: int, previous_offset: int) -> tuple[list[BatchTable], int, int, int, int]:
         """Tables, status, position reached, bytes needed there, last offset seen."""
         tables: list[BatchTable] = []
         status, reached, needed = _OUTPUT_FULL, start, 0
-        columns = [getattr(self.room, name) for name in COLUMNS]
+        columns = self._columns
         while status == _OUTPUT_FULL:
             status, n, reached, needed = kernels.walk_batches(data, reached - start, start, previous_offset, *columns)
             if n:

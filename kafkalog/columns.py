@@ -140,8 +140,8 @@ class HeadersColumn:
     @classmethod
     def none(cls, n: int) -> HeadersColumn:
         """`n` records without headers."""
-        empty = BinaryColumn(np.zeros(1, np.int64), np.empty(0, np.uint8))
-        return cls(np.zeros(n + 1, np.int64), empty, empty)
+        empty = BinaryColumn(zeros(1), np.empty(0, np.uint8))
+        return cls(zeros(n + 1), empty, empty)
 
     def to_pylist(self) -> list[list[tuple[bytes, bytes | None]]]:
         """A list of (key, value) pairs a record."""
@@ -174,6 +174,17 @@ def _concatenate_offsets(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[
         row += part.size - 1
     return offsets
 
+
+def zeros(n: int) -> npt.NDArray[np.int64]:
+    """int64[n] of zeros, read-only and shared: most records have no headers, and memory is not cleared for free."""
+    global _zeros  # two threads may both make one: either serves
+    if _zeros.size < n:
+        _zeros = np.zeros(2 * n, np.int64)
+        _zeros.flags.writeable = False
+    return _zeros[:n]
+
+
+_zeros: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
 Column = npt.NDArray[Any] | BinaryColumn | HeadersColumn
 

@@ -30,7 +30,7 @@ from kafkalog.errors import (
 from kafkalog.lock import is_locked
 from kafkalog.segment import Resynchroniser, Segment
 from kafkalog.selection import Selection
-from kafkalog.source import ByteSource, SpareMemory
+from kafkalog.source import ByteSource
 
 OnCorruption = Literal["raise", "stop", "skip"]
 
@@ -233,7 +233,6 @@ class Partition:
         *,
         on_corruption: OnCorruption = "raise",
         report: Callable[[Finding], None] = lambda finding: None,
-        spare: SpareMemory | None = None,
         window_bytes: int = WINDOW_BYTES,
     ) -> Iterator[Piece]:
         """Windows that may hold selected records, in offset order.
@@ -246,12 +245,9 @@ class Partition:
         on_corruption : {"raise", "stop", "skip"}
         report : callable
             Given each finding.
-        spare : SpareMemory, optional
-            Shared by several partitions that are read one after the other.
         window_bytes : int
             Bytes to read at a time.
         """
-        spare = spare or SpareMemory()
         previous: int | None = None
         for number, segment in enumerate(self.segments):
             following = self.segments[number + 1].base_offset if number + 1 < len(self.segments) else None
@@ -260,13 +256,14 @@ class Partition:
                 continue
             if selection.end_offset is not None and segment.base_offset >= selection.end_offset:
                 return
-            with segment.open(spare) as source:
+            with segment.open() as source:
                 position = 0 if start is None else segment.position_for(source, start)
                 if position or previous is None:
                     previous = segment.base_offset - 1
                 stream = _SegmentStream(segment, source, max(previous, segment.base_offset - 1), report, window_bytes)
                 for window in stream.windows(position, on_corruption):
                     yield Piece(segment, source, window)
+                    del window
                     if selection.end_offset is not None and stream.previous >= selection.end_offset - 1:
                         return
                 if stream.stopped:
@@ -307,6 +304,7 @@ class _SegmentStream:
                     self.previous = int(window.batches.last_offset[-1])
                     self.last_position = int(window.batches.position[-1])
                     yield window
+                    del window  # here and below: its memory serves the next one
                 for finding in self.segment.findings:
                     self.report(finding)
                 return

@@ -9,7 +9,7 @@ ones, is left to the next: the caller is told how many batches are done.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from kafkalog.columns import (
 )
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.legacy import walk_legacy
+from kafkalog.memory import empty
 from kafkalog.selection import Selection
 from kafkalog.source import Bytes
 from kafkalog.spans import (
@@ -47,7 +48,6 @@ from kafkalog.spans import (
 _OK = STATUS["OK"]
 _LEGACY_MAGICS = 0b011
 
-Allocate = Callable[[int, npt.DTypeLike], npt.NDArray[Any]]
 Rows = npt.NDArray[np.int64] | None
 """Numbers of selected records, None for all."""
 
@@ -73,7 +73,6 @@ def decode(
     check_crcs: bool = True,
     limits: Limits = DEFAULT_LIMITS,
     path: str | None = None,
-    allocate: Allocate = np.empty,
 ) -> Decoded:
     """Decode the batches of a window, from `first` to `stop`, to columns.
 
@@ -91,8 +90,6 @@ def decode(
     limits : Limits
     path : str, optional
         For messages.
-    allocate : callable
-        Gives memory for columns, as `np.empty(n, dtype)` does.
 
     Returns
     -------
@@ -112,7 +109,7 @@ def decode(
     if mask is not None and not mask.all():
         numbers = np.flatnonzero(mask)
         batches = batches[numbers]
-    job = _Job(window, columns, selection, check_crcs, limits, path, allocate)
+    job = _Job(window, columns, selection, check_crcs, limits, path)
     done = 0
     error: KafkalogError | None = None
     for run in _runs(window, batches):
@@ -126,27 +123,26 @@ def decode(
 
 
 class _Run(NamedTuple):
-    """Batches that lie together and are decoded in the same way."""
+    """Batches that lie together, all of v2 or none."""
 
     batches: BatchTable
     is_legacy: bool
-    is_compressed: bool
     payloads: Payloads
-    """Where nothing is compressed."""
+    """As they lie in the window."""
 
 
 def _runs(window: Window, batches: BatchTable) -> Iterator[_Run]:
     """Split batches where the format changes between v2 and what was before."""
     if not len(batches):
         return
-    magics, bits, payloads = survey(window, batches)
+    magics, payloads = survey(window, batches)
     legacy, modern = magics & _LEGACY_MAGICS, magics & ~_LEGACY_MAGICS
     if legacy and modern:
         changes = np.flatnonzero(np.diff(batches.magic >= 2)) + 1
         for start, stop in itertools.pairwise([0, *changes.tolist(), len(batches)]):
             yield from _runs(window, batches[start:stop])
     else:
-        yield _Run(batches, legacy != 0, bits & kf.CODEC_MASK != 0, payloads)
+        yield _Run(batches, legacy != 0, payloads)
 
 
 class _Job:
@@ -160,10 +156,9 @@ class _Job:
         check_crcs: bool,
         limits: Limits,
         path: str | None,
-        allocate: Allocate,
     ) -> None:
         self.window, self.columns, self.selection = window, columns, selection
-        self.check_crcs, self.limits, self.path, self.allocate = check_crcs, limits, path, allocate
+        self.check_crcs, self.limits, self.path = check_crcs, limits, path
         self.room = ARENA_BYTES
         self.parts: list[RecordColumns] = []
 
@@ -183,7 +178,7 @@ class _Job:
             return n_done, error
         payloads = run.payloads
         payloads.check_crcs = self.check_crcs
-        if run.is_compressed:
+        if payloads.attribute_bits & kf.CODEC_MASK:
             payloads = decompress_payloads(
                 self.window, run.batches, check_crcs=self.check_crcs, room=self.room, **options
             )
@@ -198,7 +193,7 @@ class _Job:
         if len(spans):
             rows = self.selection.rows(spans)
             if rows is None or rows.size:
-                self.parts.append(_fill(spans, rows, self.columns, self.allocate))
+                self.parts.append(_fill(spans, rows, self.columns))
 
     def _copy(self, payloads: Payloads) -> tuple[int, KafkalogError | None]:
         """Walk and fill in one pass: every record is wanted."""
@@ -236,17 +231,17 @@ class _Job:
         counts: npt.NDArray[np.int64] | None = None
         for name in self.columns:
             if name == "key":
-                filled[name] = _filled(*key, n_records, n_null_keys, self.allocate)
+                filled[name] = _filled(*key, n_records, n_null_keys, True)
             elif name == "value":
-                filled[name] = _filled(*value, n_records, n_null_values, self.allocate)
+                filled[name] = _filled(*value, n_records, n_null_values, False)
             elif name == HEADERS:
-                filled[name] = _headers(
-                    payloads.data, headers_start, headers_count, None, n_records, n_headers, self.allocate
-                )
+                filled[name] = _headers(payloads.data, headers_start, headers_count, None, n_records, n_headers)
             elif name == "offset":
                 filled[name] = offset[:n_records]
             elif name == "timestamp":
                 filled[name] = timestamp[:n_records]
+            elif name == "timestamp_type" and not payloads.attribute_bits & kf.TIMESTAMP_TYPE_BIT:
+                filled[name] = np.zeros(n_records, np.int8)
             elif name == "sequence":
                 counts = record_counts(batches, n_done) if counts is None else counts
                 batch_row = np.repeat(np.arange(counts.size), counts)
@@ -262,14 +257,16 @@ class _Job:
         return n_done, error
 
     def _room(self, name: str, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        return self.allocate(n, dtype) if name in self.columns else scratch(name, n, dtype)
+        return empty(n, dtype) if name in self.columns else scratch(name, n, dtype)
 
     def _binary_room(self, name: str, payloads: Payloads) -> tuple[Any, Any, Any]:
         """Offsets, data and validity to be filled, if the column is wanted."""
         if name not in self.columns:
             return None, None, None
-        n = payloads.n_records
-        return self.allocate(n + 1, np.int64), self.allocate(payloads.n_bytes, np.uint8), np.empty(n, np.uint8)
+        n, n_bytes = payloads.n_records, payloads.n_bytes
+        # most bytes are those of values: those of keys are copied once more, out of memory that stays in cache
+        data = empty(n_bytes, np.uint8) if name == "value" else scratch("key_data", n_bytes, np.uint8)
+        return empty(n + 1, np.int64), data, np.empty(n, np.uint8)
 
 
 _HEADER_SPANS = ("headers_start", "headers_count")
@@ -282,17 +279,17 @@ def _filled(
     valid: npt.NDArray[np.uint8],
     n: int,
     n_null: int,
-    allocate: Allocate,
+    is_scratch: bool,
 ) -> BinaryColumn:
     """A column of what was written; memory that is mostly empty is not kept."""
     n_bytes = int(offsets[n])
-    if n_bytes < data.size // 4 * 3:
-        whole, data = data, allocate(n_bytes, np.uint8)
+    if is_scratch or n_bytes < data.size // 4 * 3:
+        whole, data = data, empty(n_bytes, np.uint8)
         data[:] = whole[:n_bytes]
     return BinaryColumn(offsets[: n + 1], data[:n_bytes], valid[:n].view(np.bool_) if n_null else None)
 
 
-def _fill(spans: Spans, rows: Rows, columns: Sequence[str], allocate: Allocate) -> RecordColumns:
+def _fill(spans: Spans, rows: Rows, columns: Sequence[str]) -> RecordColumns:
     n = len(spans) if rows is None else rows.size
     filled: dict[str, Column] = {}
     batch_row: npt.NDArray[np.int64] | None = None
@@ -304,13 +301,11 @@ def _fill(spans: Spans, rows: Rows, columns: Sequence[str], allocate: Allocate) 
     }
     for name in columns:
         if name == "key":
-            filled[name] = _fill_binary(spans.data, spans.key_start, spans.key_size, rows, allocate)
+            filled[name] = _fill_binary(spans.data, spans.key_start, spans.key_size, rows)
         elif name == "value":
-            filled[name] = _fill_binary(spans.data, spans.value_start, spans.value_size, rows, allocate)
+            filled[name] = _fill_binary(spans.data, spans.value_start, spans.value_size, rows)
         elif name == HEADERS:
-            filled[name] = _headers(
-                spans.data, spans.headers_start, spans.headers_count, rows, n, spans.n_headers, allocate
-            )
+            filled[name] = _headers(spans.data, spans.headers_start, spans.headers_count, rows, n, spans.n_headers)
         elif (column := own.get(name)) is not None:
             filled[name] = column if rows is None else column[rows]
         else:
@@ -333,11 +328,10 @@ def _fill_binary(
     start: npt.NDArray[np.int32],
     size: npt.NDArray[np.int32],
     rows: Rows,
-    allocate: Allocate,
 ) -> BinaryColumn:
     n = start.size if rows is None else rows.size
     n_bytes, n_null = kernels.measure_binary(size, rows)
-    offsets, out = allocate(n + 1, np.int64), allocate(n_bytes, np.uint8)
+    offsets, out = empty(n + 1, np.int64), empty(n_bytes, np.uint8)
     validity = np.empty(n, np.bool_) if n_null else None
     kernels.fill_binary(data, start, size, rows, offsets, out, None if validity is None else validity.view(np.uint8))
     return BinaryColumn(offsets, out, validity)
@@ -350,14 +344,13 @@ def _headers(
     rows: Rows,
     n: int,
     n_headers: int,
-    allocate: Allocate,
 ) -> HeadersColumn:
     """Headers of `n` records: of the first, or of `rows`."""
     if headers_start is None or headers_count is None or not n_headers:
         return HeadersColumn.none(n)
     start, counts = (headers_start[:n], headers_count[:n]) if rows is None else (headers_start, headers_count)
     total = n_headers if rows is None else int(counts[rows].sum(dtype=np.int64))
-    offsets = allocate(n + 1, np.int64)
+    offsets = empty(n + 1, np.int64)
     key_start, key_size, value_start, value_size = (scratch(name, total, np.int32) for name in _HEADER_PARTS)
     status, n_walked = kernels.walk_headers(
         data, start, counts, rows, offsets, key_start, key_size, value_start, value_size
@@ -366,8 +359,8 @@ def _headers(
         raise AssertionError("headers that were walked once cannot be walked again")
     return HeadersColumn(
         offsets,
-        _fill_binary(data, key_start, key_size, None, allocate),
-        _fill_binary(data, value_start, value_size, None, allocate),
+        _fill_binary(data, key_start, key_size, None),
+        _fill_binary(data, value_start, value_size, None),
     )
 
 

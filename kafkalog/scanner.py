@@ -25,7 +25,6 @@ from kafkalog.arrow import (
     CONTEXT_COLUMNS,
     DEFAULT_COLUMNS,
     ArrowWriter,
-    arrow_memory,
     check_binary_type,
     columns_needed,
     record_schema,
@@ -38,7 +37,6 @@ from kafkalog.partition import OnCorruption, Partition, Piece
 from kafkalog.records import Decoded, decode
 from kafkalog.segment import Segment
 from kafkalog.selection import Selection
-from kafkalog.source import SpareMemory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,6 +169,7 @@ class Scan:
                 self._report_header_keys(writer, segment)
                 segment = task.piece.segment
                 writer = ArrowWriter(self.schema, task.topic_partition, segment.path.name)
+            del task
             for part in self._cut(columns):
                 yield writer.batch(part)
         self._report_header_keys(writer, segment)
@@ -317,7 +316,6 @@ class Scan:
 
     def _plan(self, stopped: set[int]) -> Iterator[_Event]:
         """What there is to do, in order; an error ends it."""
-        spare = SpareMemory()
         window_bytes = max(WINDOW_BYTES // self._threads, _MIN_WINDOW_BYTES)
         try:
             for key, partition in self.partitions():
@@ -327,7 +325,6 @@ class Scan:
                     selection,
                     on_corruption=self._on_corruption,
                     report=found.append,
-                    spare=spare,
                     window_bytes=window_bytes,
                 )
                 for piece in pieces:
@@ -337,6 +334,7 @@ class Scan:
                         break
                     for first, stop in _split(piece.window.batches):
                         yield _Task(piece, key, partition, selection, first, stop)
+                    del piece  # the memory of a window serves the next one once nobody holds it
                 for finding in found:
                     yield _Found(partition, finding)
         except KafkalogError as error:
@@ -352,7 +350,6 @@ class Scan:
             check_crcs=self._check_crcs,
             limits=self._limits,
             path=str(task.piece.segment.path),
-            allocate=arrow_memory,
         )
 
     def _decoded(self, names: Sequence[str]) -> Iterator[tuple[_Task, RecordColumns]]:
@@ -389,6 +386,7 @@ class Scan:
                 yield from self._finish(event, names, pool, stopped)
                 if event.is_last:
                     event.piece.source.release(event.piece.window.data, event.piece.window.start)
+                event = None
 
     def _finish(
         self, task: _Task, names: Sequence[str], pool: ThreadPoolExecutor | None, stopped: set[int]

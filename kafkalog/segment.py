@@ -31,7 +31,7 @@ from kafkalog.errors import (
 from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.records import decode
 from kafkalog.selection import Selection
-from kafkalog.source import ByteSource, SpareMemory, open_source
+from kafkalog.source import ByteSource, open_source
 
 
 class Segment:
@@ -94,8 +94,8 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {self.size_in_bytes} bytes)"
 
-    def open(self, spare: SpareMemory | None = None) -> ByteSource:
-        """The bytes of the `.log`, read into spare memory if some is given.
+    def open(self) -> ByteSource:
+        """The bytes of the `.log`.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class Segment:
         LimitExceededError
             It is larger than `limits.max_segment_bytes`: no broker wrote it.
         """
-        source = open_source(self.path, memory_map=self.memory_map is True, spare=spare)
+        source = open_source(self.path, memory_map=self.memory_map is True)
         if source.size > self.limits.max_segment_bytes:
             source.close()
             raise LimitExceededError(

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.errors import FileChangedError, ReadError, Reason
+from kafkalog.memory import empty
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -64,7 +65,7 @@ class ByteSource(ABC):
         """
 
     def release(self, window: Bytes, start: int) -> None:  # noqa: B027 - nothing to do is a proper answer
-        """Give a window back, so that its memory serves the next one; nothing may point into it any more."""
+        """Say that a window is done with, so that what is mapped may leave memory; reading it again costs a fault."""
 
     def check_unchanged(self) -> None:  # noqa: B027
         """Raise `FileChangedError` if the file is not what it was when opened."""
@@ -153,38 +154,6 @@ class _FileSource(ByteSource):
             self.close()
 
 
-class SpareMemory:
-    """Memory of windows given back, for the next ones: a fresh page costs more than filling it does.
-
-    Parameters
-    ----------
-    limit : int
-        Most windows kept.
-    """
-
-    def __init__(self, limit: int = 16) -> None:
-        self._limit = limit
-        self._spare: list[Bytes] = []
-        self._lock = threading.Lock()
-
-    def take(self, size: int) -> Bytes:
-        """Writable memory of exactly this size."""
-        with self._lock:
-            for place, memory in enumerate(self._spare):
-                if size <= memory.size <= max(4 * size, _PAGE):
-                    del self._spare[place]
-                    memory.flags.writeable = True
-                    return memory[:size]
-        return np.empty(size, np.uint8)
-
-    def give(self, window: Bytes) -> None:
-        """Take back what `take` gave out."""
-        memory = window.base if isinstance(window.base, np.ndarray) else window
-        with self._lock:
-            if len(self._spare) < self._limit:
-                self._spare.append(memory)
-
-
 class PreadSource(_FileSource):
     """A file read with `pread`: right for a file that a broker may still write to or cut.
 
@@ -192,14 +161,10 @@ class PreadSource(_FileSource):
     speed of memory, while every page of a mapping costs a fault.
     """
 
-    def __init__(self, path: str | os.PathLike[str], spare: SpareMemory | None = None) -> None:
-        super().__init__(path)
-        self._spare = spare or SpareMemory()
-
     def window(self, start: int, stop: int) -> Bytes:
         self._check_range(start, stop)
         self.check_unchanged()
-        result = self._spare.take(stop - start)
+        result: Bytes = empty(stop - start, np.uint8)
         view = memoryview(result)
         done = 0
         while done < len(view):
@@ -214,9 +179,6 @@ class PreadSource(_FileSource):
             done += n
         result.flags.writeable = False
         return result
-
-    def release(self, window: Bytes, start: int) -> None:
-        self._spare.give(window)
 
 
 class MappedSource(_FileSource):
@@ -263,15 +225,15 @@ class MappedSource(_FileSource):
         self._map, self._data = None, self._data[:0].copy()
 
 
-def open_source(path: str | os.PathLike[str], *, memory_map: bool, spare: SpareMemory | None = None) -> ByteSource:
-    """Open a regular file, mapped or read with `pread`, into spare memory if some is given.
+def open_source(path: str | os.PathLike[str], *, memory_map: bool) -> ByteSource:
+    """Open a regular file, mapped or read with `pread`.
 
     Raises
     ------
     ReadError
         It cannot be opened, or is not a regular file.
     """
-    return MappedSource(path) if memory_map else PreadSource(path, spare)
+    return MappedSource(path) if memory_map else PreadSource(path)
 
 
 def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:

@@ -96,6 +96,8 @@ class Payloads:
         At most so many records, in so many bytes.
     check_crcs : bool
         Whether the checksums are still to be compared; the headers lie before the payloads then.
+    attribute_bits : int
+        Every attribute bit that a batch has.
     n_decompressed : int
         Bytes that came out of compressed batches.
     error : KafkalogError or None
@@ -109,12 +111,13 @@ class Payloads:
     n_records: int
     n_bytes: int
     check_crcs: bool
+    attribute_bits: int
     n_decompressed: int = 0
     error: KafkalogError | None = None
 
 
-def survey(window: Window, batches: BatchTable) -> tuple[int, int, Payloads]:
-    """Magics and attribute bits that occur (as bit sets), and where the payloads lie if all is plain v2."""
+def survey(window: Window, batches: BatchTable) -> tuple[int, Payloads]:
+    """Magics that occur (bit m for magic m), and where the payloads lie if all is plain v2."""
     start, stop = np.empty(len(batches), np.int64), np.empty(len(batches), np.int64)
     magics, bits, n_records, n_bytes = batch_kernels.survey_batches(
         batches.position,
@@ -126,7 +129,7 @@ def survey(window: Window, batches: BatchTable) -> tuple[int, int, Payloads]:
         start,
         stop,
     )
-    return magics, bits, Payloads(window.data, start, stop, batches, n_records, n_bytes, check_crcs=True)
+    return magics, Payloads(window.data, start, stop, batches, n_records, n_bytes, True, bits)
 
 
 def decompress_payloads(
@@ -167,7 +170,8 @@ def decompress_payloads(
     chosen = batches if start.size == len(batches) else batches[: start.size]
     n_records = int(np.clip(chosen.records_count, 0, (stop - start) // kf.MIN_RECORD_BYTES).sum(dtype=np.int64))
     data = arena.data[: arena.used]
-    return Payloads(data, start, stop, chosen, n_records, arena.used, False, arena.used, error)
+    bits = int(np.bitwise_or.reduce(chosen.attributes))
+    return Payloads(data, start, stop, chosen, n_records, arena.used, False, bits, arena.used, error)
 
 
 def walk_v2(
@@ -264,7 +268,7 @@ def _first_bad_crc(window: Window, batches: BatchTable) -> int:
 
 MAX_ARENA: Final = 2**31 - 1
 _KEPT_ARENA = 2 * ARENA_BYTES
-_KEPT_SCRATCH = 2**18
+_KEPT_SCRATCH_BYTES = 2**23
 _threads = threading.local()
 
 
@@ -283,7 +287,7 @@ def scratch(name: str, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     memory = kept.get(name)
     if memory is None or memory.size < n:
         memory = np.empty(n + n // 4, dtype)
-        if memory.size <= _KEPT_SCRATCH:
+        if memory.nbytes <= _KEPT_SCRATCH_BYTES:
             kept[name] = memory
     return memory[:n]
 
