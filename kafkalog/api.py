@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,11 +12,13 @@ from kafkalog.columns import RecordColumns
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import OnCorruption, Partition
+from kafkalog.predicates import Filters
 from kafkalog.scanner import Offsets, Scan, Timestamp
 from kafkalog.segment import Segment
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow.compute as pc
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -67,6 +69,9 @@ def scan(
     end_offset: Offsets | None = None,
     start_timestamp: Timestamp | None = None,
     end_timestamp: Timestamp | None = None,
+    filters: Filters | pc.Expression | None = None,
+    where: Callable[..., Any] | None = None,
+    extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None = None,
     include_control: bool = False,
     include_deleted: bool = False,
     on_corruption: OnCorruption = "raise",
@@ -93,6 +98,21 @@ def scan(
         Half-open.
     start_timestamp, end_timestamp : int (ms) or aware datetime, optional
         Half-open, on the records' own timestamps; a record whose format has none never matches.
+    filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
+        ``(column, operation, value)``: all of a list have to hold, or all of one list out of several. Operations are
+        ``==, !=, <, <=, >, >=, in, not in, is null, is not null`` and, for key, value and headers, ``starts_with`` and
+        ``contains``. Columns are all that there are, asked for or not, those of `extract`, ``headers.NAME`` (true if
+        any header of that name matches) and ``("headers", "has", NAME)``. Null compares with nothing. Judged before
+        anything is copied; what batch headers tell rules out whole batches. An expression is applied to decoded
+        columns.
+    where : callable, optional
+        A function of any of offset, timestamp, timestamp_type, key, value, key_is_null, value_is_null and headers, by
+        these names, that returns whether a record is wanted. It is compiled with numba (``kafkalog[numba]``); keys and
+        values come as `uint8` arrays (empty if null), and `kafkalog.functions` has what looks into them. A record on
+        which it raises is left out, with a warning and a finding.
+    extract : mapping of str to (dtype, callable), optional
+        Columns of numbers, filled from records in the same pass by such functions: ``{"price": ("f8", function)}``.
+        Null where a function returns None, or raises, with a warning and a finding.
     include_control : bool
         Also the records that brokers write for themselves: transaction markers, Raft's.
     include_deleted : bool
@@ -130,6 +150,8 @@ def scan(
     303
     >>> scan.head(2).column("offset").to_pylist()
     [0, 1]
+    >>> kafkalog.scan("tests/golden/log_dir", filters=[("key", "starts_with", b"k1"), ("offset", "<", 50)]).count_rows()
+    0
     """
     return Scan(
         path,
@@ -140,6 +162,9 @@ def scan(
         end_offset=end_offset,
         start_timestamp=start_timestamp,
         end_timestamp=end_timestamp,
+        filters=filters,
+        where=where,
+        extract=extract,
         include_control=include_control,
         include_deleted=include_deleted,
         on_corruption=on_corruption,

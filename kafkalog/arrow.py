@@ -7,7 +7,7 @@ buffers that they keep alive.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -84,6 +84,11 @@ def record_schema(columns: Sequence[str] = DEFAULT_COLUMNS, binary_type: pa.Data
     return pa.schema([pa.field(name, types[name]) for name in columns])
 
 
+def extend_schema(schema: pa.Schema, dtypes: Mapping[str, np.dtype[Any]]) -> pa.Schema:
+    """A schema and derived columns, which may be null."""
+    return pa.schema([*schema, *(pa.field(name, pa.from_numpy_dtype(dtype)) for name, dtype in dtypes.items())])
+
+
 def check_binary_type(binary_type: pa.DataType | None) -> pa.DataType:
     """The type itself, `pa.binary()` for None; ValueError for a type that cannot hold bytes."""
     binary_type = pa.binary() if binary_type is None else binary_type
@@ -145,6 +150,8 @@ class ArrowWriter:
             return _timestamps(column, columns["timestamp_type"])  # type: ignore[arg-type]
         if name == "compression":
             return _strings(kf.CODEC_NAMES).take(_fixed(column, pa.int8()))
+        if isinstance(column, np.ma.MaskedArray):
+            return _fixed(np.ma.getdata(column), field.type, ~np.ma.getmaskarray(column))
         return _fixed(column, field.type)
 
     def _repeat(self, name: str, kind: pa.DataType, n: int) -> pa.Array:

@@ -93,6 +93,15 @@ class BinaryColumn:
         data = self.data[offsets[0] : offsets[-1]]
         return BinaryColumn(offsets - offsets[0], data, None if self.validity is None else self.validity[start:stop])
 
+    def take(self, rows: npt.NDArray[np.int64]) -> BinaryColumn:
+        """Rows by number, copied."""
+        size = np.diff(self.offsets)
+        offsets = np.zeros(rows.size + 1, np.int64)
+        np.cumsum(size[rows], out=offsets[1:])
+        # each output byte's place in the input: its row's start, and how far it is into the row
+        data = self.data[np.repeat(self.offsets[rows] - offsets[:-1], size[rows]) + np.arange(offsets[-1])]
+        return BinaryColumn(offsets, data, None if self.validity is None else self.validity[rows])
+
     @classmethod
     def concatenate(cls, parts: Sequence[BinaryColumn]) -> BinaryColumn:
         """The rows of several columns one behind the other."""
@@ -154,6 +163,14 @@ class HeadersColumn:
         offsets = self.offsets[start : stop + 1]
         first, last = int(offsets[0]), int(offsets[-1])
         return HeadersColumn(offsets - first, self.key.slice(first, last), self.value.slice(first, last))
+
+    def take(self, rows: npt.NDArray[np.int64]) -> HeadersColumn:
+        """Records by number, copied."""
+        count = np.diff(self.offsets)[rows]
+        offsets = np.zeros(rows.size + 1, np.int64)
+        np.cumsum(count, out=offsets[1:])
+        headers = np.repeat(self.offsets[rows] - offsets[:-1], count) + np.arange(offsets[-1])
+        return HeadersColumn(offsets, self.key.take(headers), self.value.take(headers))
 
     @classmethod
     def concatenate(cls, parts: Sequence[HeadersColumn]) -> HeadersColumn:
@@ -249,6 +266,16 @@ class RecordColumns(Mapping[str, Column]):
             },
         )
 
+    def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
+        """Records by number, copied."""
+        return RecordColumns(
+            rows.size,
+            {
+                name: column[rows] if isinstance(column, np.ndarray) else column.take(rows)
+                for name, column in self._columns.items()
+            },
+        )
+
     @classmethod
     def concatenate(cls, parts: Sequence[RecordColumns]) -> RecordColumns:
         """The records of several one behind the other; all must have the same columns, and there must be one."""
@@ -257,7 +284,12 @@ class RecordColumns(Mapping[str, Column]):
         columns: dict[str, Column] = {}
         for name, first in parts[0].items():
             these: list[Any] = [part[name] for part in parts]
-            columns[name] = np.concatenate(these) if isinstance(first, np.ndarray) else type(first).concatenate(these)
+            if isinstance(first, np.ma.MaskedArray):
+                columns[name] = np.ma.concatenate(these)  # type: ignore[no-untyped-call]
+            elif isinstance(first, np.ndarray):
+                columns[name] = np.concatenate(these)
+            else:
+                columns[name] = type(first).concatenate(these)
         return cls(sum(part.n_records for part in parts), columns)
 
     @classmethod

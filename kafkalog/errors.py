@@ -61,6 +61,7 @@ class Reason(StrEnum):
     SNAPSHOT_SIZE = "snapshot_size"
     SNAPSHOT_VERSION = "snapshot_version"
     SNAPSHOT_CRC = "snapshot_crc"
+    FUNCTION_ERROR = "function_error"
     PARTITION_TWICE = "partition_twice"
     LINK_OUTSIDE = "link_outside"
     SWAP_FILE = "swap_file"
@@ -176,6 +177,10 @@ class NotKafkaError(KafkalogError, ValueError):
 
 class CorruptionWarning(UserWarning):
     """Damage was passed over (`on_corruption="stop"` or `"skip"`); the findings say where."""
+
+
+class FunctionWarning(UserWarning):
+    """A function given as `where=` or `extract=` failed on records; the findings say on which."""
 
 
 @dataclass(frozen=True, slots=True)

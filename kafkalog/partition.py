@@ -31,6 +31,7 @@ from kafkalog.lock import is_locked
 from kafkalog.segment import Resynchroniser, Segment
 from kafkalog.selection import Selection
 from kafkalog.source import ByteSource
+from kafkalog.statistics import ScanStatistics
 
 OnCorruption = Literal["raise", "stop", "skip"]
 
@@ -234,6 +235,8 @@ class Partition:
         on_corruption: OnCorruption = "raise",
         report: Callable[[Finding], None] = lambda finding: None,
         window_bytes: int = WINDOW_BYTES,
+        wanted: Callable[[Segment], bool] = lambda segment: True,
+        statistics: ScanStatistics | None = None,
     ) -> Iterator[Piece]:
         """Windows that may hold selected records, in offset order.
 
@@ -247,7 +250,14 @@ class Partition:
             Given each finding.
         window_bytes : int
             Bytes to read at a time.
+        wanted : callable
+            Says of each segment whether to read it.
+        statistics : ScanStatistics, optional
+            Where to count what is read and what is not.
         """
+        counts = ScanStatistics() if statistics is None else statistics
+        counts.n_segments += len(self.segments)
+        counts.n_bytes += self.size_in_bytes
         previous: int | None = None
         for number, segment in enumerate(self.segments):
             following = self.segments[number + 1].base_offset if number + 1 < len(self.segments) else None
@@ -256,12 +266,19 @@ class Partition:
                 continue
             if selection.end_offset is not None and segment.base_offset >= selection.end_offset:
                 return
+            if not wanted(segment):
+                previous = None
+                continue
             with segment.open() as source:
                 position = 0 if start is None else segment.position_for(source, start)
+                counts.n_segments_read += 1
+                counts.n_bytes_jumped += position
                 if position or previous is None:
                     previous = segment.base_offset - 1
                 stream = _SegmentStream(segment, source, max(previous, segment.base_offset - 1), report, window_bytes)
                 for window in stream.windows(position, on_corruption):
+                    counts.n_bytes_read += window.data.size
+                    counts.n_batches += len(window.batches)
                     yield Piece(segment, source, window)
                     del window
                     if selection.end_offset is not None and stream.previous >= selection.end_offset - 1:

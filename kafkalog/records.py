@@ -9,7 +9,7 @@ ones, is left to the next: the caller is told how many batches are done.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from kafkalog.columns import (
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.legacy import walk_legacy
 from kafkalog.memory import empty
-from kafkalog.selection import Selection
+from kafkalog.selection import Selection, Trouble
 from kafkalog.source import Bytes
 from kafkalog.spans import (
     ARENA_BYTES,
@@ -61,6 +61,10 @@ class Decoded(NamedTuple):
     """Batches that are done, from the first one on."""
     error: KafkalogError | None
     """What is wrong with the batch behind them, if anything."""
+    n_records: int
+    """Records that were walked, whether or not they match."""
+    troubles: Sequence[Trouble] = ()
+    """Where functions of the caller failed."""
 
 
 def decode(
@@ -80,7 +84,7 @@ def decode(
     ----------
     window : Window
     columns : sequence of str
-        Names out of `ALL_COLUMNS`; what is not asked for is not filled.
+        Names out of `ALL_COLUMNS`; what is not asked for is not filled. Derived columns come in addition.
     first, stop : int
         Rows of the batch table; default: all.
     selection : Selection, optional
@@ -118,8 +122,8 @@ def decode(
         if error is not None or n_done < len(run.batches):
             break
     else:
-        return Decoded(job.result(), stop - first, None)
-    return Decoded(job.result(), done if numbers is None else int(numbers[done]), error)
+        return Decoded(job.result(), stop - first, None, job.n_records, job.troubles)
+    return Decoded(job.result(), done if numbers is None else int(numbers[done]), error, job.n_records, job.troubles)
 
 
 class _Run(NamedTuple):
@@ -161,6 +165,8 @@ class _Job:
         self.check_crcs, self.limits, self.path = check_crcs, limits, path
         self.room = ARENA_BYTES
         self.parts: list[RecordColumns] = []
+        self.troubles: list[Trouble] = []
+        self.n_records = 0
 
     def result(self) -> RecordColumns | None:
         return RecordColumns.concatenate(self.parts) if self.parts else None
@@ -185,15 +191,18 @@ class _Job:
             self.room -= payloads.n_decompressed
         if self.selection.takes_all_of(run.batches):
             return self._copy(payloads)
-        spans, n_done, error = walk_v2(payloads, headers=HEADERS in self.columns, **options)
+        headers = HEADERS in self.columns or self.selection.reads_headers
+        spans, n_done, error = walk_v2(payloads, headers=headers, **options)
         self._select(spans)
         return n_done, error
 
     def _select(self, spans: Spans) -> None:
+        self.n_records += len(spans)
         if len(spans):
-            rows = self.selection.rows(spans)
+            rows, derived, troubles = self.selection.select(spans)
+            self.troubles += troubles
             if rows is None or rows.size:
-                self.parts.append(_fill(spans, rows, self.columns))
+                self.parts.append(_fill(spans, rows, self.columns, derived))
 
     def _copy(self, payloads: Payloads) -> tuple[int, KafkalogError | None]:
         """Walk and fill in one pass: every record is wanted."""
@@ -225,6 +234,7 @@ class _Job:
             *value,
         )
         error = payloads.error if status == _OK else batch_error(status, batches, n_done, self.path)
+        self.n_records += n_records
         if not n_records:
             return n_done, error
         filled: dict[str, Column] = {}
@@ -245,9 +255,9 @@ class _Job:
             elif name == "sequence":
                 counts = record_counts(batches, n_done) if counts is None else counts
                 batch_row = np.repeat(np.arange(counts.size), counts)
-                filled[name] = _sequences(offset[:n_records], batches, batch_row)
+                filled[name] = sequences(offset[:n_records], batches, batch_row)
             else:
-                of_batch = _of_batch(name, batches)
+                of_batch = batch_column(name, batches)
                 if (of_batch[0] == of_batch).all():
                     filled[name] = np.full(n_records, of_batch[0], of_batch.dtype)
                 else:
@@ -289,9 +299,9 @@ def _filled(
     return BinaryColumn(offsets[: n + 1], data[:n_bytes], valid[:n].view(np.bool_) if n_null else None)
 
 
-def _fill(spans: Spans, rows: Rows, columns: Sequence[str]) -> RecordColumns:
+def _fill(spans: Spans, rows: Rows, columns: Sequence[str], derived: Mapping[str, npt.NDArray[Any]]) -> RecordColumns:
     n = len(spans) if rows is None else rows.size
-    filled: dict[str, Column] = {}
+    filled: dict[str, Column] = dict(derived)
     batch_row: npt.NDArray[np.int64] | None = None
     own = {
         "offset": spans.offset,
@@ -309,7 +319,7 @@ def _fill(spans: Spans, rows: Rows, columns: Sequence[str]) -> RecordColumns:
         elif (column := own.get(name)) is not None:
             filled[name] = column if rows is None else column[rows]
         else:
-            of_batch = spans.batches.base_sequence if name == "sequence" else _of_batch(name, spans.batches)
+            of_batch = spans.batches.base_sequence if name == "sequence" else batch_column(name, spans.batches)
             if name != "sequence" and (of_batch[0] == of_batch).all():
                 filled[name] = np.full(n, of_batch[0], of_batch.dtype)
                 continue
@@ -317,7 +327,7 @@ def _fill(spans: Spans, rows: Rows, columns: Sequence[str]) -> RecordColumns:
                 batch_row = spans.batch_row() if rows is None else spans.batch_row()[rows]
             if name == "sequence":
                 offset = spans.offset if rows is None else spans.offset[rows]
-                filled[name] = _sequences(offset, spans.batches, batch_row)
+                filled[name] = sequences(offset, spans.batches, batch_row)
             else:
                 filled[name] = of_batch[batch_row]
     return RecordColumns(n, filled)
@@ -367,7 +377,7 @@ def _headers(
 _HEADER_PARTS = ("header_key_start", "header_key_size", "header_value_start", "header_value_size")
 
 
-def _of_batch(name: str, batches: BatchTable) -> npt.NDArray[Any]:
+def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
     """A column that has one value a batch, in the dtype of the records' column."""
     of_batch: npt.NDArray[Any] = getattr(batches, _BATCH_COLUMN.get(name, name))
     return of_batch.astype(FIXED_COLUMNS[name], copy=False)
@@ -381,7 +391,7 @@ _BATCH_COLUMN = {
 }
 
 
-def _sequences(
+def sequences(
     offset: npt.NDArray[np.int64], batches: BatchTable, batch_row: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int32]:
     """Base sequence plus offset delta, going on at 0 after 2^31 - 1; -1 where the batch has none.

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, cast
 
 import numpy as np
@@ -27,19 +27,34 @@ from kafkalog.arrow import (
     ArrowWriter,
     check_binary_type,
     columns_needed,
+    extend_schema,
     record_schema,
 )
 from kafkalog.batches import WINDOW_BYTES, BatchTable
 from kafkalog.columns import BinaryColumn, Column, RecordColumns
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.compiled import Extract, Where
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionWarning,
+    Finding,
+    Findings,
+    FunctionWarning,
+    KafkalogError,
+    Limits,
+    Reason,
+)
+from kafkalog.expressions import Residual, is_expression
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import OnCorruption, Partition, Piece
+from kafkalog.predicates import Filter, Filters, milliseconds, parse_filters
 from kafkalog.records import Decoded, decode
 from kafkalog.segment import Segment
-from kafkalog.selection import Selection
+from kafkalog.selection import Predicate, Selection, Trouble
+from kafkalog.statistics import Explanation, ScanStatistics
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow.compute as pc
 
 MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes grows beyond this, one record aside."""
@@ -49,8 +64,6 @@ _COMPRESSED_BYTES: Final = 2**19
 
 Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
 Timestamp = int | datetime
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -81,6 +94,19 @@ class _Found(NamedTuple):
 _Event = _Task | _Found | KafkalogError
 
 
+@dataclass(slots=True)
+class _Failures:
+    """On which records of a segment a function failed."""
+
+    n: int
+    first: list[int]
+    last: int
+    detail: str
+
+
+_SHOWN_OFFSETS = 5
+
+
 class Scan:
     """Records to come; made by `kafkalog.scan`.
 
@@ -105,6 +131,9 @@ class Scan:
         end_offset: Offsets | None = None,
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
+        filters: Filters | pc.Expression | None = None,
+        where: Callable[..., Any] | None = None,
+        extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None = None,
         include_control: bool = False,
         include_deleted: bool = False,
         on_corruption: OnCorruption = "raise",
@@ -122,7 +151,19 @@ class Scan:
         else:
             self._target = open_path(path, memory_map=memory_map, limits=limits)
         self.columns = _check_columns(columns)
-        self.schema = record_schema(self.columns, check_binary_type(binary_type))
+        self._extract = Extract(extract) if extract else None
+        derived = {} if self._extract is None else self._extract.dtypes
+        for name in derived:
+            if name in ALL_COLUMNS:
+                raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
+        self.schema = extend_schema(record_schema(self.columns, check_binary_type(binary_type)), derived)
+        self._filter: Filter | None = None
+        self._residual: Residual | None = None
+        if is_expression(filters):
+            self._residual = Residual(filters, extend_schema(record_schema(ALL_COLUMNS), derived))
+        elif filters is not None:
+            self._filter = parse_filters(filters, derived)
+        self._where = None if where is None else Where(where)
         self._topics = None if topics is None else [topics] if isinstance(topics, str) else list(topics)
         self._partitions = (
             None if partitions is None else [partitions] if isinstance(partitions, int) else [*partitions]
@@ -138,6 +179,8 @@ class Scan:
         self._batch_size = None if batch_size is None else _positive("batch_size", batch_size, 1)
         self._limits = limits
         self._found = Findings(limits.max_findings)
+        self._statistics = ScanStatistics()
+        self._troubles: dict[tuple[str, str], _Failures] = {}
         self._check_topics()
 
     def __repr__(self) -> str:
@@ -161,7 +204,7 @@ class Scan:
         KafkalogError
             On damage, unless `on_corruption` says otherwise. The batches before it have been handed out.
         """
-        names = columns_needed(self.schema)
+        names = columns_needed(self._record_schema())
         writer: ArrowWriter | None = None
         segment: Segment | None = None
         for task, columns in self._decoded(names):
@@ -212,6 +255,7 @@ class Scan:
         topic-partition directory.
         """
         names = [name for name in self.columns if name not in CONTEXT_COLUMNS]
+        derived = [name for name in self.schema.names if name not in ALL_COLUMNS]
         parts: list[RecordColumns] = []
         contexts: list[tuple[_Task, int]] = []
         for task, columns in self._decoded(names or ["offset"]):
@@ -219,8 +263,13 @@ class Scan:
             contexts.append((task, columns.n_records))
         records = RecordColumns.concatenate(parts) if parts else RecordColumns.empty(names or ["offset"])
         columns_out: dict[str, Column] = {}
-        for name in self.columns:
-            columns_out[name] = _context_column(name, contexts) if name in CONTEXT_COLUMNS else records[name]
+        for name in (*self.columns, *derived):
+            if name in CONTEXT_COLUMNS:
+                columns_out[name] = _context_column(name, contexts)
+            elif name in records:
+                columns_out[name] = records[name]
+            else:  # derived, and there was not one record
+                columns_out[name] = np.empty(0, self.schema.field(name).type.to_pandas_dtype())
         return RecordColumns(records.n_records, columns_out)
 
     def head(self, n: int = 5) -> pa.Table:
@@ -242,6 +291,62 @@ class Scan:
     def count_rows(self) -> int:
         """How many records there are. They are walked and checked, not copied."""
         return sum(columns.n_records for _, columns in self._decoded(["offset"]))
+
+    def explain(self, *, analyze: bool = False) -> Explanation:
+        """What is ruled out where: partitions, segments, batches, and with `analyze` records.
+
+        Parameters
+        ----------
+        analyze : bool
+            Decode, too, and count records; else batch headers are walked and no more.
+        """
+        if analyze:
+            self.count_rows()
+        else:
+            self._statistics = ScanStatistics()
+            for event in self._plan(set()):
+                if isinstance(event, KafkalogError) and self._on_corruption == "raise":
+                    raise event
+        return Explanation(self._conditions(), self._statistics)
+
+    def _conditions(self) -> dict[str, list[str]]:
+        """What is judged at which level, as text."""
+        levels: dict[str, list[str]] = {"partitions": [], "segments": [], "bytes": [], "batches": [], "records": []}
+        for name, value in (("topics", self._topics), ("partitions", self._partitions)):
+            if value is not None:
+                levels["partitions"].append(f"{name}={value}")
+        ranges: dict[str, Any] = {
+            "start_offset": self._start_offset,
+            "end_offset": self._end_offset,
+            "start_timestamp": self._start_timestamp,
+            "end_timestamp": self._end_timestamp,
+        }
+        if self._filter is not None:
+            for name, bound in self._filter.bounds().items():
+                ranges[name] = bound if ranges[name] is None else ranges[name]
+        for name, bound in ranges.items():
+            if bound is not None:
+                text = f"{name}={bound}"
+                levels["records"].append(text)
+                if name != "end_timestamp":
+                    levels["batches"].append(text)
+                if name.endswith("offset"):
+                    levels["segments"].append(text)
+                if name == "start_offset":
+                    levels["bytes"].append(f"{text} by the offset index")
+        if not self._include_control:
+            levels["batches"].append("no control batches")
+        for predicate in (self._filter, self._where):
+            if predicate is not None:
+                levels["records"].append(str(predicate))
+        if self._filter is not None:
+            terms = [term for group in self._filter.groups for term in group]
+            levels["partitions"] += [str(term) for term in terms if term.column in ("topic", "partition")]
+            levels["segments"] += [str(term) for term in terms if term.column == "segment"]
+            levels["batches"] += [str(term) for term in terms if term.is_of_batch]
+        if self._residual is not None:
+            levels["records"].append(str(self._residual.expression))
+        return levels
 
     def partitions(self) -> Iterator[tuple[kf.TopicPartition | None, Partition]]:
         """The partitions that are read, in order."""
@@ -273,14 +378,33 @@ class Scan:
                 near = ", ".join(sorted(known)[:8]) + (", ..." if len(known) > 8 else "")
                 raise ValueError(f"no topic {topic!r} here; there are {near or 'none'}")
 
-    def _selection(self, key: kf.TopicPartition | None) -> Selection:
+    def _selection(self, key: kf.TopicPartition | None, condition: Filter | None) -> Selection:
+        bounds = {} if condition is None else condition.bounds()
         return Selection(
-            _offset_of(self._start_offset, key),
-            _offset_of(self._end_offset, key),
-            self._start_timestamp,
+            _larger(_offset_of(self._start_offset, key), bounds.get("start_offset")),
+            _smaller(_offset_of(self._end_offset, key), bounds.get("end_offset")),
+            _larger(self._start_timestamp, bounds.get("start_timestamp")),
             self._end_timestamp,
             self._include_control,
+            self._predicates(condition),
+            self._extract,
         )
+
+    def _predicates(self, condition: Filter | None) -> tuple[Predicate, ...]:
+        return tuple(predicate for predicate in (condition, self._where) if predicate is not None)
+
+    def _bind(self, condition: Filter | None, **place: Any) -> tuple[bool, Filter | None]:
+        """Whether anything in a place can match, and what is left to judge there."""
+        if condition is None:
+            return True, None
+        bound = condition.bind(place)
+        return bound is not None, None if bound is True else bound
+
+    def _count_partitions(self) -> int:
+        return len(self._target) if isinstance(self._target, LogDir) else 1
+
+    def _record_schema(self) -> pa.Schema:
+        return pa.schema([field for field in self.schema if field.name in ALL_COLUMNS])
 
     def _cut(self, columns: RecordColumns) -> Iterator[RecordColumns]:
         """Slices of at most `batch_size` records and `MAX_BATCH_BYTES` of keys or values."""
@@ -318,22 +442,45 @@ class Scan:
         """What there is to do, in order; an error ends it."""
         window_bytes = max(WINDOW_BYTES // self._threads, _MIN_WINDOW_BYTES)
         try:
+            counts = self._statistics
+            counts.n_partitions = self._count_partitions()
             for key, partition in self.partitions():
-                selection = partition.effective(self._selection(key), include_deleted=self._include_deleted)
+                topic, number = key or (None, None)
+                possible, condition = self._bind(self._filter, topic=topic, partition=number)
+                if not possible:
+                    continue
+                counts.n_partitions_read += 1
+                selection = partition.effective(self._selection(key, condition), include_deleted=self._include_deleted)
+                selections = {
+                    segment.path: replace(selection, predicates=self._predicates(rest)) if condition else selection
+                    for segment in partition.segments
+                    for possible, rest in [self._bind(condition, segment=segment.path.name)]
+                    if possible
+                }
                 found = list(partition.findings)
                 pieces = partition.pieces(
                     selection,
                     on_corruption=self._on_corruption,
                     report=found.append,
                     window_bytes=window_bytes,
+                    wanted=lambda segment, selections=selections: segment.path in selections,  # type: ignore[misc]
+                    statistics=counts,
                 )
                 for piece in pieces:
                     while found:
                         yield _Found(partition, found.pop(0))
                     if id(partition) in stopped:
                         break
+                    mine = selections[piece.segment.path]
+                    mask = mine.batch_mask(piece.window.batches)
+                    n_wanted = len(piece.window.batches) if mask is None else int(np.count_nonzero(mask))
+                    counts.n_batches_decoded += n_wanted
+                    if not n_wanted:
+                        piece.source.release(piece.window.data, piece.window.start)
+                        del piece
+                        continue
                     for first, stop in _split(piece.window.batches):
-                        yield _Task(piece, key, partition, selection, first, stop)
+                        yield _Task(piece, key, partition, mine, first, stop)
                     del piece  # the memory of a window serves the next one once nobody holds it
                 for finding in found:
                     yield _Found(partition, finding)
@@ -359,6 +506,10 @@ class Scan:
         number of threads changes nothing but the time.
         """
         self._found = Findings(self._limits.max_findings)
+        self._statistics = ScanStatistics(n_records=0, n_records_selected=0)
+        if self._residual is not None:
+            record_schema = pa.schema([field for field in self._residual.schema if field.name in ALL_COLUMNS])
+            names = list(dict.fromkeys([*names, *columns_needed(record_schema)]))
         if isinstance(self._target, LogDir):
             for finding in self._target.findings:
                 self._report(finding)
@@ -368,6 +519,7 @@ class Scan:
         ahead = self._threads if self._threads > 1 else 0
         with ExitStack() as stack:
             pool = stack.enter_context(ThreadPoolExecutor(self._threads, "kafkalog")) if ahead else None
+            stack.callback(self._report_troubles)
             stack.callback(lambda: [event.future.cancel() for event in waiting if _is_running(event)])
             while True:
                 while len(waiting) <= ahead and (event := next(plan, None)) is not None:
@@ -398,10 +550,54 @@ class Scan:
             task.future = None
             if pool is not None and task.first < task.stop:
                 task.future = pool.submit(self._decode, task, names)
-            if decoded.columns is not None:
-                yield task, decoded.columns
+            self._statistics.n_records = (self._statistics.n_records or 0) + decoded.n_records
+            self._note(task, decoded.troubles)
+            columns = self._rest(task, decoded.columns)
+            if columns is not None:
+                self._statistics.n_records_selected = (self._statistics.n_records_selected or 0) + columns.n_records
+                yield task, columns
+                del columns
             if decoded.error is not None:
                 self._meet(task, decoded.error, stopped)
+
+    def _rest(self, task: _Task, columns: RecordColumns | None) -> RecordColumns | None:
+        """What an expression leaves of records."""
+        if self._residual is None or columns is None:
+            return columns
+        writer = ArrowWriter(self._residual.schema, task.topic_partition, task.piece.segment.path.name)
+        rows = self._residual.rows(writer.batch(columns))
+        if rows.size == columns.n_records:
+            return columns
+        return columns.take(rows) if rows.size else None
+
+    def _note(self, task: _Task, troubles: Sequence[Trouble]) -> None:
+        """Add up where a caller's functions failed, by function and segment."""
+        for trouble in troubles:
+            key = (trouble.function, str(task.piece.segment.path))
+            offsets = trouble.offsets.tolist()
+            if key not in self._troubles:
+                self._troubles[key] = _Failures(0, offsets[:_SHOWN_OFFSETS], offsets[-1], trouble.detail)
+            known = self._troubles[key]
+            room = _SHOWN_OFFSETS - len(known.first)
+            known.first += offsets[:room] if known.n else []
+            known.n += len(offsets)
+            known.last = offsets[-1]
+
+    def _report_troubles(self) -> None:
+        for (function, path), failures in self._troubles.items():
+            what = "where" if function == "where" else f"extract[{function!r}]"
+            shown = ", ".join(map(str, failures.first)) + (", ..." if failures.n > len(failures.first) else "")
+            finding = Finding(
+                Reason.FUNCTION_ERROR,
+                f"{what} failed on {failures.n} records (offsets {shown}); the first: {failures.detail}",
+                path=path,
+                base_offset=failures.first[0],
+                last_offset=failures.last,
+                damage=False,
+            )
+            self._found.add(finding)
+            warnings.warn(str(finding), FunctionWarning, stacklevel=4)
+        self._troubles = {}
 
     def _meet(self, task: _Task, error: KafkalogError, stopped: set[int]) -> None:
         if self._on_corruption == "raise":
@@ -409,6 +605,14 @@ class Scan:
         if self._on_corruption == "stop":
             stopped.add(id(task.partition))
         self._report(error.to_finding())
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return max((value for value in (one, other) if value is not None), default=None)
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return min((value for value in (one, other) if value is not None), default=None)
 
 
 def _is_running(event: _Event) -> TypeGuard[Any]:
@@ -484,12 +688,7 @@ def _positive(name: str, value: int | None, default: int) -> int:
 
 
 def _milliseconds(name: str, value: Timestamp | None) -> int | None:
-    if value is None or not isinstance(value, datetime):
-        return None if value is None else _integer(name, value)
-    if value.tzinfo is None:
-        raise ValueError(f"{name} is a naive datetime; say which zone, such as datetime(..., tzinfo=timezone.utc)")
-    microseconds = (value - _EPOCH) // timedelta(microseconds=1)
-    return -(-microseconds // 1000)  # the first whole millisecond at or after it
+    return None if value is None else milliseconds(name, value)
 
 
 def _context_column(name: str, contexts: Sequence[tuple[_Task, int]]) -> Column:

@@ -5,7 +5,9 @@ Nothing is copied for a record that is not wanted, and nothing decoded for a bat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,59 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.batches import BatchTable
 from kafkalog.spans import Spans
+
+Mask = npt.NDArray[np.uint8]
+"""uint8[n]: 1 for a record that is still wanted."""
+
+
+class Trouble(NamedTuple):
+    """Records on which a caller's function failed."""
+
+    function: str
+    """`where`, or the name of the extracted column."""
+    offsets: npt.NDArray[np.int64]
+    """int64[n]: of the records."""
+    detail: str
+    """What the first of them raised."""
+
+
+class Predicate(Protocol):
+    """A condition on records."""
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether it looks at record headers."""
+
+    @property
+    def reads_derived(self) -> bool:
+        """Whether it looks at derived columns."""
+
+    def batch_mask(self, batches: BatchTable) -> npt.NDArray[np.bool_] | None:
+        """bool[n]: batches that may hold such a record, by their headers alone; None for all."""
+
+    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[Trouble]:
+        """Take out of `mask` the records that do not match; those that are out are not looked at."""
+
+
+class Derivation(Protocol):
+    """Columns of numbers that are made of records."""
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether it looks at record headers."""
+
+    def derive(self, spans: Spans, mask: Mask) -> tuple[dict[str, npt.NDArray[Any]], list[Trouble]]:
+        """A column of ``len(spans)`` each, masked where there is no value; only rows in `mask` are looked at."""
+
+
+class Selected(NamedTuple):
+    """What is left of some spans."""
+
+    rows: npt.NDArray[np.int64] | None
+    """Numbers of the records that match; None for all."""
+    derived: dict[str, npt.NDArray[Any]]
+    """Derived columns of those records."""
+    troubles: list[Trouble]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +81,9 @@ class Selection:
         Milliseconds. A record of a format without timestamps never matches.
     include_control : bool
         Whether control records are records, too.
+    predicates : tuple of Predicate
+        All have to hold.
+    derivation : Derivation or None
     """
 
     start_offset: int | None = None
@@ -33,6 +91,15 @@ class Selection:
     start_timestamp: int | None = None
     end_timestamp: int | None = None
     include_control: bool = False
+    predicates: tuple[Predicate, ...] = field(default=(), compare=False)
+    derivation: Derivation | None = field(default=None, compare=False)
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether record headers are looked at to choose or derive."""
+        return any(predicate.reads_headers for predicate in self.predicates) or (
+            self.derivation is not None and self.derivation.reads_headers
+        )
 
     @property
     def has_timestamps(self) -> bool:
@@ -58,18 +125,42 @@ class Selection:
             masks.append((batches.max_timestamp >= self.start_timestamp) | hidden)
         if not self.include_control and np.bitwise_or.reduce(batches.attributes) & kf.CONTROL_BIT:
             masks.append(~batches.is_control)
+        masks += [mask for predicate in self.predicates if (mask := predicate.batch_mask(batches)) is not None]
         return np.logical_and.reduce(masks) if masks else None
 
     def takes_all_of(self, batches: BatchTable) -> bool:
         """Whether every record of these batches is wanted, by their headers alone."""
         return (
             not self.has_timestamps
+            and not self.predicates
+            and self.derivation is None
             and (self.start_offset is None or bool((batches.base_offset >= self.start_offset).all()))
             and (self.end_offset is None or bool((batches.last_offset < self.end_offset).all()))
         )
 
-    def rows(self, spans: Spans) -> npt.NDArray[np.int64] | None:
-        """Numbers of the records that match; None for all."""
+    def select(self, spans: Spans) -> Selected:
+        """The records that match, and what is derived of them."""
+        ranges = self._in_ranges(spans)
+        if not self.predicates and self.derivation is None:
+            return Selected(None if ranges is None else np.flatnonzero(ranges), {}, [])
+        mask = np.ones(len(spans), np.uint8) if ranges is None else ranges.view(np.uint8)
+        derived: dict[str, npt.NDArray[Any]] = {}
+        troubles: list[Trouble] = []
+        for predicate in self.predicates:
+            if not predicate.reads_derived:
+                troubles += predicate.narrow(spans, mask, derived)
+        if self.derivation is not None:
+            derived, more = self.derivation.derive(spans, mask)
+            troubles += more
+        for predicate in self.predicates:
+            if predicate.reads_derived:
+                troubles += predicate.narrow(spans, mask, derived)
+        if mask.all():
+            return Selected(None, derived, troubles)
+        rows = np.flatnonzero(mask)
+        return Selected(rows, {name: column[rows] for name, column in derived.items()}, troubles)
+
+    def _in_ranges(self, spans: Spans) -> npt.NDArray[np.bool_] | None:
         masks = []
         n = len(spans)
         if n and self.start_offset is not None:
@@ -83,7 +174,13 @@ class Selection:
                 masks.append(spans.timestamp >= self.start_timestamp)
             if self.end_timestamp is not None:
                 masks.append(spans.timestamp < self.end_timestamp)
-            types = spans.timestamp_type
-            without = np.repeat(spans.batches.magic == 0, spans.counts) if types is None else types == -1
-            masks.append(~(without & (spans.timestamp == kf.NO_TIMESTAMP)))
-        return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+            masks.append(~no_timestamp(spans))
+        return np.logical_and.reduce(masks) if masks else None
+
+
+def no_timestamp(spans: Spans) -> npt.NDArray[np.bool_]:
+    """bool[n]: records of a format without timestamps."""
+    types = spans.timestamp_type
+    without = np.repeat(spans.batches.magic == 0, spans.counts) if types is None else types == -1
+    absent: npt.NDArray[np.bool_] = without & (spans.timestamp == kf.NO_TIMESTAMP)
+    return absent

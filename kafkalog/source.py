@@ -12,6 +12,7 @@ import errno
 import mmap
 import os
 import stat
+import sys
 import threading
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -150,7 +151,8 @@ class _FileSource(ByteSource):
                 os.close(self._descriptor)
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True) is False:
+        # at the interpreter's end the modules that closing needs may be gone, and so is the descriptor soon
+        if getattr(self, "_closed", True) is False and not sys.is_finalizing():
             self.close()
 
 

@@ -1,0 +1,266 @@
+"""Judges spans of bytes in place: comparisons, prefixes, searches, membership, headers by name.
+
+Every function narrows a mask: rows that are already out are not looked at.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp
+
+from kafkalog._kernels.crc cimport crc32c
+from kafkalog._kernels.wire cimport OK, Cursor, read_varint, remaining
+
+cdef enum:
+    EQUAL = 0
+    NOT_EQUAL = 1
+    LESS = 2
+    LESS_EQUAL = 3
+    GREATER = 4
+    GREATER_EQUAL = 5
+    STARTS_WITH = 6
+    CONTAINS = 7
+    IS_NULL = 8
+    IS_NOT_NULL = 9
+
+OPERATIONS = {
+    "==": EQUAL,
+    "!=": NOT_EQUAL,
+    "<": LESS,
+    "<=": LESS_EQUAL,
+    ">": GREATER,
+    ">=": GREATER_EQUAL,
+    "starts_with": STARTS_WITH,
+    "contains": CONTAINS,
+    "is null": IS_NULL,
+    "is not null": IS_NOT_NULL,
+}
+
+cdef struct Text:
+    const uint8_t* pointer
+    Py_ssize_t size
+
+
+cdef inline bint search(const uint8_t* data, Py_ssize_t size, Text needle) noexcept nogil:
+    cdef const uint8_t* at = data
+    cdef const uint8_t* last
+    if needle.size == 0:
+        return True
+    if needle.size > size:
+        return False
+    last = data + (size - needle.size)
+    while at <= last:
+        at = <const uint8_t*>memchr(at, needle.pointer[0], last - at + 1)
+        if at == NULL:
+            return False
+        if memcmp(at, needle.pointer, needle.size) == 0:
+            return True
+        at += 1
+    return False
+
+
+cdef inline bint judge(const uint8_t* data, Py_ssize_t size, int operation, Text text) noexcept nogil:
+    """Whether a value, null if `size` is negative, stands in that relation to a text; null stands in none."""
+    cdef int order
+    cdef Py_ssize_t shorter
+    if operation == IS_NULL:
+        return size < 0
+    if size < 0:
+        return False
+    if operation == IS_NOT_NULL:
+        return True
+    if operation == EQUAL:
+        return size == text.size and memcmp(data, text.pointer, size) == 0
+    if operation == NOT_EQUAL:
+        return size != text.size or memcmp(data, text.pointer, size) != 0
+    if operation == STARTS_WITH:
+        return size >= text.size and memcmp(data, text.pointer, text.size) == 0
+    if operation == CONTAINS:
+        return search(data, size, text)
+    shorter = size if size < text.size else text.size
+    order = memcmp(data, text.pointer, shorter)
+    if order == 0:
+        order = (size > text.size) - (size < text.size)
+    if operation == LESS:
+        return order < 0
+    if operation == LESS_EQUAL:
+        return order <= 0
+    if operation == GREATER:
+        return order > 0
+    return order >= 0
+
+
+cdef inline Text text_of(const uint8_t[::1] needle) noexcept nogil:
+    cdef Text text
+    text.size = needle.shape[0]
+    text.pointer = &needle[0] if text.size else <const uint8_t*>b""
+    return text
+
+
+cdef int check_spans(const uint8_t[::1] data, const int32_t[::1] start, const int32_t[::1] size,
+                     uint8_t[::1] mask) except -1:
+    if size.shape[0] != start.shape[0] or mask.shape[0] != start.shape[0]:
+        raise ValueError("columns differ in length")
+    return 0
+
+
+def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not None, const int32_t[::1] size not None,
+                int operation, const uint8_t[::1] needle not None, uint8_t[::1] mask not None):
+    """Take out of `mask` the rows whose bytes do not stand in a relation to `needle`; bytes compare unsigned."""
+    cdef Py_ssize_t n = start.shape[0]
+    cdef Py_ssize_t limit = data.shape[0]
+    cdef Py_ssize_t i
+    cdef const uint8_t* origin = NULL
+    cdef Text text = text_of(needle)
+    cdef bint outside = False
+    check_spans(data, start, size, mask)
+    if not EQUAL <= operation <= IS_NOT_NULL:
+        raise ValueError("no such operation")
+    if limit:
+        origin = &data[0]
+    with nogil:
+        for i in range(n):
+            if mask[i] == 0:
+                continue
+            if size[i] > 0 and (start[i] < 0 or size[i] > limit - start[i]):
+                outside = True
+                break
+            if operation == EQUAL and size[i] != text.size:
+                mask[i] = 0
+            else:
+                mask[i] = judge(origin + start[i] if size[i] > 0 else text.pointer, size[i], operation, text)
+    if outside:
+        raise IndexError("a span lies outside data")
+
+
+def hash_texts(const uint8_t[::1] data not None, const int64_t[::1] offsets not None, int32_t[::1] table not None):
+    """Fill a hash table with the numbers of texts; its size is a power of two, larger than their number."""
+    cdef Py_ssize_t n = offsets.shape[0] - 1
+    cdef Py_ssize_t size = table.shape[0]
+    cdef Py_ssize_t i
+    cdef uint32_t place
+    cdef const uint8_t* origin = NULL
+    if n < 0 or size <= n or size & (size - 1):
+        raise ValueError("the table does not fit")
+    for i in range(n):
+        if offsets[i] < 0 or offsets[i + 1] < offsets[i] or offsets[i + 1] > data.shape[0]:
+            raise IndexError("a text lies outside data")
+    if data.shape[0]:
+        origin = &data[0]
+    with nogil:
+        for i in range(size):
+            table[i] = -1
+        for i in range(n):
+            place = crc32c(origin + offsets[i], offsets[i + 1] - offsets[i]) & <uint32_t>(size - 1)
+            while table[place] >= 0:
+                place = (place + 1) & <uint32_t>(size - 1)
+            table[place] = <int32_t>i
+
+
+def match_set(const uint8_t[::1] data not None, const int32_t[::1] start not None, const int32_t[::1] size not None,
+              const uint8_t[::1] texts not None, const int64_t[::1] offsets not None, const int32_t[::1] table not None,
+              bint null_is_in, bint negate, uint8_t[::1] mask not None):
+    """Take out of `mask` the rows whose bytes are not among texts that `hash_texts` hashed; negated, those that are."""
+    cdef Py_ssize_t n = start.shape[0]
+    cdef Py_ssize_t limit = data.shape[0]
+    cdef Py_ssize_t i
+    cdef int64_t number, length
+    cdef Py_ssize_t _probe
+    cdef uint32_t place
+    cdef bint found
+    cdef bint outside = False
+    cdef const uint8_t* origin = NULL
+    cdef const uint8_t* known = NULL
+    check_spans(data, start, size, mask)
+    if table.shape[0] <= offsets.shape[0] - 1 or table.shape[0] & (table.shape[0] - 1) or offsets.shape[0] < 1:
+        raise ValueError("the table does not fit")
+    for i in range(offsets.shape[0] - 1):
+        if offsets[i] < 0 or offsets[i + 1] < offsets[i] or offsets[i + 1] > texts.shape[0]:
+            raise IndexError("a text lies outside its data")
+    for i in range(table.shape[0]):
+        if table[i] >= offsets.shape[0] - 1:
+            raise IndexError("the table names a text that is not there")
+    if limit:
+        origin = &data[0]
+    if texts.shape[0]:
+        known = &texts[0]
+    with nogil:
+        for i in range(n):
+            if mask[i] == 0:
+                continue
+            if size[i] > 0 and (start[i] < 0 or size[i] > limit - start[i]):
+                outside = True
+                break
+            found = False
+            if size[i] < 0:
+                found = null_is_in
+            else:
+                place = crc32c(origin + start[i], size[i]) & <uint32_t>(table.shape[0] - 1)
+                for _probe in range(table.shape[0]):
+                    number = table[place]
+                    if number < 0:
+                        break
+                    length = offsets[number + 1] - offsets[number]
+                    if length == size[i] and memcmp(known + offsets[number], origin + start[i], length) == 0:
+                        found = True
+                        break
+                    place = (place + 1) & <uint32_t>(table.shape[0] - 1)
+            mask[i] = found != negate
+    if outside:
+        raise IndexError("a span lies outside data")
+
+
+def match_header(const uint8_t[::1] data not None, const int32_t[::1] headers_start not None,
+                 const int32_t[::1] headers_count not None, const uint8_t[::1] name not None, int operation,
+                 const uint8_t[::1] needle not None, bint any_value, bint negate, uint8_t[::1] mask not None):
+    """Take out of `mask` the rows without a header of that name whose value stands in a relation to `needle`.
+
+    With `any_value` the name is enough; with `negate` the rows that have such a header are taken out.
+    """
+    cdef Py_ssize_t n = headers_start.shape[0]
+    cdef Py_ssize_t limit = data.shape[0]
+    cdef Py_ssize_t i
+    cdef int32_t _j
+    cdef int32_t key_size = 0
+    cdef int32_t value_size = 0
+    cdef const uint8_t* origin = NULL
+    cdef const uint8_t* key
+    cdef Cursor cursor
+    cdef Text wanted = text_of(name)
+    cdef Text text = text_of(needle)
+    cdef bint found
+    cdef bint outside = False
+    check_spans(data, headers_start, headers_count, mask)
+    if not EQUAL <= operation <= IS_NOT_NULL:
+        raise ValueError("no such operation")
+    if limit:
+        origin = &data[0]
+    with nogil:
+        for i in range(n):
+            if mask[i] == 0:
+                continue
+            found = False
+            if headers_count[i] > 0:
+                if headers_start[i] < 0 or headers_start[i] > limit:
+                    outside = True
+                    break
+                cursor.pointer = origin + headers_start[i]
+                cursor.end = origin + limit
+                for _j in range(headers_count[i]):
+                    if read_varint(&cursor, &key_size) != OK or key_size < 0 or key_size > remaining(&cursor):
+                        outside = True
+                        break
+                    key = cursor.pointer
+                    cursor.pointer += key_size
+                    if read_varint(&cursor, &value_size) != OK or value_size > remaining(&cursor):
+                        outside = True
+                        break
+                    if key_size == wanted.size and memcmp(key, wanted.pointer, key_size) == 0:
+                        if any_value or judge(cursor.pointer, value_size, operation, text):
+                            found = True
+                            break
+                    if value_size > 0:
+                        cursor.pointer += value_size
+                if outside:
+                    break
+            mask[i] = found != negate
+    if outside:
+        raise IndexError("headers lie outside data")

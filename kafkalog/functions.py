@@ -1,0 +1,310 @@
+"""What functions for `where=` and `extract=` may call to look into keys, values and headers.
+
+Each checks what it reads: a read past the end is an `IndexError`, which counts the record as failed. All work on
+`uint8` arrays, compiled or not, so a function can be tried out on ``numpy.frombuffer(b"...", numpy.uint8)``.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Headers(NamedTuple):
+    """The headers of one record: see `has_header` and `get_header`."""
+
+    data: Bytes
+    """Bytes from the first header on."""
+    n_headers: int
+    """How many there are."""
+
+
+def equals(data: Bytes, text: bytes) -> bool:
+    """Whether these are exactly those bytes."""
+    return data.size == len(text) and starts_with(data, text)
+
+
+def starts_with(data: Bytes, text: bytes) -> bool:
+    """Whether the bytes begin so."""
+    if data.size < len(text):
+        return False
+    for i in range(len(text)):  # noqa: SIM110 - numba has no all()
+        if data[i] != text[i]:
+            return False
+    return True
+
+
+def ends_with(data: Bytes, text: bytes) -> bool:
+    """Whether the bytes end so."""
+    if data.size < len(text):
+        return False
+    start = data.size - len(text)
+    for i in range(len(text)):  # noqa: SIM110
+        if data[start + i] != text[i]:
+            return False
+    return True
+
+
+def find(data: Bytes, text: bytes, start: int = 0) -> int:
+    """Where `text` begins for the first time from `start` on; -1 for nowhere."""
+    size = len(text)
+    at = max(start, 0)
+    if size == 0:
+        return at if at <= data.size else -1
+    while at + size <= data.size:
+        if data[at] == text[0]:
+            i = 1
+            while i < size and data[at + i] == text[i]:
+                i += 1
+            if i == size:
+                return at
+        at += 1
+    return -1
+
+
+def contains(data: Bytes, text: bytes) -> bool:
+    """Whether `text` occurs anywhere."""
+    return find(data, text, 0) >= 0
+
+
+def read_u8(data: Bytes, at: int) -> int:
+    """The byte at a position."""
+    if at < 0 or at >= data.size:
+        raise IndexError("read past the end")
+    return np.int64(data[at])  # type: ignore[return-value]
+
+
+def read_i8(data: Bytes, at: int) -> int:
+    """The signed byte at a position."""
+    return _signed(read_u8(data, at))
+
+
+def read_u16_le(data: Bytes, at: int) -> int:
+    """An unsigned 16-bit integer, least byte first."""
+    if at < 0 or at + 2 > data.size:
+        raise IndexError("read past the end")
+    return np.int64(data[at]) | np.int64(data[at + 1]) << 8  # type: ignore[return-value]
+
+
+def read_u16_be(data: Bytes, at: int) -> int:
+    """An unsigned 16-bit integer, greatest byte first."""
+    if at < 0 or at + 2 > data.size:
+        raise IndexError("read past the end")
+    return np.int64(data[at]) << 8 | np.int64(data[at + 1])  # type: ignore[return-value]
+
+
+def read_i16_le(data: Bytes, at: int) -> int:
+    """A 16-bit integer, least byte first."""
+    low = read_u8(data, at)
+    return read_i8(data, at + 1) << 8 | low
+
+
+def read_i16_be(data: Bytes, at: int) -> int:
+    """A 16-bit integer, greatest byte first."""
+    low = read_u8(data, at + 1)
+    return read_i8(data, at) << 8 | low
+
+
+def read_u32_le(data: Bytes, at: int) -> int:
+    """An unsigned 32-bit integer, least byte first."""
+    high = read_u16_le(data, at + 2)
+    return high << 16 | read_u16_le(data, at)
+
+
+def read_u32_be(data: Bytes, at: int) -> int:
+    """An unsigned 32-bit integer, greatest byte first."""
+    low = read_u16_be(data, at + 2)
+    return read_u16_be(data, at) << 16 | low
+
+
+def read_i32_le(data: Bytes, at: int) -> int:
+    """A 32-bit integer, least byte first."""
+    high = read_i16_le(data, at + 2)
+    return high << 16 | read_u16_le(data, at)
+
+
+def read_i32_be(data: Bytes, at: int) -> int:
+    """A 32-bit integer, greatest byte first."""
+    low = read_u16_be(data, at + 2)
+    return read_i16_be(data, at) << 16 | low
+
+
+def read_i64_le(data: Bytes, at: int) -> int:
+    """A 64-bit integer, least byte first."""
+    high = read_i32_le(data, at + 4)
+    return high << 32 | read_u32_le(data, at)
+
+
+def read_i64_be(data: Bytes, at: int) -> int:
+    """A 64-bit integer, greatest byte first."""
+    low = read_u32_be(data, at + 4)
+    return read_i32_be(data, at) << 32 | low
+
+
+def read_f32_le(data: Bytes, at: int) -> float:
+    """A 32-bit float, least byte first."""
+    return f32_of_bits(read_u32_le(data, at))
+
+
+def read_f32_be(data: Bytes, at: int) -> float:
+    """A 32-bit float, greatest byte first."""
+    return f32_of_bits(read_u32_be(data, at))
+
+
+def read_f64_le(data: Bytes, at: int) -> float:
+    """A 64-bit float, least byte first."""
+    return f64_of_bits(read_i64_le(data, at))
+
+
+def read_f64_be(data: Bytes, at: int) -> float:
+    """A 64-bit float, greatest byte first."""
+    return f64_of_bits(read_i64_be(data, at))
+
+
+def read_uvarint(data: Bytes, at: int) -> tuple[int, int]:
+    """A variable-length integer as in Protobuf, below 2^63, and where it ends."""
+    value = np.int64(0)
+    shift = 0
+    while shift < 63:
+        byte = np.int64(read_u8(data, at))
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at  # type: ignore[return-value]
+        shift += 7
+    raise ValueError("a variable-length integer is too long")
+
+
+def parse_int(data: Bytes, at: int = 0) -> int:
+    """The decimal integer that begins at a position, behind any spaces; it ends at the first other character."""
+    at = _skip_spaces(data, at)
+    negative = at < data.size and data[at] == 45
+    if at < data.size and (data[at] == 45 or data[at] == 43):
+        at += 1
+    first = at
+    value = np.int64(0)
+    while at < data.size and 48 <= data[at] <= 57:
+        if value > 922337203685477579:
+            raise OverflowError("the number does not fit 64 bits")
+        value = value * 10 + (np.int64(data[at]) - 48)
+        at += 1
+    if at == first:
+        raise ValueError("no number here")
+    return -value if negative else value  # type: ignore[return-value]
+
+
+def parse_float(data: Bytes, at: int = 0) -> float:
+    """The decimal number that begins at a position, such as ``-12.5e3``; it ends at the first other character.
+
+    Exact for up to 15 digits and powers of ten up to 22; beyond, the last digit may be off.
+    """
+    at = _skip_spaces(data, at)
+    negative = at < data.size and data[at] == 45
+    if at < data.size and (data[at] == 45 or data[at] == 43):
+        at += 1
+    digits = np.int64(0)
+    n_digits = 0
+    power = 0
+    seen_point = False
+    while at < data.size:
+        byte = data[at]
+        if byte == 46 and not seen_point:
+            seen_point = True
+        elif 48 <= byte <= 57:
+            n_digits += 1
+            if digits < 100000000000000000:
+                digits = digits * 10 + (np.int64(byte) - 48)
+                if seen_point:
+                    power -= 1
+            elif not seen_point:
+                power += 1
+        else:
+            break
+        at += 1
+    if n_digits == 0:
+        raise ValueError("no number here")
+    if at < data.size and (data[at] == 101 or data[at] == 69):
+        sign, start = 1, at + 1
+        if start < data.size and (data[start] == 45 or data[start] == 43):
+            sign = -1 if data[start] == 45 else 1
+            start += 1
+        exponent = 0
+        while start < data.size and 48 <= data[start] <= 57:
+            exponent = min(exponent * 10 + (int(data[start]) - 48), 10000)
+            start += 1
+        power += sign * exponent
+    value = float(digits)
+    if power < 0:
+        value = value / 10.0**-power if power >= -308 else value / 10.0**308 / 10.0 ** min(-power - 308, 308)
+    elif power > 0:
+        value = value * 10.0**power if power <= 308 else (value * np.inf if value > 0 else 0.0)
+    return -value if negative else value
+
+
+def has_header(headers: Headers, name: bytes) -> bool:
+    """Whether there is a header of that name."""
+    found, _, _ = _last_header(headers, name)
+    return found
+
+
+def get_header(headers: Headers, name: bytes) -> Bytes:
+    """The value of the last header of that name; empty if it is null or there is none."""
+    _, start, stop = _last_header(headers, name)
+    return headers.data[start:stop]
+
+
+def _last_header(headers: Headers, name: bytes) -> tuple[bool, int, int]:
+    data = headers.data
+    at = 0
+    found, start, stop = False, 0, 0
+    for _ in range(headers.n_headers):
+        size, at = _read_zigzag(data, at)
+        key = at
+        at += size
+        matches = size == len(name) and starts_with(data[key:at], name)
+        size, at = _read_zigzag(data, at)
+        end = at + max(size, 0)
+        if end > data.size:
+            raise IndexError("read past the end")
+        if matches:
+            found, start, stop = True, at, end
+        at = end
+    return found, start, stop
+
+
+def _read_zigzag(data: Bytes, at: int) -> tuple[int, int]:
+    value, at = read_uvarint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _signed(byte: int) -> int:
+    return byte - 256 if byte > 127 else byte
+
+
+def _skip_spaces(data: Bytes, at: int) -> int:
+    if at < 0:
+        raise IndexError("read before the start")
+    while at < data.size and data[at] == 32:
+        at += 1
+    return at
+
+
+def f32_of_bits(bits: int) -> float:
+    """The 32-bit float with these bits."""
+    return float(struct.unpack("<f", struct.pack("<I", int(bits)))[0])
+
+
+def f64_of_bits(bits: int) -> float:
+    """The 64-bit float with these bits, given as a signed integer."""
+    return float(struct.unpack("<d", struct.pack("<q", int(bits)))[0])
+
+
+HELPERS: dict[str, Any] = {
+    name: value for name, value in list(globals().items()) if getattr(value, "__module__", "") == __name__
+}
+"""Every function of this module by its name; a compiler has to know them."""
