@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkalog.arrow import ALL_COLUMNS, columns_needed
+
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
@@ -60,6 +62,11 @@ class Residual:
                 names.append(missing[1])
             else:
                 return
+
+    @property
+    def record_columns(self) -> list[str]:
+        """Record columns to decode for it."""
+        return columns_needed(pa.schema([field for field in self.schema if field.name in ALL_COLUMNS]))
 
     def rows(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """int64[m]: numbers of the rows for which it is true."""

@@ -288,6 +288,20 @@ class Partition:
                 previous = stream.previous
 
 
+def lone_segment(segment: Segment) -> Partition:
+    """A partition of one segment, as if nothing else were there."""
+    partition = Partition.__new__(Partition)
+    partition.path = segment.path.parent
+    partition.topic_partition = segment.topic_partition
+    partition.kind = None
+    partition.limits = segment.limits
+    partition.findings = []
+    partition.segments = [segment]
+    partition.__dict__["log_start_offset"] = 0
+    partition.__dict__["high_watermark"] = None
+    return partition
+
+
 class _SegmentStream:
     """Windows of one segment, damage met as the reader wishes."""
 

@@ -35,15 +35,16 @@ RANKS = {
     "arrow": 7,
     "compiled": 6,
     "predicates": 7,
-    "expressions": 7,
+    "expressions": 8,
     "segment": 8,
     "partition": 9,
     "log_dir": 10,
-    "scanner": 11,
-    "api": 12,
-    "__init__": 12,
-    "cli": 13,
-    "__main__": 14,
+    "pipeline": 11,
+    "scanner": 12,
+    "api": 13,
+    "__init__": 13,
+    "cli": 14,
+    "__main__": 15,
 }
 KERNEL_RANKS = {"wire": 0, "memory": 0, "crc": 1, "batches": 2, "records": 2, "legacy": 2, "predicates": 2}
 
