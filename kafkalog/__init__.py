@@ -18,16 +18,20 @@ from kafkalog.errors import (
     LimitExceededError,
     Limits,
     NotKafkaError,
+    OutputExistsError,
     ReadError,
     Reason,
     SidecarError,
     TruncatedTailError,
+    UnsafePathError,
     UnsupportedError,
+    WriteError,
 )
 
 if TYPE_CHECKING:
-    from kafkalog.api import open, read_numpy, read_pandas, read_table, scan
+    from kafkalog.api import export, open, read_numpy, read_pandas, read_table, scan
     from kafkalog.batches import BatchTable
+    from kafkalog.exporter import ExportResult
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.log_dir import LogDir
@@ -45,6 +49,8 @@ _LAZY = {
     "read_table": "api",
     "read_pandas": "api",
     "read_numpy": "api",
+    "export": "api",
+    "ExportResult": "exporter",
     "BatchTable": "batches",
     "OffsetIndex": "indexes",
     "TimeIndex": "indexes",
@@ -69,6 +75,7 @@ __all__ = [
     "ControlRecordType",
     "CorruptionError",
     "CorruptionWarning",
+    "ExportResult",
     "FileChangedError",
     "Finding",
     "HeadersColumn",
@@ -78,6 +85,7 @@ __all__ = [
     "LogDir",
     "NotKafkaError",
     "OffsetIndex",
+    "OutputExistsError",
     "Partition",
     "ReadError",
     "Reason",
@@ -90,7 +98,10 @@ __all__ = [
     "TopicPartition",
     "TransactionIndex",
     "TruncatedTailError",
+    "UnsafePathError",
     "UnsupportedError",
+    "WriteError",
+    "export",
     "open",
     "read_numpy",
     "read_pandas",

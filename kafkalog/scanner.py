@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -92,6 +92,8 @@ class Scan:
     schema : pyarrow.Schema
     findings : list of Finding
         What the last pass found.
+    progress : callable or None
+        Told how many more bytes of `.log` files a pass is done with; None by default.
     """
 
     def __init__(
@@ -138,10 +140,16 @@ class Scan:
         self._batch_size = None if batch_size is None else _positive("batch_size", batch_size, 1)
         self._limits = limits
         self._found = Findings(limits.max_findings)
+        self.progress: Callable[[int], object] | None = None
         self._check_topics()
 
     def __repr__(self) -> str:
         return f"Scan({self._target!r}, columns={list(self.columns)})"
+
+    @property
+    def target(self) -> LogDir | Partition | Segment:
+        """What is read."""
+        return self._target
 
     @property
     def findings(self) -> list[Finding]:
@@ -386,7 +394,10 @@ class Scan:
                     continue
                 yield from self._finish(event, names, pool, stopped)
                 if event.is_last:
+                    size = event.piece.window.data.size
                     event.piece.source.release(event.piece.window.data, event.piece.window.start)
+                    if self.progress is not None:
+                        self.progress(size)
 
     def _finish(
         self, task: _Task, names: Sequence[str], pool: ThreadPoolExecutor | None, stopped: set[int]

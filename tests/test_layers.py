@@ -20,6 +20,7 @@ RANKS = {
     "source": 1,
     "lock": 2,
     "compression": 2,
+    "publish": 2,
     "batches": 3,
     "indexes": 3,
     "checkpoints": 3,
@@ -27,9 +28,12 @@ RANKS = {
     "producers": 5,
     "arrow": 5,
     "segment": 6,
+    "text_formats": 6,
+    "sinks": 7,
     "partition": 7,
     "log_dir": 8,
     "scanner": 8,
+    "exporter": 9,
     "api": 9,
     "__init__": 9,
     "cli": 10,
@@ -38,7 +42,7 @@ RANKS = {
 KERNEL_RANKS = {"wire": 0, "crc": 1, "batches": 2, "records": 2, "legacy": 2}
 
 # neighbours in a rank of which one is below the other all the same: (importer, imported)
-WITHIN_A_RANK = {("source", "errors"), ("scanner", "log_dir")}
+WITHIN_A_RANK = {("source", "errors"), ("scanner", "log_dir"), ("api", "exporter")}
 
 ARROW_FROM = 5
 # objects below that which hand themselves over as Arrow, importing it when asked
