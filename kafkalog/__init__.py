@@ -29,7 +29,8 @@ from kafkalog.errors import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.api import export, open, read_numpy, read_pandas, read_table, scan
+    from kafkalog.api import export, open, read_numpy, read_pandas, read_table, scan, scan_batches
+    from kafkalog.batch_scan import BatchScan
     from kafkalog.batches import BatchTable
     from kafkalog.exporter import ExportResult
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
@@ -50,6 +51,8 @@ _LAZY = {
     "read_pandas": "api",
     "read_numpy": "api",
     "export": "api",
+    "scan_batches": "api",
+    "BatchScan": "batch_scan",
     "ExportResult": "exporter",
     "BatchTable": "batches",
     "OffsetIndex": "indexes",
@@ -69,6 +72,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "BatchScan",
     "BatchTable",
     "BinaryColumn",
     "Codec",
@@ -107,6 +111,7 @@ __all__ = [
     "read_pandas",
     "read_table",
     "scan",
+    "scan_batches",
 ]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
+from kafkalog.batch_scan import BatchScan
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.exporter import Exporter, ExportResult
 from kafkalog.log_dir import LogDir, open_path
@@ -149,6 +150,55 @@ def scan(
         batch_size=batch_size,
         memory_map=memory_map,
         binary_type=binary_type,
+        limits=limits,
+    )
+
+
+def scan_batches(
+    path: Paths | LogDir | Partition | Segment,
+    *,
+    columns: Sequence[str] | None = None,
+    topics: str | Sequence[str] | None = None,
+    partitions: Sequence[int] | int | None = None,
+    start_offset: Offsets | None = None,
+    end_offset: Offsets | None = None,
+    on_corruption: OnCorruption = "raise",
+    memory_map: bool | str = "auto",
+    limits: Limits = DEFAULT_LIMITS,
+) -> BatchScan:
+    """The batch table of all that a path holds: a row a record batch, out of their headers; nothing is read yet.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or what `open` returned
+    columns : sequence of str, optional
+        Default: topic, partition, segment (file name), the columns of `BatchTable` with their meanings, and compression
+        (the codec's name).
+    start_offset, end_offset : int or mapping of (topic, partition) to int, optional
+        Half-open; batches that may hold such offsets. What is deleted and still in the files is among them.
+    topics, partitions, on_corruption, memory_map, limits
+        As `scan`. Checksums are not checked: damage is what headers show. With "stop" and "skip" a partition that
+        cannot be read is a finding as well, and the others are read.
+
+    Returns
+    -------
+    BatchScan
+
+    Examples
+    --------
+    >>> batches = kafkalog.scan_batches("tests/golden/log_dir", topics="p-txn").to_table()
+    >>> sum(batches["is_control"].to_pylist()), len(batches)
+    (72, ...)
+    """
+    return BatchScan(
+        path,
+        columns=columns,
+        topics=topics,
+        partitions=partitions,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        on_corruption=on_corruption,
+        memory_map=memory_map,
         limits=limits,
     )
 

@@ -33,6 +33,7 @@ RANKS = {
     "partition": 7,
     "log_dir": 8,
     "scanner": 8,
+    "batch_scan": 9,
     "exporter": 9,
     "api": 9,
     "__init__": 9,
@@ -42,7 +43,7 @@ RANKS = {
 KERNEL_RANKS = {"wire": 0, "crc": 1, "batches": 2, "records": 2, "legacy": 2}
 
 # neighbours in a rank of which one is below the other all the same: (importer, imported)
-WITHIN_A_RANK = {("source", "errors"), ("scanner", "log_dir"), ("api", "exporter")}
+WITHIN_A_RANK = {("source", "errors"), ("scanner", "log_dir"), ("api", "exporter"), ("api", "batch_scan")}
 
 ARROW_FROM = 5
 # objects below that which hand themselves over as Arrow, importing it when asked
