@@ -186,7 +186,8 @@ def staged_file(target: StrPath, *, overwrite: bool = False, stage_in: StrPath |
     ...     file.write(b"offset,value\\n")
     """
     with _Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=False) as stage:
-        file = StagedFile(os.dup(stage.descriptor), stage.target)
+        with _writing(stage.target):
+            file = StagedFile(os.dup(stage.descriptor), stage.target)
         try:
             yield file
             file.close()
@@ -293,19 +294,24 @@ class _Stage:
         return old
 
     def _create(self, path: Path) -> None:
-        if self._is_directory:
-            os.mkdir(path)
-            try:
+        descriptor, is_made = -1, False
+        try:
+            if self._is_directory:
+                os.mkdir(path)
+                is_made = True
                 descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except BaseException:
-                os.rmdir(path)
-                raise
-        else:
-            descriptor = os.open(path, _CREATE, 0o666)
-        if _lock(descriptor) and _is_same(descriptor, path):
-            self.path, self.descriptor = path, descriptor
-        else:  # another process took it for abandoned
-            os.close(descriptor)
+            else:
+                descriptor = os.open(path, _CREATE, 0o666)
+                is_made = True
+            if _lock(descriptor) and _is_same(descriptor, path):
+                self.path, self.descriptor = path, descriptor
+        except BaseException:
+            if is_made:
+                _remove(path)
+            raise
+        finally:
+            if descriptor not in (-1, self.descriptor):  # also where another process took it for abandoned
+                os.close(descriptor)
 
     def publish(self) -> None:
         """Into place; durable when this returns."""
