@@ -122,7 +122,8 @@ class Console:
                 (self.detail if finding.reason in _TORN_TAIL else self.note)(str(finding))
             elif self._n_said < MAX_DAMAGE_LINES or self.verbose:
                 self._n_said += 1
-                self.say(_WORDS[code], str(finding))
+                hint = limit_hint(finding.reason)
+                self.say(_WORDS[code], f"{finding}; {hint}" if hint else str(finding))
             else:
                 self._n_unsaid += 1
 
