@@ -198,7 +198,7 @@ class ArrowSink(RecordSink):
         super().__init__(file)
         options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
         # many small writes, of metadata and padding: put together
-        self._buffer = io.BufferedWriter(self._tap, 2**20)
+        self._buffer = io.BufferedWriter(self._tap, 2**18)
         self._writer = (pa.ipc.new_file if is_file else pa.ipc.new_stream)(self._buffer, schema, options=options)
         self._max_rows = max_rows
 
