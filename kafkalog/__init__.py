@@ -18,17 +18,22 @@ from kafkalog.errors import (
     LimitExceededError,
     Limits,
     NotKafkaError,
+    OutputExistsError,
     ReadError,
     Reason,
     SidecarError,
     TruncatedTailError,
+    UnsafePathError,
     UnsupportedError,
+    WriteError,
 )
 
 if TYPE_CHECKING:
-    from kafkalog.api import open, read_numpy, read_pandas, read_table, scan
+    from kafkalog.api import export, open, read_numpy, read_pandas, read_table, scan, scan_batches
+    from kafkalog.batch_scan import BatchScan
     from kafkalog.batches import BatchTable
     from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.exporter import ExportResult
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.log_dir import LogDir
@@ -45,6 +50,10 @@ _LAZY = {
     "read_table": "api",
     "read_pandas": "api",
     "read_numpy": "api",
+    "export": "api",
+    "scan_batches": "api",
+    "BatchScan": "batch_scan",
+    "ExportResult": "exporter",
     "BatchTable": "batches",
     "OffsetIndex": "indexes",
     "TimeIndex": "indexes",
@@ -63,12 +72,14 @@ _LAZY = {
 }
 
 __all__ = [
+    "BatchScan",
     "BatchTable",
     "BinaryColumn",
     "Codec",
     "ControlRecordType",
     "CorruptionError",
     "CorruptionWarning",
+    "ExportResult",
     "FileChangedError",
     "Finding",
     "HeadersColumn",
@@ -78,6 +89,7 @@ __all__ = [
     "LogDir",
     "NotKafkaError",
     "OffsetIndex",
+    "OutputExistsError",
     "Partition",
     "ReadError",
     "Reason",
@@ -90,12 +102,16 @@ __all__ = [
     "TopicPartition",
     "TransactionIndex",
     "TruncatedTailError",
+    "UnsafePathError",
     "UnsupportedError",
+    "WriteError",
+    "export",
     "open",
     "read_numpy",
     "read_pandas",
     "read_table",
     "scan",
+    "scan_batches",
 ]
 
 

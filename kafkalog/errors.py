@@ -66,6 +66,10 @@ class Reason(StrEnum):
     LINK_OUTSIDE = "link_outside"
     SWAP_FILE = "swap_file"
     UNKNOWN_FILE = "unknown_file"
+    WRITE_FAILED = "write_failed"
+    OUTPUT_EXISTS = "output_exists"
+    UNSAFE_PATH = "unsafe_path"
+    TOO_MANY_DIRECTORIES = "too_many_directories"
 
 
 class KafkalogError(Exception):
@@ -175,6 +179,18 @@ class NotKafkaError(KafkalogError, ValueError):
     """The path holds nothing that looks like Kafka's log."""
 
 
+class WriteError(KafkalogError, OSError):
+    """The operating system did not take what was to be written; the destination is as it was."""
+
+
+class OutputExistsError(KafkalogError, FileExistsError):
+    """Something is already where output was to go, and nobody said that it may be replaced."""
+
+
+class UnsafePathError(KafkalogError, ValueError):
+    """Output was to go where it would do harm: among the files of a log dir, or over something of another kind."""
+
+
 class CorruptionWarning(UserWarning):
     """Damage was passed over (`on_corruption="stop"` or `"skip"`); the findings say where."""
 
@@ -237,6 +253,8 @@ class Limits:
         Kafka cannot read a segment of 2 GiB or more.
     max_findings : int
         Findings kept in memory; further ones are only counted.
+    max_directories : int
+        Directories that an export by date makes; records with arbitrary timestamps ask for one each.
     """
 
     max_batch_bytes: int = 100 * 2**20
@@ -244,6 +262,7 @@ class Limits:
     max_headers_per_record: int = 65_536
     max_segment_bytes: int = 2**31 - 1
     max_findings: int = 10_000
+    max_directories: int = 100_000
 
     def __post_init__(self) -> None:
         for item in fields(self):

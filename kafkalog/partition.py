@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.batches import WINDOW_BYTES, Window
+from kafkalog.batches import WINDOW_BYTES, BatchTable, Window
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.errors import (
     DEFAULT_LIMITS,
@@ -42,6 +42,13 @@ class Piece(NamedTuple):
     segment: Segment
     source: ByteSource
     window: Window
+
+
+class SegmentBatches(NamedTuple):
+    """Rows of the batch table of one of a partition's segments."""
+
+    segment: Segment
+    batches: BatchTable
 
 
 class Partition:
@@ -286,6 +293,56 @@ class Partition:
                 if stream.stopped:
                     return
                 previous = stream.previous
+
+    def iter_batches(
+        self,
+        *,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        on_corruption: OnCorruption = "raise",
+        report: Callable[[Finding], None] = lambda finding: None,
+        progress: Callable[[int], object] = lambda n_bytes: None,
+    ) -> Iterator[SegmentBatches]:
+        """The batch table of all segments, a window of a file at a time; only headers are looked at.
+
+        Parameters
+        ----------
+        start_offset, end_offset : int, optional
+            Batches that may hold an offset of this half-open range; what lies below the log start offset is among them.
+        on_corruption : {"raise", "stop", "skip"}
+            What to do where headers cannot be walked.
+        report : callable
+            Given each finding.
+        progress : callable
+            Told how many more bytes are done.
+
+        Yields
+        ------
+        SegmentBatches
+            Never empty; in offset order.
+        """
+        selection = Selection(start_offset, end_offset)
+        for piece in self.pieces(selection, on_corruption=on_corruption, report=report):
+            size = piece.window.data.size
+            piece.source.release(piece.window.data, piece.window.start)
+            batches = _overlapping(piece.window.batches, start_offset, end_offset)
+            if len(batches):
+                yield SegmentBatches(piece.segment, batches)
+            progress(size)
+
+
+def _overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:
+    """Rows that may hold an offset of a range."""
+    if start_offset is None and end_offset is None:
+        return batches
+    wanted = np.ones(len(batches), np.bool_)
+    if start_offset is not None:
+        wanted &= batches.last_offset >= start_offset
+    if end_offset is not None:
+        # what a compressed v0 or v1 message begins with is hidden: not before the end of the one before it
+        behind = np.concatenate([batches.base_offset[:1], batches.last_offset[:-1] + 1])
+        wanted &= np.where(batches.base_offset >= 0, batches.base_offset, behind) < end_offset
+    return batches[wanted]
 
 
 def lone_segment(segment: Segment) -> Partition:

@@ -23,7 +23,7 @@ from kafkalog.cli.exits import Exit, exit_of_finding, worst
 from kafkalog.cli.records import control_text
 from kafkalog.cli.text import escape_line, human_bytes, quote_bytes, table
 
-COMMANDS = ("ls", "cat")
+COMMANDS = ("ls", "cat", "batches")
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_help_begins_with_what_it_is(run: Any) -> None:
     assert text.index("on-disk log") < text.index("commands:") < text.index("examples:") < text.index("exit codes:")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, "export"])
 def test_each_command_explains_paths_examples_and_exit_codes(run: Any, command: str) -> None:
     code, out, _ = run(command, "--help")
     text = "\n".join(out)
@@ -136,6 +136,21 @@ def test_version(run: Any) -> None:
         (["cat", "LOG_DIR", "--limit", "nope=1"], "no limit 'nope'"),
         (["cat", "LOG_DIR", "--limit", "max_batch_bytes=0"], "positive"),
         (["cat", "LOG_DIR", "--start", "1"], "unrecognized"),
+        (["batches", "LOG_DIR", "-t", "nope"], "no topic 'nope' here; there are p-compact"),
+        (["batches", "LOG_DIR", "--columns", "offset"], "no column 'offset'; there are topic"),
+        (["batches", "LOG_DIR", "--by", "topic"], "--by is for --summary"),
+        (["batches", "LOG_DIR", "--summary", "--by", "crc"], "--by takes topic"),
+        (["batches", "LOG_DIR", "--summary", "--by", "topic,topic"], "twice"),
+        (["batches", "LOG_DIR", "--summary", "--columns", "magic"], "columns of its own"),
+        (["export", "LOG_DIR"], "-o/--output"),
+        (["export", "LOG_DIR", "-o", "x"], "what format"),
+        (["export", "LOG_DIR", "-o", "x.parquet", "--encoding", "hex"], "encoding is for csv and jsonl"),
+        (["export", "LOG_DIR", "-o", "x.csv", "-t", "nope"], "no topic 'nope'"),
+        (["export", "LOG_DIR", "-o", "x", "--partition-by", "offset"], "partition_by takes"),
+        (["export", "LOG_DIR", "-o", "-"], "say --format arrows or csv or jsonl"),
+        (["export", "LOG_DIR", "-o", "-", "--format", "parquet"], "to stdout goes a stream"),
+        (["export", "LOG_DIR", "-o", "-", "--format", "csv", "--partition-by", "date"], "makes a directory"),
+        (["export", "LOG_DIR", "-o", "x.csv", "--threads", "0"], "threads must be at least 1"),
     ],
 )
 def test_wrong_usage_is_2_and_prints_nothing(run: Any, log_dir: Path, argv: list[str], message: str) -> None:

@@ -13,39 +13,25 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "kafkalog"
 
 # a package counts as one unit: its modules may import one another
-RANKS = {
-    "_kernels": 0,
-    "format": 0,
-    "errors": 1,
-    "memory": 1,
-    "source": 2,
-    "lock": 2,
-    "compression": 3,
-    "batches": 3,
-    "indexes": 3,
-    "checkpoints": 3,
-    "columns": 3,
-    "functions": 0,
-    "statistics": 0,
-    "spans": 4,
-    "legacy": 5,
-    "selection": 5,
-    "records": 6,
-    "producers": 6,
-    "arrow": 7,
-    "compiled": 6,
-    "predicates": 7,
-    "expressions": 8,
-    "segment": 8,
-    "partition": 9,
-    "log_dir": 10,
-    "pipeline": 11,
-    "scanner": 12,
-    "api": 13,
-    "__init__": 13,
-    "cli": 14,
-    "__main__": 15,
-}
+LAYERS = (
+    {"_kernels", "format", "functions", "statistics"},
+    {"errors", "memory"},
+    {"source", "lock"},
+    {"compression", "publish", "batches", "indexes", "checkpoints", "columns"},
+    {"spans"},
+    {"legacy", "selection"},
+    {"records", "compiled", "producers"},
+    {"arrow", "predicates", "segment"},
+    {"expressions", "partition", "text_formats"},
+    {"log_dir", "sinks"},
+    {"pipeline"},
+    {"scanner"},
+    {"exporter", "batch_scan"},
+    {"api", "__init__"},
+    {"cli"},
+    {"__main__"},
+)
+RANKS = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer}
 KERNEL_RANKS = {"wire": 0, "memory": 0, "crc": 1, "batches": 2, "records": 2, "legacy": 2, "predicates": 2}
 
 # what a kernel may have of Python all the same: memory is handed out as objects
@@ -54,7 +40,7 @@ OF_PYTHON = {("memory", "cython"), ("memory", "cpython.buffer")}
 # neighbours in a rank of which one is below the other all the same: (importer, imported)
 WITHIN_A_RANK: set[tuple[str, str]] = set()
 
-ARROW_FROM = 7
+ARROW_FROM = RANKS["arrow"]
 # objects below that which hand themselves over as Arrow, importing it when asked
 LAZY_ARROW = {("batches", "BatchTable.to_arrow"), ("indexes", "_Index.to_arrow")}
 

@@ -1,4 +1,4 @@
-"""The command line: `kafkalog ls`, `kafkalog cat`.
+"""The command line: `kafkalog ls`, `cat`, `batches`, `export`.
 
 stdout is data, stderr is the rest (progress, notes, damage, errors), and the exit code says how it went
 (`kafkalog.cli.exits`). A module a command; NumPy and Arrow are imported by the commands, so that help is quick.

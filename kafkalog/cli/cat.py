@@ -5,13 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, count, flatten, make_limits, timestamp
-from kafkalog.errors import CorruptionError, CorruptionWarning, KafkalogError
+from kafkalog.cli.options import Words, add_command
+from kafkalog.cli.scanning import (
+    Watch,
+    add_scan_reading,
+    add_scan_selection,
+    columns_of,
+    note_if_nothing_matches,
+    path_of,
+    scan_options,
+    usage_errors,
+)
+from kafkalog.errors import CorruptionError, CorruptionWarning
 
 if TYPE_CHECKING:
     from kafkalog.cli.records import RecordFormat
@@ -45,29 +54,12 @@ Transactions are not looked at: records of aborted and open ones are printed too
 )
 
 _CUT_AT: Final = 160
-_POSITION_COLUMNS: Final = ("topic", "partition", "segment", "batch_position")
 
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
     parser = add_command(commands, "cat", _WORDS)
-    what = parser.add_argument_group("which records")
-    add_selection(what)  # type: ignore[arg-type]
-    what.add_argument("-n", dest="n", metavar="N", type=count, help="only the first N records")
-    what.add_argument("--start-offset", metavar="OFFSET", type=int, help="from this offset on")
-    what.add_argument("--end-offset", metavar="OFFSET", type=int, help="up to this offset, which is not included")
-    what.add_argument(
-        "--start-timestamp", metavar="TIME", type=timestamp, help="not before this: ms, or ISO 8601 with Z or an offset"
-    )
-    what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this")
-    what.add_argument(
-        "--include-control",
-        action="store_true",
-        help="also what brokers write for themselves: transaction markers, Raft's",
-    )
-    what.add_argument(
-        "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
-    )
+    add_scan_selection(parser)
     how = parser.add_argument_group("how they are printed")
     how.add_argument("--json", action="store_true", help="an object a line")
     how.add_argument("--columns", metavar="C,...", help="only these columns, in this order")
@@ -77,16 +69,7 @@ def add_parser(commands: Any) -> None:
         help='of bytes in JSON (default: base64); with utf8, bytes that are not valid become {"base64": ...}',
     )
     how.add_argument("--full", action="store_true", help="do not cut long values at a terminal")
-    reading = parser.add_argument_group("reading")
-    reading.add_argument(
-        "--on-corruption",
-        choices=("raise", "stop", "skip"),
-        default="raise",
-        help="at damage: end with an error (default); end that partition there, as a broker would; or go on behind it",
-    )
-    reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
-    reading.add_argument("--threads", metavar="N", type=int, help="threads that decode (default: one a CPU)")
-    add_limits(reading)  # type: ignore[arg-type]
+    add_scan_reading(parser)
     parser.set_defaults(run=run)
 
 
@@ -96,7 +79,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError("--encoding is for --json; text shows bytes as text")
     from kafkalog.cli.records import JsonFormat, TextFormat
 
-    columns = None if args.columns is None else [name.strip() for name in args.columns.split(",")]
+    columns = columns_of(args)
     record_format: RecordFormat
     if args.json:
         record_format = JsonFormat(columns, encoding=args.encoding or "base64")
@@ -104,84 +87,35 @@ def run(args: argparse.Namespace, console: Console) -> None:
         cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
         record_format = TextFormat(columns, include_control=args.include_control, cut_at=cut_at)
     prepare_stdout(is_json=args.json)
-    with_progress = sys.stderr.isatty() and not sys.stdout.isatty() and not args.quiet
-    scan = _scan(args, [*record_format.columns, *(_POSITION_COLUMNS if with_progress else ())], record_format.shown)
-    starts = _starts(scan, console) if with_progress else {}
-    if (args.topics or args.partitions) and next(scan.partitions(), None) is None:
-        console.note("no partition matches")
+    shown = record_format.shown
+    beside = [name for name in dict.fromkeys(record_format.columns) if name not in shown]
+    with usage_errors():
+        from kafkalog.scanner import Scan
+
+        scan = Scan(path_of(args), columns=[*shown, *beside], **scan_options(args))
+    note_if_nothing_matches(args, scan, console)
+    watch = Watch(scan, console, None if sys.stdout.isatty() else "records")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
-        _print(scan, record_format, starts, args.n, console)
+        _print(scan, record_format, args.n, watch, console)
 
 
-def _scan(args: argparse.Namespace, columns: Sequence[str], shown: Sequence[str]) -> Scan:
-    """The scan that was asked for, with columns beside those shown; what is wrong about an option is a usage error."""
-    from kafkalog.scanner import Scan
-
-    limits = make_limits(args.limits)
-    beside = [name for name in dict.fromkeys(columns) if name not in shown]
-    try:
-        return Scan(
-            args.paths[0] if len(args.paths) == 1 else args.paths,
-            columns=[*shown, *beside],
-            topics=flatten(args.topics),
-            partitions=flatten(args.partitions),
-            start_offset=args.start_offset,
-            end_offset=args.end_offset,
-            start_timestamp=args.start_timestamp,
-            end_timestamp=args.end_timestamp,
-            include_control=args.include_control,
-            include_deleted=args.include_deleted,
-            on_corruption=args.on_corruption,
-            check_crcs=not args.no_check_crcs,
-            threads=args.threads,
-            limits=limits,
-        )
-    except KafkalogError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise UsageError(str(error)) from error
-
-
-def _print(
-    scan: Scan, record_format: RecordFormat, starts: dict[tuple[Any, ...], int], n: int | None, console: Console
-) -> None:
+def _print(scan: Scan, record_format: RecordFormat, n: int | None, watch: Watch, console: Console) -> None:
     """Records to stdout, and what is found about the files to stderr as it is found."""
-    n_said = 0
     stream = scan.to_batches()
     try:
         while n is None or n > 0:
             batch = next(stream, None)
-            if scan.n_damage:
-                console.findings(scan.findings[n_said:])
-                n_said = len(scan.findings)
+            watch.look()
             if batch is None:
                 break
             if n is not None:
                 batch = batch.slice(0, n)
                 n -= batch.num_rows
             console.write(record_format.lines(batch))
-            if starts and batch.num_rows:
-                last = batch.slice(batch.num_rows - 1).to_pylist()[0]
-                key = (last["topic"], last["partition"], last["segment"])
-                console.progress.reach(starts.get(key, 0) + last["batch_position"])
     except CorruptionError as error:
         error.add_note("--on-corruption skip would go on behind it")
         raise
     finally:
         cast(Any, stream).close()
-        console.findings(scan.findings[n_said:])
-        console.unkept_findings(scan.n_damage - sum(finding.damage for finding in scan.findings))
-
-
-def _starts(scan: Scan, console: Console) -> dict[tuple[Any, ...], int]:
-    """How many bytes lie before each segment, for the progress bar."""
-    starts: dict[tuple[Any, ...], int] = {}
-    total = 0
-    for key, partition in scan.partitions():
-        topic, number = (None, None) if key is None else key
-        for segment in partition.segments:
-            starts[topic, number, segment.path.name] = total
-            total += segment.size_in_bytes
-    console.start_progress(total, "records")
-    return starts
+        watch.close()

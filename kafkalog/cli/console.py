@@ -57,9 +57,14 @@ class Console:
         """The code for all that was said so far."""
         return worst(self._codes)
 
+    @property
+    def shows_progress(self) -> bool:
+        """Whether there is a terminal to show a bar on, and it is wanted."""
+        return not self.quiet and sys.stderr.isatty()
+
     def start_progress(self, total: int, what: str) -> None:
         """Show a bar of bytes from the first second on, if stderr is a terminal."""
-        self.progress = Progress(total, what, enabled=not self.quiet and sys.stderr.isatty())
+        self.progress = Progress(total, what, enabled=self.shows_progress)
 
     def write(self, text: str) -> None:
         """Data to stdout.
@@ -117,7 +122,8 @@ class Console:
                 (self.detail if finding.reason in _TORN_TAIL else self.note)(str(finding))
             elif self._n_said < MAX_DAMAGE_LINES or self.verbose:
                 self._n_said += 1
-                self.say(_WORDS[code], str(finding))
+                hint = limit_hint(finding.reason)
+                self.say(_WORDS[code], f"{finding}; {hint}" if hint else str(finding))
             else:
                 self._n_unsaid += 1
 
@@ -197,6 +203,10 @@ class Progress:
             self._bar.start_t = self._start
         self._bar.update(done - self._done)
         self._done = done
+
+    def advance(self, n: int) -> None:
+        """Say that so many bytes more are done."""
+        self.reach(self._done + n)
 
     @contextlib.contextmanager
     def hidden(self) -> Any:

@@ -44,17 +44,19 @@ SEVERITY: Final = (
 EXIT_CODES_HELP: Final = """\
 exit codes:
   0  good                            5  a limit was exceeded (see --limit)
-  1  damage was found                7  the output could not be written
-  2  wrong usage                    70  a bug in kafkalog
-  3  input could not be read       130  interrupted (Ctrl-C)
-  4  input of an unknown kind      141  the reader of the output went away
-Where several apply: 70, 7, 3, 1, 5, 4 in this order."""
+  1  damage was found                6  refused: the output exists, or is unsafe
+  2  wrong usage                     7  the output could not be written
+  3  input could not be read        70  a bug in kafkalog
+  4  input of an unknown kind      130  interrupted (Ctrl-C)
+                                   141  the reader of the output went away
+Where several apply: 70, 7, 6, 3, 1, 5, 4 in this order."""
 
 _LIMIT_NAMES: Final = {
     "segment_too_large": "max_segment_bytes",
     "batch_too_large": "max_batch_bytes",
     "decompressed_too_large": "max_decompressed_bytes",
     "too_many_headers": "max_headers_per_record",
+    "too_many_directories": "max_directories",
 }
 _UNREADABLE_REASONS: Final = frozenset({"file_changed", "file_unreadable", "not_a_file", "not_kafka"})
 _UNSUPPORTED_REASONS: Final = frozenset({"unknown_codec"})
@@ -80,8 +82,10 @@ def exit_of_error(error: BaseException) -> Exit:
 
     if isinstance(error, UsageError):
         return Exit.USAGE
-    if isinstance(error, OutputError):
+    if isinstance(error, (OutputError, errors.WriteError)):
         return Exit.NOT_WRITTEN
+    if isinstance(error, (errors.OutputExistsError, errors.UnsafePathError)):
+        return Exit.REFUSED
     if isinstance(error, errors.LimitExceededError):
         return Exit.LIMIT
     if isinstance(error, errors.UnsupportedError):

@@ -1,26 +1,21 @@
-"""Record batches as lines: text for people, JSON for programs."""
+"""Record batches as lines: text for people here, JSON for programs by `kafkalog.text_formats`."""
 
 from __future__ import annotations
 
-import base64
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from kafkalog.arrow import DEFAULT_COLUMNS
 from kafkalog.cli.text import quote_bytes, quote_name
 from kafkalog.format import TIMESTAMP_TYPE_NAMES, ControlRecordType
+from kafkalog.text_formats import BYTES_COLUMNS, Headers, JsonLines, bytes_list, headers_list
 
 TEXT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 _WHERE: Final = ("topic", "partition", "offset")
-_BYTES: Final = ("key", "value")
-
-Headers = list[dict[str, Any]]
 
 
 class RecordFormat(ABC):
@@ -43,7 +38,7 @@ class RecordFormat(ABC):
 
 
 class JsonFormat(RecordFormat):
-    """A JSON object a record.
+    """A JSON object a record: `kafkalog.text_formats.JsonLines`.
 
     Parameters
     ----------
@@ -53,26 +48,12 @@ class JsonFormat(RecordFormat):
     """
 
     def __init__(self, columns: Sequence[str] | None, *, encoding: str = "base64") -> None:
-        self.shown = self.columns = DEFAULT_COLUMNS if columns is None else columns
-        self._bytes = _ENCODINGS[encoding]
-        self._dump = json.JSONEncoder(ensure_ascii=False).encode
+        self._lines = JsonLines(columns, encoding=encoding)
+        self.shown = self.columns = self._lines.columns
 
     def lines(self, batch: pa.RecordBatch) -> str:
         """The records, a line each."""
-        encode = self._bytes
-        columns: list[list[Any]] = []
-        for name in self.shown:
-            if name in _BYTES:
-                columns.append([encode(value) for value in batch.column(name).to_pylist()])
-            elif name == "headers":
-                rows = _headers(batch)
-                columns.append([[[header["key"], encode(header["value"])] for header in row] for row in rows])
-            elif name == "timestamp":
-                columns.append(batch.column(name).cast(pa.int64()).to_pylist())
-            else:
-                columns.append(batch.column(name).to_pylist())
-        dump, names = self._dump, self.shown
-        return "".join([dump(dict(zip(names, row, strict=True))) + "\n" for row in zip(*columns, strict=True)])
+        return self._lines.lines(batch)
 
 
 class TextFormat(RecordFormat):
@@ -110,7 +91,9 @@ class TextFormat(RecordFormat):
                 parts.append(times[row])
             if markers is not None and (marker := markers[row]) is not None:
                 shown = [
-                    column[row] for name, column in zip(others, cells, strict=True) if name not in (*_BYTES, "headers")
+                    column[row]
+                    for name, column in zip(others, cells, strict=True)
+                    if name not in (*BYTES_COLUMNS, "headers")
                 ]
                 parts.append(" ".join([marker, *shown]))
             elif cells:
@@ -133,10 +116,12 @@ class TextFormat(RecordFormat):
     def _cells(self, batch: pa.RecordBatch, name: str) -> list[str]:
         """``name=value`` for each record; "" for headers where there are none."""
         cut_at = self._cut_at
-        if name in _BYTES:
-            return [f"{name}={quote_bytes(value, cut_at)}" for value in batch.column(name).to_pylist()]
+        if name in BYTES_COLUMNS:
+            return [f"{name}={quote_bytes(value, cut_at)}" for value in bytes_list(batch.column(name))]
         if name == "headers":
-            return [_header_text(headers, cut_at) if headers else "" for headers in _headers(batch)]
+            return [
+                _header_text(headers, cut_at) if headers else "" for headers in headers_list(batch.column("headers"))
+            ]
         values: list[Any] = batch.column(name).to_pylist()
         if name == "timestamp_type":
             return [f"{name}={TIMESTAMP_TYPE_NAMES[value]}" for value in values]
@@ -180,14 +165,6 @@ def control_text(key: bytes | None, value: bytes | None, cut_at: int | None = No
     return f"control={kind.name} value={quote_bytes(value, cut_at)}"
 
 
-def _headers(batch: pa.RecordBatch) -> list[Headers]:
-    column: Any = batch.column("headers")
-    if len(column) and column.offsets[0] == column.offsets[-1]:
-        return [[]] * len(column)  # no header at all is usual, and quicker so
-    rows: list[Headers] = column.to_pylist()
-    return rows
-
-
 def _header_text(headers: Headers, cut_at: int | None) -> str:
     pairs = (f"{quote_name(header['key'])}={quote_bytes(header['value'], cut_at)}" for header in headers)
     return f"headers={{{', '.join(pairs)}}}"
@@ -199,19 +176,3 @@ def _iso_times(batch: pa.RecordBatch) -> list[str]:
     times = column.fill_null(-1).to_numpy(zero_copy_only=False)
     texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
     return [f"{text}Z" if time != -1 else "-" for text, time in zip(texts, times.tolist(), strict=True)]
-
-
-def _utf8(value: bytes | None) -> str | dict[str, str] | None:
-    if value is None:
-        return None
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode("ascii")}
-
-
-_ENCODINGS: Final[dict[str, Callable[[bytes | None], Any]]] = {
-    "base64": lambda value: None if value is None else base64.b64encode(value).decode("ascii"),
-    "hex": lambda value: None if value is None else value.hex(),
-    "utf8": _utf8,
-}

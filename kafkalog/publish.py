@@ -1,0 +1,475 @@
+"""Publishing: output is staged under a temporary name, made durable, and renamed into place last.
+
+The one place that knows how. `staged_file` and `staged_directory` hand out something to write to; when the block ends
+well, it is fsynced, renamed over the destination in one step, and the directory that holds it is fsynced. When anything
+fails on the way (a write, an fsync, the rename, an exception in the block, Ctrl-C), the destination is as it was before
+and nothing temporary is left.
+
+What a crash leaves (SIGKILL, power cut), whatever the step: the destination as it was or complete, never a part of it;
+and beside it at most one hidden entry, ``.NAME.XXXXXXXX.kafkalog-staged``. A process that is alive holds a lock on its
+entry; one without an owner is removed by the next publication of the same name. On a file system that cannot exchange
+two names (some network ones), replacing a directory is two renames: a crash between them leaves the destination absent
+and its old content in ``.NAME.XXXXXXXX.kafkalog-old``, which nothing removes; and a failed fsync after the rename of a
+file is reported with the new content in place.
+
+Nothing here knows what is written. Who writes into a broker's log dir has to hold its lock, and to stage elsewhere: a
+directory of a name that is no partition's stops a broker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import io
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from kafkalog import format as kf
+from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
+
+StrPath = str | os.PathLike[str]
+
+STAGED_SUFFIX: Final = ".kafkalog-staged"
+OLD_SUFFIX: Final = ".kafkalog-old"
+
+_LOG_DIR_FILES: Final = (
+    kf.META_PROPERTIES,
+    kf.RECOVERY_POINT_CHECKPOINT,
+    kf.HIGH_WATERMARK_CHECKPOINT,
+    kf.LOG_START_OFFSET_CHECKPOINT,
+    kf.CLEAN_SHUTDOWN_FILE,
+)
+_RENAME_NOREPLACE: Final = 1
+_RENAME_EXCHANGE: Final = 2
+_AT_FDCWD: Final = -100
+_CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
+_MAX_NAME_BYTES: Final = 200  # of the destination's name in the temporary one: names end at 255
+
+
+class StagedFile(io.RawIOBase):
+    """A file that is being staged: it takes bytes, counts them, and is durable when it is closed.
+
+    Attributes
+    ----------
+    n_bytes : int
+        Bytes written so far.
+
+    Raises
+    ------
+    WriteError
+        By `write` and `close`: the operating system did not take the bytes, or could not make them durable.
+    """
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor, self._path = descriptor, path
+        self.n_bytes = 0
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write all of a buffer; its size in bytes."""
+        if self.closed:
+            raise ValueError(f"{self._path} is closed")
+        view = memoryview(data).cast("B")
+        size = view.nbytes
+        with _writing(self._path):
+            while view.nbytes:
+                n = os.write(self._descriptor, view)
+                self.n_bytes += n
+                view = view[n:]
+        return size
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self.n_bytes
+
+    def close(self) -> None:
+        """Make it durable."""
+        if self.closed:
+            return
+        try:
+            with _writing(self._path):
+                os.fsync(self._descriptor)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Close it without asking that it be kept."""
+        if not self.closed:
+            super().close()
+            os.close(self._descriptor)
+
+    def __del__(self) -> None:  # who forgets to close loses the file, not the descriptor
+        self.discard()
+
+
+class StagedDirectory:
+    """A directory that is being staged.
+
+    Attributes
+    ----------
+    path, target : pathlib.Path
+        Where it is meanwhile, and where it will be.
+    """
+
+    def __init__(self, path: Path, target: Path) -> None:
+        self.path, self.target = path, target
+        self._open: set[StagedFile] = set()
+
+    def create(self, name: str) -> StagedFile:
+        """A new file in it, to be closed by the caller; directories on the way are made.
+
+        Parameters
+        ----------
+        name : str
+            Relative path, without ``..``.
+        """
+        relative = Path(name)
+        if relative.is_absolute() or ".." in relative.parts or not relative.parts:
+            raise ValueError(f"{name!r} does not lead into the directory")
+        path = self.path / relative
+        with _writing(self.target / relative):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, _CREATE, 0o666)
+        file = StagedFile(descriptor, self.target / relative)
+        self._open = {other for other in self._open if not other.closed} | {file}
+        return file
+
+    def close(self) -> None:
+        """Close what is still open, and make the names in it durable."""
+        for file in self._open:
+            file.close()
+        with _writing(self.target):
+            for root, _, _ in os.walk(self.path, topdown=False):
+                _sync_directory(root)
+
+    def discard(self) -> None:
+        """Close what is still open without asking that it be kept."""
+        for file in self._open:
+            file.discard()
+
+
+@contextlib.contextmanager
+def staged_file(target: StrPath, *, overwrite: bool = False, stage_in: StrPath | None = None) -> Iterator[StagedFile]:
+    """A file that appears under its name when the block ends well, and not before.
+
+    Parameters
+    ----------
+    target : path-like
+        A link is resolved: what it points to is replaced. A file that is replaced hands its permissions on.
+    overwrite : bool
+        Whether a file may be there already.
+    stage_in : path-like, optional
+        Directory on the same file system to write in meanwhile; default: that of the target.
+
+    Raises
+    ------
+    OutputExistsError
+        Something is there.
+    UnsafePathError
+        What is there is no regular file.
+    WriteError
+        It could not be written, and the destination is as it was.
+
+    Examples
+    --------
+    >>> with staged_file("records.csv") as file:  # doctest: +SKIP
+    ...     file.write(b"offset,value\\n")
+    """
+    with _Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=False) as stage:
+        with _writing(stage.target):
+            file = StagedFile(os.dup(stage.descriptor), stage.target)
+        try:
+            yield file
+            file.close()
+        finally:
+            file.discard()
+        stage.publish()
+
+
+@contextlib.contextmanager
+def staged_directory(
+    target: StrPath, *, overwrite: bool = False, stage_in: StrPath | None = None
+) -> Iterator[StagedDirectory]:
+    """A directory that appears under its name, with all that is in it, when the block ends well.
+
+    Parameters and errors are those of `staged_file`; with `overwrite` a directory is replaced whole.
+    """
+    with _Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=True) as stage:
+        directory = StagedDirectory(stage.path, stage.target)
+        try:
+            yield directory
+            directory.close()
+        finally:
+            directory.discard()
+        stage.publish()
+
+
+def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
+    """Refuse a place for output that would do harm.
+
+    Parameters
+    ----------
+    target : path-like
+    sources : iterable of path-like
+        Files and directories that are read.
+
+    Raises
+    ------
+    UnsafePathError
+        The target is a source, lies in one or holds one; or it lies in a log dir or a partition directory, read or not,
+        where a broker would trip over it.
+    """
+    resolved = _resolve(target)
+    for source in map(_resolve, sources):
+        if resolved == source or resolved in source.parents or (source in resolved.parents and source.is_dir()):
+            raise UnsafePathError(
+                Reason.UNSAFE_PATH, f"{source} is being read, and sources are never modified", path=os.fspath(target)
+            )
+    for directory in (resolved, *resolved.parents):
+        if what := _kafka_directory(directory):
+            detail = f"{directory} is a {what}: a broker may not start, or lose data, with foreign files in it"
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
+
+
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Stage:
+    """A temporary name, the lock that tells that its owner lives, and the step into place."""
+
+    def __init__(self, target: StrPath, *, overwrite: bool, stage_in: StrPath | None, is_directory: bool) -> None:
+        self.target = _resolve(target)
+        self._given, self._overwrite, self._is_directory = os.fspath(target), overwrite, is_directory
+        self._directory = self.target.parent if stage_in is None else _resolve(stage_in)
+        self._is_published = self._is_final = False
+        self.descriptor = -1
+        self.path = self._directory
+
+    def __enter__(self) -> _Stage:
+        old = self._check_target()
+        with _writing(self._directory):
+            if os.stat(self._directory).st_dev != os.stat(self.target.parent).st_dev:
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+            name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
+            _remove_abandoned(self._directory, name)
+            while self.descriptor < 0:
+                self._create(self._directory / f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
+        try:
+            with _writing(self.target):
+                if old is not None:
+                    os.fchmod(self.descriptor, stat.S_IMODE(old.st_mode))
+        except BaseException:
+            self._abort()
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._is_published:
+            os.close(self.descriptor)
+        else:
+            self._abort()
+
+    def _check_target(self) -> os.stat_result | None:
+        with _writing(self.target):
+            try:
+                old = os.lstat(self.target)
+            except FileNotFoundError:
+                return None
+        is_kind = stat.S_ISDIR if self._is_directory else stat.S_ISREG
+        if not self._overwrite:
+            raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=self._given)
+        if not is_kind(old.st_mode):
+            what = "a directory" if self._is_directory else "a regular file"
+            raise UnsafePathError(Reason.UNSAFE_PATH, f"what is there is not {what}", path=self._given)
+        return old
+
+    def _create(self, path: Path) -> None:
+        descriptor, is_made = -1, False
+        try:
+            if self._is_directory:
+                os.mkdir(path)
+                is_made = True
+                descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            else:
+                descriptor = os.open(path, _CREATE, 0o666)
+                is_made = True
+            if _lock(descriptor) and _is_same(descriptor, path):
+                self.path, self.descriptor = path, descriptor
+        except BaseException:
+            if is_made:
+                _remove(path)
+            raise
+        finally:
+            if descriptor not in (-1, self.descriptor):  # also where another process took it for abandoned
+                os.close(descriptor)
+
+    def publish(self) -> None:
+        """Into place; durable when this returns."""
+        old = self._check_target()
+        with _writing(self.target):
+            self._move(replace=old is not None)
+            try:
+                _sync_directory(self.target.parent)
+                if self._directory != self.target.parent:
+                    _sync_directory(self._directory)
+            except OSError as error:
+                if self._is_final:
+                    raise OSError(
+                        error.errno, f"{error.strerror}; it is in place, but may not outlive a crash"
+                    ) from error
+                raise
+        self._is_published = True
+        _remove(self.path)  # what was there before, if anything
+
+    def _move(self, *, replace: bool) -> None:
+        try:
+            _renameat2(self.path, self.target, _RENAME_EXCHANGE if replace else _RENAME_NOREPLACE)
+            return
+        except OSError as error:
+            if error.errno not in _CANNOT:
+                raise
+        if replace and self._is_directory:
+            aside = self.path.with_suffix(OLD_SUFFIX)
+            os.rename(self.target, aside)
+            try:
+                os.rename(self.path, self.target)
+            except BaseException:
+                os.rename(aside, self.target)
+                raise
+            os.rename(aside, self.path)
+        else:
+            if not replace and os.path.lexists(self.target):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            self._is_final = replace
+            os.rename(self.path, self.target)
+
+    def _abort(self) -> None:
+        """Everything as it was; what cannot be undone is left, for the error on its way says enough."""
+        with contextlib.suppress(OSError):
+            if not self._is_final and _is_same(self.descriptor, self.target):
+                if not os.path.lexists(self.path):
+                    os.rename(self.target, self.path)
+                else:
+                    _swap(self.path, self.target)
+        with contextlib.suppress(OSError):
+            if _is_same(self.descriptor, self.path):
+                _remove(self.path)
+        os.close(self.descriptor)
+
+
+def _resolve(path: StrPath) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _kafka_directory(path: Path) -> str:
+    """What of Kafka's a directory is; "" for none."""
+    if any((path / name).exists() for name in _LOG_DIR_FILES):
+        return "log dir"
+    if kf.parse_partition_directory(path.name) is not None:
+        with contextlib.suppress(OSError):
+            names = os.listdir(path)
+            if any(name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names):
+                return "partition directory"
+    return ""
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What the operating system says against writing, as our error."""
+    try:
+        yield
+    except (WriteError, OutputExistsError, UnsafePathError):
+        raise
+    except FileExistsError as error:
+        raise OutputExistsError(Reason.OUTPUT_EXISTS, "it appeared meanwhile", path=path) from error
+    except OSError as error:
+        raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path) from error
+
+
+def _lock(descriptor: int) -> bool:
+    """Tell others that somebody is at work; False if somebody else says so. A file system without locks is taken on."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _is_same(descriptor: int, path: Path) -> bool:
+    """Whether a name leads to what is open."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _remove_abandoned(directory: Path, name: str) -> None:
+    """Remove what killed processes left of their publications of a name."""
+    for path in directory.iterdir():
+        if not path.name.startswith(f".{name}.") or not path.name.endswith(STAGED_SUFFIX):
+            continue
+        if len(path.name) != len(f".{name}.12345678{STAGED_SUFFIX}") or path.is_symlink():
+            continue
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_same(descriptor, path):
+                    _remove(path)
+            finally:
+                os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a directory with all that is in it, if it is there and lets itself be removed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _sync_directory(path: StrPath) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _swap(one: Path, other: Path) -> None:
+    """Exchange two names, in one step where the file system can."""
+    try:
+        _renameat2(one, other, _RENAME_EXCHANGE)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+        aside = one.with_suffix(OLD_SUFFIX)
+        os.rename(other, aside)
+        os.rename(one, other)
+        os.rename(aside, one)
+
+
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def _renameat2(source: Path, target: Path, flags: int) -> None:
+    """``rename`` that refuses to replace, or that exchanges; Python has no name for it."""
+    function = getattr(_LIBC, "renameat2", None)
+    if function is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if function(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,240 @@
+"""`kafkalog export`, run as a user runs it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+import kafkalog
+from kafkalog.cli import main
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
+    """Call `main`: exit code, bytes of stdout, stderr."""
+
+    def call(*argv: object) -> tuple[int, bytes, str]:
+        code = main([str(arg) for arg in argv])
+        captured = capfdbinary.readouterr()
+        return code, captured.out, captured.err.decode()
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.pq", "x.arrow", "x.feather"])
+def test_a_file_is_what_the_library_reads(run: Any, log_dir: Path, tmp_path: Path, name: str) -> None:
+    assert run("export", log_dir, "-t", "p-multi,p-txn", "-o", tmp_path / name) == (0, b"", "")
+    is_parquet = name.endswith(("parquet", "pq"))
+    table = pq.read_table(tmp_path / name) if is_parquet else pa.ipc.open_file(str(tmp_path / name)).read_all()
+    assert table.equals(kafkalog.read_table(log_dir, topics=["p-multi", "p-txn"]))
+
+
+def test_json_lines_are_those_of_cat(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    for more in ([], ["--encoding", "utf8"], ["--columns", "value,offset,segment", "-n", "7"], ["--include-control"]):
+        _, lines, _ = run("cat", log_dir, "--json", *more)
+        assert run("export", log_dir, "-o", tmp_path / "x.jsonl", "--overwrite", *more)[0] == 0
+        assert (tmp_path / "x.jsonl").read_bytes() == lines
+        assert run("export", log_dir, "-o", "-", "--format", "jsonl", *more) == (0, lines, "")
+
+
+def test_streams_go_to_stdout(run: Any, log_dir: Path) -> None:
+    _, out, _ = run("export", log_dir, "-o", "-", "--format", "arrows", "--compression", "zstd")
+    assert pa.ipc.open_stream(out).read_all().equals(kafkalog.read_table(log_dir))
+    some = ["-t", "p-headers", "-n", "2", "--columns", "offset,key"]
+    assert run("export", log_dir, "-o", "-", "--format", "csv", *some)[1] == b"offset,key\n0,\n1,\n"
+    assert run("export", log_dir, "-o", "-", "--format", "csv", "--null", "-", *some)[1] == b"offset,key\n0,-\n1,-\n"
+
+
+def test_a_directory(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    code, out, err = run("export", log_dir, "-o", tmp_path / "lake", "--partition-by", "topic,date", "-v")
+    assert (code, out) == (0, b"")
+    assert err.startswith("kafkalog: note: 3,257 records in 9 files, ")
+    assert (tmp_path / "lake" / "topic=p-txn" / "date=2023-11-14" / "part-0.parquet").is_file()
+
+
+def test_what_is_there_is_6_without_overwrite(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    to = tmp_path / "x.csv"
+    to.write_text("mine")
+    code, _, err = run("export", log_dir, "-o", to)
+    assert (code, to.read_text()) == (6, "mine")
+    assert err == f"kafkalog: error: {to}: output_exists: it is there already; --overwrite replaces it\n"
+    assert run("export", log_dir, "-o", to, "--overwrite")[0] == 0
+    assert to.read_text().startswith("topic,")
+    (tmp_path / "home" / "letters").mkdir(parents=True)
+    code, _, err = run("export", log_dir, "-o", tmp_path / "home", "--partition-by", "topic", "--overwrite")
+    assert code == 6
+    assert "nothing that an export made" in err
+    assert "--overwrite" not in err
+
+
+def test_output_into_a_log_dir_is_6(run: Any, log_dir_copy: Path) -> None:
+    before = sorted(log_dir_copy.rglob("*"))
+    for to in (log_dir_copy / "x.csv", log_dir_copy / "p-multi-0" / "x.csv"):
+        code, _, err = run("export", log_dir_copy / "p-multi-0", "-o", to)
+        assert code == 6
+        assert "unsafe_path" in err
+    assert sorted(log_dir_copy.rglob("*")) == before
+
+
+def damage(log: Path) -> None:
+    position = int(kafkalog.Segment(log).batches.position[3]) + 80
+    data = bytearray(log.read_bytes())
+    data[position] ^= 0x10
+    log.write_bytes(data)
+
+
+def test_damage_is_1_and_nothing_is_written_unless_it_is_passed_over(
+    run: Any, log_dir_copy: Path, tmp_path: Path
+) -> None:
+    damage(log_dir_copy / "p-multi-0" / "00000000000000000000.log")
+    to = tmp_path / "x.parquet"
+    code, _, err = run("export", log_dir_copy, "-o", to)
+    assert (code, to.exists()) == (1, False)
+    assert "crc_mismatch" in err
+    assert "--on-corruption skip would export what is intact" in err
+    code, _, err = run("export", log_dir_copy, "-o", to, "--on-corruption", "skip")
+    assert code == 1
+    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage"]
+    whole = kafkalog.read_table(log_dir_copy, check_crcs=False).num_rows
+    assert whole - 20 < pq.read_metadata(to).num_rows < whole
+    code, _, err = run("export", log_dir_copy, "-o", to, "--no-check-crcs", "--overwrite")
+    assert (code, err, pq.read_metadata(to).num_rows) == (0, "", whole)
+
+
+def test_what_is_no_text_is_2_and_names_the_record(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    code, _, err = run("export", log_dir, "-t", "p-headers", "-o", tmp_path / "x.csv", "--encoding", "utf8")
+    assert code == 2
+    assert "is not UTF-8; base64 holds any bytes" in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_too_many_directories_are_5_and_name_the_limit(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    code, _, err = run(
+        "export", log_dir, "-o", tmp_path / "x", "--partition-by", "topic", "--limit", "max_directories=3"
+    )
+    assert code == 5
+    assert "--limit max_directories=N" in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_that_is_not_there_is_7(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    code, _, err = run("export", log_dir, "-o", tmp_path / "nope" / "x.csv")
+    assert code == 7
+    assert "write_failed: No such file or directory" in err
+
+
+def test_a_disk_that_is_full_is_7_and_leaves_nothing(log_dir: Path, tmp_path: Path) -> None:
+    program = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));"
+        "from kafkalog.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    for name in ("x.parquet", "x.arrow", "x.csv", "x.jsonl.gz"):
+        command = [sys.executable, "-c", program, "export", str(log_dir), "-o", str(tmp_path / name)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 7
+        assert done.stderr == f"kafkalog: error: {tmp_path / name}: write_failed: File too large\n"
+        assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("format", ["csv", "jsonl", "arrows"])
+def test_a_full_stdout_is_7(log_dir: Path, format: str) -> None:
+    command = [sys.executable, "-m", "kafkalog", "export", str(log_dir), "-o", "-", "--format", format]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 7
+    assert done.stderr == "kafkalog: error: the output could not be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("format", ["csv", "arrows"])
+def test_a_closed_pipe_is_141(log_dir: Path, format: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "kafkalog", "export", str(log_dir), "-o", "-", "--format", format]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory: pytest.TempPathFactory, log_dir: Path) -> Path:
+    """A log dir of many copies of a topic: some seconds of work for CSV."""
+    root = tmp_path_factory.mktemp("long")
+    for number in range(150):
+        shutil.copytree(log_dir / "p-headers-0", root / f"orders-{number}")
+    return root
+
+
+def test_ctrl_c_is_130_and_leaves_nothing(long_log: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kafkalog", "export", str(long_log), "-o", str(tmp_path / "x.csv")]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not any(path.stat().st_size for path in tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (130, "")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_progress_bar_is_shown_on_a_terminal_after_a_second(long_log: Path, tmp_path: Path) -> None:
+    leader, follower = pty.openpty()
+    fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    program = (
+        "import sys; import kafkalog.cli.console as console; console._PROGRESS_AFTER = 0.0;"
+        "from kafkalog.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", program, "export", str(long_log), "-o", str(tmp_path / "x.csv")]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=follower)
+    os.close(follower)
+    seen = b""
+    while True:
+        try:
+            data = os.read(leader, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        seen += data
+    os.close(leader)
+    assert child.wait(60) == 0
+    assert b"records:" in seen
+    assert b"B/s" in seen
+    assert kafkalog.scan(long_log).count_rows() == (tmp_path / "x.csv").read_bytes().count(b"\norders,")
+
+
+def test_nothing_is_imported_for_help() -> None:
+    program = (
+        "import sys\nfrom kafkalog.cli import main\nmain(['export', '--help'])\nprint(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert "all or nothing" in done.stdout.lower()
+    assert not {"numpy", "pyarrow", "tqdm"} & set(done.stderr.split())
+
+
+def test_exporting_reads_and_leaves_the_source_as_it_is(run: Any, log_dir_copy: Path, tmp_path: Path) -> None:
+    def state() -> str:
+        return json.dumps(
+            [(str(p), p.stat().st_mtime_ns, p.stat().st_size) for p in sorted([log_dir_copy, *log_dir_copy.rglob("*")])]
+        )
+
+    before = state()
+    assert run("export", log_dir_copy, "-o", tmp_path / "lake", "--partition-by", "topic,partition")[0] == 0
+    assert state() == before
