@@ -25,8 +25,10 @@ RANKS = {
     "checkpoints": 3,
     "records": 4,
     "producers": 5,
+    "timestamps": 5,
     "arrow": 5,
     "segment": 6,
+    "list_offsets": 6,
     "partition": 7,
     "log_dir": 8,
     "scanner": 8,
@@ -38,7 +40,7 @@ RANKS = {
 KERNEL_RANKS = {"wire": 0, "crc": 1, "batches": 2, "records": 2, "legacy": 2}
 
 # neighbours in a rank of which one is below the other all the same: (importer, imported)
-WITHIN_A_RANK = {("source", "errors"), ("scanner", "log_dir")}
+WITHIN_A_RANK = {("source", "errors"), ("list_offsets", "segment"), ("scanner", "log_dir")}
 
 ARROW_FROM = 5
 # objects below that which hand themselves over as Arrow, importing it when asked

@@ -21,6 +21,7 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListOffsetsResult;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -380,37 +381,47 @@ public class Client {
         return listed(admin, partitions, OffsetSpec.latest());
     }
 
-    /** ListOffsets: the earliest, the latest, and for each timestamp that is asked for. */
+    static OffsetSpec spec(long time) {
+        return switch ((int) Math.max(time, -4)) {
+            case -1 -> OffsetSpec.latest();
+            case -2 -> OffsetSpec.earliest();
+            case -3 -> OffsetSpec.maxTimestamp();
+            default -> OffsetSpec.forTimestamp(time);
+        };
+    }
+
+    /** ListOffsets: the earliest, the latest, and for each timestamp that is asked for, or its name as a number. */
     static void offsets(JsonNode command, ObjectNode reply) throws Exception {
-        try (Admin admin = admin(); KafkaConsumer<byte[], byte[]> consumer = consumer()) {
+        try (Admin admin = admin()) {
             List<TopicPartition> partitions = partitions(admin);
             Map<TopicPartition, Long> earliest = listed(admin, partitions, OffsetSpec.earliest());
             Map<TopicPartition, Long> latest = latest(admin, partitions);
-            int most = 0;
+            List<Map<TopicPartition, OffsetSpec>> rounds = new ArrayList<>();
+            for (TopicPartition partition : partitions) {
+                JsonNode times = command.get("times").path(partition.toString());
+                for (int i = 0; i < times.size(); i++) {
+                    if (i == rounds.size()) {
+                        rounds.add(new HashMap<>());
+                    }
+                    rounds.get(i).put(partition, spec(times.get(i).asLong()));
+                }
+            }
+            List<ListOffsetsResult> answers = new ArrayList<>();
+            for (int i = 0; i < rounds.size(); i++) {
+                answers.add(admin.listOffsets(rounds.get(i)));
+                if (i >= 20) {
+                    answers.get(i - 20).all().get();  // not too many on their way at once
+                }
+            }
             ArrayNode rows = reply.putArray("partitions");
             for (TopicPartition partition : partitions) {
                 ObjectNode row = rows.addObject();
                 row.put("topic", partition.topic()).put("partition", partition.partition());
                 row.put("earliest", earliest.get(partition)).put("latest", latest.get(partition));
-                row.putArray("answers");
-                most = Math.max(most, command.get("times").path(partition.toString()).size());
-            }
-            for (int i = 0; i < most; i++) {
-                Map<TopicPartition, Long> asked = new HashMap<>();
-                for (TopicPartition partition : partitions) {
-                    JsonNode times = command.get("times").path(partition.toString());
-                    if (i < times.size()) {
-                        asked.put(partition, times.get(i).asLong());
-                    }
-                }
-                var answers = consumer.offsetsForTimes(asked);
-                for (int p = 0; p < partitions.size(); p++) {
-                    if (asked.containsKey(partitions.get(p))) {
-                        var answer = answers.get(partitions.get(p));
-                        ArrayNode row = ((ArrayNode) rows.get(p).get("answers")).addArray();
-                        row.add(answer == null ? -1L : answer.timestamp()).add(answer == null ? -1L : answer.offset());
-                        row.add(answer == null ? -1 : answer.leaderEpoch().orElse(-1));
-                    }
+                ArrayNode found = row.putArray("answers");
+                for (int i = 0; i < command.get("times").path(partition.toString()).size(); i++) {
+                    var answer = answers.get(i).partitionResult(partition).get();
+                    found.addArray().add(answer.timestamp()).add(answer.offset()).add(answer.leaderEpoch().orElse(-1));
                 }
             }
         }
