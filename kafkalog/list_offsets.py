@@ -39,14 +39,13 @@ class Answers(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """A segment that was looked at, and whether the answer was to come from it."""
+    """A segment that was looked at."""
 
     segment: Segment
     largest_timestamp: int
     """As far as its batches were walked."""
     modified: int | None
     """Modification time in ms, where that stands for the largest timestamp: no batch has one."""
-    is_chosen: bool
     is_whole: bool
     """Whether every batch was walked."""
 
@@ -146,10 +145,10 @@ class ListOffsets:
             return ()
         return given
 
-    def answer_named(self, name: int, visits: list[Visit] | None = None) -> Answers:
+    def answer_named(self, name: int, on_visit: Callable[[Visit], None] | None = None) -> Answers:
         """The answer to `EARLIEST`, `LATEST` or `MAX_TIMESTAMP`."""
         if name == MAX_TIMESTAMP:
-            return self._max_timestamp(visits)
+            return self._max_timestamp(on_visit)
         offset = self._log_start_offset if name == EARLIEST else self._log_end_offset()
         return _answers((kf.NO_TIMESTAMP, offset, self._epoch(name)))
 
@@ -163,8 +162,14 @@ class ListOffsets:
             return -1
         return int(epochs["epoch"][0 if name == EARLIEST else -1])
 
-    def search(self, timestamps: npt.NDArray[np.int64], visits: list[Visit] | None = None) -> Answers:
+    def search(self, timestamps: npt.NDArray[np.int64], on_visit: Callable[[Visit], None] | None = None) -> Answers:
         """The answers to sorted timestamps, none of them negative.
+
+        Parameters
+        ----------
+        timestamps : int64[m]
+        on_visit : callable, optional
+            Told about each segment, in order from the first one on.
 
         Raises
         ------
@@ -196,8 +201,8 @@ class ListOffsets:
                 # what a segment should have answered, going by its largest timestamp, no later one is asked
                 largest = walk.largest if modified is None else modified
                 n = int(np.searchsorted(timestamps[done:], largest, side="right"))
-            if visits is not None:
-                visits.append(Visit(segment, walk.largest, modified, n > 0, walk.is_whole))
+            if on_visit is not None:
+                on_visit(Visit(segment, walk.largest, modified, walk.is_whole))
             answers.segment[done : done + n] = number
             done += n
         return answers
@@ -218,7 +223,7 @@ class ListOffsets:
                     return
         walk.is_whole = True
 
-    def _max_timestamp(self, visits: list[Visit] | None) -> Answers:
+    def _max_timestamp(self, on_visit: Callable[[Visit], None] | None) -> Answers:
         """The first record with the largest timestamp, in the first segment that has it; deleted ones count as well."""
         best: tuple[int, Segment, _Walk] | None = None
         spare = SpareMemory()
@@ -228,13 +233,11 @@ class ListOffsets:
                 self._run(segment, walk, None, 0, spare)
             if best is None or walk.largest > best[2].largest:
                 best = number, segment, walk
-            if visits is not None:
-                visits.append(Visit(segment, walk.largest, None, False, True))
+            if on_visit is not None:
+                on_visit(Visit(segment, walk.largest, None, True))
         if best is None:
             return _answers((-1, -1, -1))
         number, segment, walk = best
-        if visits is not None:
-            visits[number] = visits[number]._replace(is_chosen=True)
         if walk.largest_position is None:
             return _answers((-1, -1, -1), segment=number)
         return _answers(_first_at(segment, walk.largest_position, walk.largest), 1, number, walk.largest_position)
@@ -280,7 +283,7 @@ def _first_at(segment: Segment, position: int, timestamp: int) -> tuple[int, int
             if decoded.columns is not None:
                 rows = np.flatnonzero(decoded.columns.timestamp == timestamp)
                 if rows.size:
-                    offset, stamp, epoch = (int(decoded.columns[name][rows[0]]) for name in _COLUMNS)  # type: ignore[index]
-                    return stamp, offset, epoch
+                    row = int(rows[0])
+                    return timestamp, int(decoded.columns.offset[row]), int(decoded.columns.leader_epoch[row])
             break
     return -1, -1, -1

@@ -240,7 +240,7 @@ class Partition:
 
     @overload
     def offset_for_timestamp(
-        self, timestamp: Sequence[int | str | datetime] | npt.NDArray[Any]
+        self, timestamp: list[Any] | tuple[Any, ...] | npt.NDArray[Any]
     ) -> npt.NDArray[np.int64]: ...
 
     def offset_for_timestamp(self, timestamp: Any) -> int | npt.NDArray[np.int64]:

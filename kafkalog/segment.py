@@ -227,7 +227,7 @@ class Segment:
         return last + 1
 
     def position_for(self, source: ByteSource, offset: int) -> int:
-        """Position of a batch at or before the one that holds an offset: an index entry's if it proves right, else 0."""
+        """Position of a batch at or before the one that holds an offset: of a believed index entry, else 0."""
         entry = self.believed_entry(source, offset)
         index = self.offset_index_or_none()
         return 0 if entry < 0 or index is None else int(index.position[entry])

@@ -16,18 +16,24 @@ class BruteForce:
 
     def __init__(self, partition: kafkalog.Partition) -> None:
         self.start = partition.log_start_offset
+        self._bases = [segment.base_offset for segment in partition.segments]
         self.segments = [
             (reference.read_segment(segment.path.read_bytes()).batches, segment.path.stat().st_mtime_ns // 1_000_000)
             for segment in partition.segments
         ]
+
+    @property
+    def end(self) -> int:
+        """Behind the last batch of the last segment."""
+        ends = [batch.last_offset + 1 for batches, _ in self.segments[-1:] for batch in batches]
+        return max([*self._bases[-1:], *ends], default=0)
 
     def answer(self, timestamp: int) -> Answer:
         """(timestamp, offset, leader epoch); the epoch of the latest and the earliest offset is not known here."""
         if timestamp == EARLIEST:
             return -1, self.start, -1
         if timestamp == LATEST:
-            ends = [batch.last_offset + 1 for batches, _ in self.segments for batch in batches]
-            return -1, max([self.start, *ends]), -1
+            return -1, max(self.start, self.end), -1
         if timestamp == MAX_TIMESTAMP:
             return self._max_timestamp()
         for batches, modified in self.segments:

@@ -31,6 +31,7 @@ RANKS = {
     "list_offsets": 6,
     "partition": 7,
     "log_dir": 8,
+    "lookup": 8,
     "scanner": 8,
     "api": 9,
     "__init__": 9,
