@@ -197,7 +197,7 @@ def trace_timestamp(
     ]
     trace.findings = [finding for seen in visits for finding in _check_last_entry(seen)]
     if number < 0:
-        trace.reason = "no segment's largest timestamp is that late" if visits else "there are no segments"
+        trace.reason = "no segment's largest timestamp is that late" if visits else _why_nothing(partition)
     elif position < 0:
         trace.reason = _why_none(partition, visits[number], asked)
     else:
@@ -398,7 +398,9 @@ def _check_last_entry(visit: Visit) -> list[Finding]:
         return []
     said = int(index.timestamp[-1]) if len(index) else -1
     # the last entry is added when a segment is closed; until then the index may be behind, but never ahead
-    behind = said < visit.largest_timestamp and not visit.segment.is_last
+    # (an entry for timestamp 0 at the base offset is all zeros, and looks like padding)
+    at_least = max(said, 0) if index.padding_bytes else said
+    behind = at_least < visit.largest_timestamp and not visit.segment.is_last
     ahead = said > visit.largest_timestamp and visit.is_whole
     if not behind and not ahead:
         return []
@@ -432,13 +434,19 @@ def _why_earliest(partition: Partition) -> str:
     return "the log start offset" + ("" if first is None else f"; the first segment begins at {first}")
 
 
+def _why_nothing(partition: Partition) -> str:
+    if not partition.segments:
+        return "there are no segments"
+    return f"the log start offset {partition.log_start_offset} lies behind the last batch: nothing is left"
+
+
 def _why_none(partition: Partition, visit: Visit, asked: int) -> str:
     """Why a broker stops at a segment without an answer."""
     if asked == MAX_TIMESTAMP:
         return "no record has the largest timestamp that a batch names"
-    if visit.modified is not None:
-        return "the segment has no timestamps: when its file was last written to counts, and no later segment is asked"
     why = "its records from there on were compacted away"
-    if partition.log_start_offset > visit.segment.base_offset:
+    if visit.modified is not None:
+        why = "no batch in it has a timestamp: when its file was last written to counts"
+    elif partition.log_start_offset > visit.segment.base_offset:
         why = f"its records from there on lie below the log start offset {partition.log_start_offset}, or are gone"
     return f"{why}, and a broker asks no later segment"

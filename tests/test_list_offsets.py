@@ -19,6 +19,7 @@ from oracles import EARLIEST, LATEST, MAX_TIMESTAMP, Answer, BruteForce
 
 import kafkalog
 from kafkalog.list_offsets import ListOffsets
+from kafkalog.lookup import trace_offset, trace_timestamp
 
 NAMED = {EARLIEST: "earliest", LATEST: "latest", MAX_TIMESTAMP: "max-timestamp"}
 GOLDEN_CASES = [(name, archive) for name in golden_sets.SETS for archive in ("clean", "unclean")][:5]
@@ -358,3 +359,41 @@ def test_damage_before_the_answer_is_raised_and_damage_behind_it_is_not_met(tmp_
     with pytest.raises(kafkalog.CorruptionError, match="crc_mismatch"):
         partition.offset_for_timestamp(15)
     assert isinstance(partition.list_offsets, ListOffsets)
+
+
+@pytest.mark.parametrize("name", ["p-multi-1", "p-txn-0", "p-v0v1v2-mixed-0", "p-v1-lz4-0", "p-zstd-java-0"])
+def test_damaged_bytes_end_in_our_errors_or_in_answers(log_dir_copy: Path, name: str) -> None:
+    """Any byte of a log or an index may be anything; in a log those of headers, as few others are looked at."""
+    directory = log_dir_copy / name
+    files = [path for path in sorted(directory.iterdir()) if path.suffix in (".log", ".index", ".timeindex")]
+    draw = random.Random(name)
+    looks: list[Callable[[kafkalog.Partition], Any]] = [
+        lambda partition: partition.offset_for_timestamp([0, 1_700_000_200_000, 2**63 - 1]),
+        lambda partition: trace_timestamp(partition, "max-timestamp"),
+        lambda partition: trace_timestamp(partition, 1_700_000_200_000),
+        lambda partition: trace_timestamp(partition, "latest"),
+        lambda partition: trace_offset(partition, draw.randrange(500)),
+    ]
+    n_answers = n_errors = 0
+    for _ in range(60):
+        path = draw.choice([path for path in files if path.stat().st_size])
+        good = path.read_bytes()
+        damaged = bytearray(good)
+        for _ in range(draw.choice([1, 1, 4])):
+            start = draw.randrange(len(damaged))
+            if path.suffix == ".log":
+                start = draw.choice(builder.batch_positions(good))[0] + draw.randrange(40)
+            n = draw.choice([1, 4, 8])
+            damaged[start : start + n] = draw.choice([draw.randbytes(n), bytes(n), b"\xff" * n])
+        path.write_bytes(damaged[: len(good)])
+        partition = kafkalog.Partition(directory)
+        for look in looks:
+            try:
+                look(partition)
+                n_answers += 1
+            except kafkalog.KafkalogError as error:
+                n_errors += error.path is not None
+        path.write_bytes(good)
+    assert n_answers > 50
+    assert n_errors > 5
+    assert n_answers + n_errors == 300, "every error says where"

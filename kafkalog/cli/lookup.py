@@ -28,14 +28,14 @@ _WORDS: Final = Words(
 Find the record at an offset, or the first one at or after a time, and show each step: the segment and why it, the
 entries of its indexes, the position where the scan begins, how many batches were scanned, the batch, the record.
 
-  orders-0: first record at or after 1700000100000 (2023-11-14T22:15:00.000Z)
-    segment       00000000000000000000.log (1 of 2), whose batches reach 1700000101609 (2023-11-14T22:15:01.609Z)
-    time index    entry 11 of 31: 1700000098013 (2023-11-14T22:14:58.013Z) at offset 37
-    offset index  entry 11 of 31: offset 37 at position 4623
-    scan          3 batches from position 4623 on
-    batch         offsets 39..39 at position 4847, 112 bytes, v2, none, largest timestamp 1700000101609
-    record        orders-0@39  2023-11-14T22:15:01.609Z  key="k" value="v"
-    answer        39
+  orders-0: first record at or after 1700000250000 (2023-11-14T22:17:30.000Z)
+    segment       00000000000000000000.log (1 of 2), whose batches reach 1700000363523 (2023-11-14T22:19:23.523Z)
+    time index    entry 5 of 8: 1700000225239 (2023-11-14T22:17:05.239Z) at offset 225
+    offset index  entry 5 of 7: offset 225 at position 23926
+    scan          3 batches from position 23926 on
+    batch         offsets 241..255 at position 26107, 1659 bytes, v2, zstd, largest timestamp 1700000255604
+    record        orders-0@250  2023-11-14T22:17:30.467Z  key="key-19" value="golf november34946"
+    answer        250
 
 Times are answered as a broker's ListOffsets answers: the first segment whose largest timestamp is late enough is asked,
 and no other; so there may be no answer though a later record would do, and the answer says why. An offset without a
@@ -227,7 +227,8 @@ def _steps(partition: Partition, trace: Trace) -> Iterator[tuple[str, str]]:
         yield "time index", _entry(entry, found)
     if trace.offset_index is not None:
         entry = trace.offset_index
-        yield "offset index", _entry(entry, f"offset {entry.offset} at position {entry.position}")
+        passed_over = "" if trace.position == entry.position or not entry.is_right else " (not proven, so not followed)"
+        yield "offset index", _entry(entry, f"offset {entry.offset} at position {entry.position}{passed_over}")
     batch = trace.batch
     if batch is not None:
         plural = "" if trace.batches_scanned == 1 else "es"

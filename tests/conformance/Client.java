@@ -21,6 +21,8 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ListOffsetsResult;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -34,6 +36,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
@@ -72,6 +75,7 @@ public class Client {
             case "hello" -> reply.put("version", org.apache.kafka.common.utils.AppInfoParser.getVersion());
             case "ready" -> ready();
             case "create" -> create(command);
+            case "alter" -> alter(command);
             case "produce" -> produce(command);
             case "transactions" -> transactions(command, reply);
             case "commit" -> commit(command);
@@ -304,6 +308,16 @@ public class Client {
         }
         producers.forEach(producer -> producer.close(Duration.ZERO));
         reply.put("committed", committed).put("aborted", aborted);
+    }
+
+    static void alter(JsonNode command) throws Exception {
+        List<AlterConfigOp> operations = new ArrayList<>();
+        command.get("configs").properties().forEach(config -> operations.add(new AlterConfigOp(
+            new ConfigEntry(config.getKey(), config.getValue().asText()), AlterConfigOp.OpType.SET)));
+        try (Admin admin = admin()) {
+            ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, command.get("topic").asText());
+            admin.incrementalAlterConfigs(Map.of(topic, operations)).all().get();
+        }
     }
 
     static void commit(JsonNode command) {

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance.history import FLOODED, History
+from conformance.history import FLOODED, History, Topic
+from conformance.kafka import wait_until
 from oracles import BruteForce
 
 import kafkalog
+from kafkalog.checkpoints import read_offset_checkpoint
+from kafkalog.lookup import trace_timestamp
 
 pytestmark = pytest.mark.broker
 
@@ -59,6 +62,9 @@ def test_offsets_for_timestamps_are_those_that_the_broker_lists(history: History
         slowly = BruteForce(partition)
         assert [slowly.answer(stamp)[:2] for stamp in asked] == [answer[:2] for answer in answers], name
         kinds += what_was_asked(partition, asked, answers)
+        traces = [trace_timestamp(partition, named.get(stamp, stamp)) for stamp in asked[:25]]
+        assert [trace.offset for trace in traces] == alone
+        assert [finding for trace in traces for finding in trace.findings] == [], "a broker's own indexes are right"
     least = {
         "questions": 3000,
         "without an answer": 300,
@@ -67,9 +73,30 @@ def test_offsets_for_timestamps_are_those_that_the_broker_lists(history: History
         "equal timestamps": 4,
         "log start offset": 4,
         "largest timestamp deleted": 1,
-        "a segment without batches": 1,
     }
     assert all(kinds[kind] >= n for kind, n in least.items()), kinds
+
+
+def test_a_segment_that_the_cleaner_left_without_batches_counts_by_its_modification_time(history: History) -> None:
+    """Every key of the first segments is written again later, and the cleaner is let at it once all is written."""
+    configs = {"internal.segment.bytes": 3000, "retention.ms": -1, "min.cleanable.dirty.ratio": 0.01}
+    history.client.ask("create", topics=[{"name": "superseded", "partitions": 1, "configs": configs}])
+    history.client.ask("ready")
+    Topic("keyed", partitions=1, records=600).produce(history.client, "superseded", 6)
+    history.client.ask("alter", topic="superseded", configs={"cleanup.policy": "compact"})
+    key = kafkalog.TopicPartition("superseded", 0)
+    checkpoint = history.live.log_dir / "cleaner-offset-checkpoint"
+    wait_until(lambda: key in (read_offset_checkpoint(checkpoint) or {}), "the topic is compacted")
+    partition = kafkalog.Partition(history.live.log_dir / "superseded-0")
+    first = partition.segments[0]
+    assert first.size_in_bytes == 0
+    modified = first.path.stat().st_mtime_ns // 10**6
+    records = kafkalog.read_numpy(partition.path, columns=["timestamp"]).timestamp
+    asked = [0, int(records.min()), int(records.max()), *range(modified - 2, modified + 3), modified + 10**6]
+    rows = history.client.ask("offsets", times={"superseded-0": asked})["partitions"]
+    (answers,) = (row["answers"] for row in rows if row["topic"] == "superseded")
+    assert [list(answer) for answer in partition.find_timestamps(asked).tolist()] == answers
+    assert answers[0] == [-1, -1, -1], "though every record is later"
 
 
 def what_was_asked(partition: kafkalog.Partition, asked: list[int], answers: list[tuple[int, ...]]) -> Counter[str]:
@@ -88,6 +115,5 @@ def what_was_asked(partition: kafkalog.Partition, asked: list[int], answers: lis
             "equal timestamps": np.unique(stamps).size < stamps.size,
             "log start offset": partition.log_start_offset > 0,
             "largest timestamp deleted": 0 <= answers[asked.index(-3)][1] < partition.log_start_offset,
-            "a segment without batches": any(not segment.size_in_bytes for segment in partition.segments[:-1]),
         }
     )
