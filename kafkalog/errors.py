@@ -58,6 +58,7 @@ class Reason(StrEnum):
     NOT_KAFKA = "not_kafka"
     CHECKPOINT_SYNTAX = "checkpoint_syntax"
     INDEX_SIZE = "index_size"
+    INDEX_MISLEADS = "index_misleads"
     SNAPSHOT_SIZE = "snapshot_size"
     SNAPSHOT_VERSION = "snapshot_version"
     SNAPSHOT_CRC = "snapshot_crc"

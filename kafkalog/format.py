@@ -7,6 +7,7 @@ Nothing here reads a file. Mirrors `RecordBatch`, `CompressionType`, `TimestampT
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -195,6 +196,14 @@ def parse_base_offset(file_name: str) -> int | None:
 def segment_file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
     """Name of a segment's file: the base offset in 20 ASCII digits, and a suffix."""
     return f"{base_offset:020d}{suffix}"
+
+
+def milliseconds(moment: datetime) -> int:
+    """An aware datetime as Kafka counts time: the first whole millisecond since 1970 at or after it."""
+    return -((_EPOCH - moment) // timedelta(milliseconds=1))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def codec_name(codec: int) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from kafkalog.errors import (
     Reason,
     SidecarError,
 )
+from kafkalog.list_offsets import ListOffsets
 from kafkalog.lock import is_locked
 from kafkalog.segment import Resynchroniser, Segment
 from kafkalog.selection import Selection
@@ -216,6 +218,97 @@ class Partition:
         """
         epochs = read_leader_epochs(self.path / kf.LEADER_EPOCH_CHECKPOINT)
         return np.empty(0, kf.LEADER_EPOCH_DTYPE) if epochs is None else epochs
+
+    @cached_property
+    def list_offsets(self) -> ListOffsets:
+        """What answers `find_timestamps`; remembers what it walked."""
+        return ListOffsets(
+            self.segments,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=lambda: self.log_end_offset,
+            leader_epochs=lambda: self.leader_epochs,
+        )
+
+    def find_timestamps(self, timestamps: Any) -> npt.NDArray[np.void]:
+        """Timestamp, offset and leader epoch of what `offset_for_timestamp` finds.
+
+        Parameters
+        ----------
+        timestamps : int (ms), str, aware datetime, or array-like of these
+
+        Returns
+        -------
+        TIMESTAMP_AND_OFFSET_DTYPE, of the shape of `timestamps`
+            All -1 where there is no such record; `timestamp` is -1 for the earliest and the latest offset.
+        """
+        return self.list_offsets.answer(timestamps)
+
+    @overload
+    def offset_for_timestamp(self, timestamp: int | str | datetime) -> int: ...
+
+    @overload
+    def offset_for_timestamp(
+        self, timestamp: list[Any] | tuple[Any, ...] | npt.NDArray[Any]
+    ) -> npt.NDArray[np.int64]: ...
+
+    def offset_for_timestamp(self, timestamp: Any) -> int | npt.NDArray[np.int64]:
+        """Offset of the first record at or after a time, as a broker's ListOffsets answers about these files.
+
+        Parameters
+        ----------
+        timestamp : int (ms), str, aware datetime, or array-like of these
+            Milliseconds since 1970; a moment in a zone; `"earliest"` (the log start offset), `"latest"` (the log end
+            offset) or `"max-timestamp"` (the first record with the largest timestamp). Many at a time cost little more
+            than one: headers are walked once.
+
+        Returns
+        -------
+        int, or int64 array of the shape of `timestamp`
+            -1 where a broker finds none.
+
+        Raises
+        ------
+        ValueError
+            A naive datetime, a negative number, another string.
+        KafkalogError
+            A segment is damaged before the answer.
+
+        Notes
+        -----
+        First means by offset, not the smallest timestamp. The first segment whose largest timestamp is late enough is
+        asked, and no other. So, with healthy files, a broker and this method find none, though a later record would do:
+
+        - where that segment's matching records were deleted (the log start offset lies behind them) or compacted away
+          (a batch that the cleaner left empty keeps its largest timestamp);
+        - where a segment has no timestamps at all, as one without batches or of v0 messages: then the modification time
+          of its file counts, which a copy may have changed.
+
+        `"max-timestamp"` may be a record below the log start offset, as long as its segment is there. Control records
+        count like others.
+
+        What differs from a broker, on purpose:
+
+        - A segment's largest timestamp comes from its batch headers, and the search goes by them: where a time index or
+          an offset index is wrong, stale or gone, a broker passes by the record or takes the file's modification
+          time; the answer here does not depend on index files. It costs a walk of the headers up to the answer, which
+          is remembered; only batches that may hold an answer are decoded, and only their checksums are checked.
+        - The log end offset stands for the high watermark, and nothing is held back by open transactions: this is
+          `read_uncommitted` on files at rest.
+        - The leader epoch of the latest offset is the last in `leader-epoch-checkpoint`.
+        - A negative number is refused; on the wire -1, -2 and -3 are the named questions.
+
+        Source: UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp, Kafka 4.3.
+
+        Examples
+        --------
+        >>> partition = kafkalog.open("tests/golden/log_dir/p-multi-0")
+        >>> partition.offset_for_timestamp(1_700_000_100_000)
+        39
+        >>> partition.offset_for_timestamp(["earliest", "latest"])
+        array([  0, 125])
+        """
+        offsets = self.find_timestamps(timestamp)["offset"]
+        return offsets if offsets.ndim else int(offsets)
 
     @cached_property
     def topic_id(self) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -46,7 +46,6 @@ _OF_BATCH: Final = frozenset(
 )
 
 Filters = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,8 +458,7 @@ def milliseconds(name: str, value: Any) -> int:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError(f"{name} is a naive datetime; say which zone, such as datetime(..., tzinfo=timezone.utc)")
-        microseconds = (value - _EPOCH) // timedelta(microseconds=1)
-        return -(-microseconds // 1000)
+        return kf.milliseconds(value)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be milliseconds as an int or an aware datetime, not {type(value).__name__}")
     return int(value)

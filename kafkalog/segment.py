@@ -29,9 +29,8 @@ from kafkalog.errors import (
     TruncatedTailError,
 )
 from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
-from kafkalog.records import decode
-from kafkalog.selection import Selection
 from kafkalog.source import ByteSource, open_source
+from kafkalog.timestamps import TimestampSearch
 
 
 class Segment:
@@ -228,22 +227,28 @@ class Segment:
         return last + 1
 
     def position_for(self, source: ByteSource, offset: int) -> int:
-        """Position of a batch at or before the one that holds an offset: an index entry's if it proves right, else 0.
+        """Position of a batch at or before the one that holds an offset: of a believed index entry, else 0."""
+        entry = self.believed_entry(source, offset)
+        index = self.offset_index_or_none()
+        return 0 if entry < 0 or index is None else int(index.position[entry])
+
+    def believed_entry(self, source: ByteSource, offset: int) -> int:
+        """Number of the entry of the offset index from which to look for an offset; -1 for none.
 
         An entry is believed if an intact batch, checksum and all, starts where it points, at or below `offset` (offsets
         rise, so all before it is then below as well), and if batch follows on batch from there for a window: a record
         may hold whole batches, and what comes after those is none.
         """
-        index = self._offset_index_or_none()
+        index = self.offset_index_or_none()
         if index is None or not len(index):
-            return 0
+            return -1
         entry = int(index.floor([offset])[0])
         # the entry before gives a second try where the last one is stale
         for number in range(entry, max(entry - 2, -1), -1):
             position = int(index.position[number])
             if self.is_batch_at(source, position, offset) and is_chain(source, position):
-                return position
-        return 0
+                return number
+        return -1
 
     def is_batch_at(self, source: ByteSource, position: int, offset: int) -> bool:
         """Whether an intact batch starts at a position, at or below an offset."""
@@ -254,7 +259,8 @@ class Segment:
         source.release(window.data, position)
         return self.base_offset <= first <= offset
 
-    def _offset_index_or_none(self) -> OffsetIndex | None:
+    def offset_index_or_none(self) -> OffsetIndex | None:
+        """The `.index`, None also when it cannot be read."""
         try:
             return self.offset_index
         except KafkalogError:
@@ -301,7 +307,7 @@ class Segment:
 
     def _scan_plan(self, source: ByteSource, targets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
         """(position to scan from, first and last query) for sorted queries."""
-        index = self._offset_index_or_none()
+        index = self.offset_index_or_none()
         if index is None or not len(index):
             yield 0, 0, targets.size
             return
@@ -350,8 +356,9 @@ class Segment:
 
         Notes
         -----
-        The running maximum of the batch headers' largest timestamps is searched with `np.searchsorted`, and the batches
-        it names are decoded. A time index cannot prove itself right without the same walk, so none is asked.
+        Batch headers are walked, and the batches that they say hold an answer are decoded (`TimestampSearch`). A time
+        index cannot prove itself right without the same walk, so none is asked. A whole partition, log start offset
+        and all, answers `Partition.offset_for_timestamp`.
         Source: FileRecords.searchForTimestamp, Kafka 4.3.
         """
         queries = np.asarray(timestamps, np.int64)
@@ -359,53 +366,15 @@ class Segment:
         if not queries.size:
             return result
         order = np.argsort(queries, axis=None, kind="stable")
-        targets = queries.ravel()[order]
-        found = np.full(targets.size, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
-        done = 0
+        search = TimestampSearch(queries.ravel()[order], limits=self.limits, path=str(self.path))
         with self.open() as source:
             for window in self.iter_windows(source):
-                done = self._search_window(window, targets, found, done)
+                search.feed(window)
                 source.release(window.data, window.start)
-                if done == targets.size:
+                if search.is_done:
                     break
-        result.reshape(-1)[order] = found
+        result.reshape(-1)[order] = search.found
         return result
-
-    def _search_window(
-        self, window: Window, targets: npt.NDArray[np.int64], found: npt.NDArray[np.void], done: int
-    ) -> int:
-        """Answer the sorted queries from number `done` on that this window can answer; how many are done then.
-
-        The largest timestamp a header names may be more than its records have, so a query is only done once a record
-        was found.
-        """
-        largest = window.batches.max_timestamp
-        row = 0
-        while done < targets.size and row < len(window.batches):
-            ahead = np.flatnonzero(largest[row:] >= targets[done])
-            if not ahead.size:
-                break
-            row += int(ahead[0])
-            one = Window(window.data, window.start, window.batches[row : row + 1])
-            decoded = decode(
-                one,
-                ("offset", "timestamp", "leader_epoch"),
-                selection=Selection(include_control=True),
-                limits=self.limits,
-                path=str(self.path),
-            )
-            if decoded.error is not None:
-                raise decoded.error
-            if decoded.columns is not None:
-                stamps = decoded.columns["timestamp"]
-                running = np.maximum.accumulate(stamps)  # type: ignore[arg-type]
-                at = np.searchsorted(running, targets[done:], side="left")
-                n = int(np.count_nonzero(at < running.size))
-                for name in found.dtype.names or ():
-                    found[name][done : done + n] = decoded.columns[name][at[:n]]  # type: ignore[index]
-                done += n
-            row += 1
-        return done
 
 
 class Resynchroniser:
@@ -420,7 +389,7 @@ class Resynchroniser:
 
     def __init__(self, segment: Segment, source: ByteSource) -> None:
         self._segment, self._source = segment, source
-        index = segment._offset_index_or_none()
+        index = segment.offset_index_or_none()
         self._positions = np.empty(0, np.int64) if index is None else np.unique(index.position)
         # a made-up index may point at a large candidate everywhere: what is summed in vain is bounded
         self._budget = 4 * source.size + WINDOW_BYTES

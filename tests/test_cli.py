@@ -101,7 +101,7 @@ def test_help_begins_with_what_it_is(run: Any) -> None:
     assert text.index("on-disk log") < text.index("commands:") < text.index("examples:") < text.index("exit codes:")
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "export"])
+@pytest.mark.parametrize("command", [*COMMANDS, "export", "lookup"])
 def test_each_command_explains_paths_examples_and_exit_codes(run: Any, command: str) -> None:
     code, out, _ = run(command, "--help")
     text = "\n".join(out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 import kafkalog
@@ -58,3 +60,39 @@ class Lookup(CpuTimed):
         start = self.timer()
         self.segment.find_offsets(self.offsets)
         return self.timer() - start
+
+
+class OffsetForTimestamp(CpuTimed):
+    """Timestamps to offsets over a partition that was not looked at before, against walking its headers alone."""
+
+    params = (["A", "B", "M", "B-zstd", "V1"], [1, 10_000])
+    param_names = ("shape", "timestamps")
+
+    def setup_cache(self) -> Segments:
+        return make_segments(self.params[0])
+
+    setup_cache.timeout = 600
+
+    def setup(self, segments: Segments, shape: str, timestamps: int) -> None:
+        chosen = segments[shape]
+        self.directory = Path(chosen.path).parent
+        rng = np.random.default_rng(1)
+        self.timestamps = rng.integers(chosen.first_timestamp, chosen.last_timestamp + 1, timestamps)
+        if timestamps == 1:
+            self.timestamps[:] = chosen.last_timestamp  # the farthest there is
+        self.known = kafkalog.Partition(self.directory)
+        self.known.offset_for_timestamp(self.timestamps)
+
+    def time_offset_for_timestamp(self, segments: Segments, shape: str, timestamps: int) -> None:
+        kafkalog.Partition(self.directory).offset_for_timestamp(self.timestamps)
+
+    def peakmem_offset_for_timestamp(self, segments: Segments, shape: str, timestamps: int) -> None:
+        kafkalog.Partition(self.directory).offset_for_timestamp(self.timestamps)
+
+    def time_asked_again(self, segments: Segments, shape: str, timestamps: int) -> None:
+        self.known.offset_for_timestamp(self.timestamps)
+
+    def time_limit_headers(self, segments: Segments, shape: str, timestamps: int) -> None:
+        for segment in kafkalog.Partition(self.directory).segments:
+            for _ in segment.iter_batches():
+                pass

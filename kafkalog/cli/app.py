@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkalog import __version__
-from kafkalog.cli import batches, cat, export, ls
+from kafkalog.cli import batches, cat, export, lookup, ls
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.options import Parser
@@ -25,12 +25,13 @@ examples:
   kafkalog cat orders-0 --json | jq .offset      records for programs, an object a line
   kafkalog batches orders-0 --summary            who sends small, large, uncompressed, transactional batches
   kafkalog export orders-0 -o orders.parquet     records as Parquet, Arrow, CSV or JSON lines
+  kafkalog lookup orders-0 --offset 42           how an offset or a time leads to a record
 
 'kafkalog COMMAND --help' says more about a command.
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (ls, cat, batches, export)
+_COMMANDS: Final = (ls, cat, batches, lookup, export)
 
 
 def build_parser() -> argparse.ArgumentParser:

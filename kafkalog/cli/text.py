@@ -104,6 +104,12 @@ def iso_seconds(timestamp: int | None) -> str:
         return f"{timestamp}ms"
 
 
+def iso_milliseconds(timestamp: int) -> str:
+    """Milliseconds as UTC, as exactly as they are; ``-`` for none."""
+    whole = iso_seconds(timestamp)
+    return f"{whole[:-1]}.{timestamp % 1000:03d}Z" if whole.endswith("Z") else whole
+
+
 def parse_bytes(text: str) -> int:
     """A number of bytes or things, with K, M or G (of 1024) if wished.
 

@@ -21,6 +21,9 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ListOffsetsResult;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -33,6 +36,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
@@ -71,6 +75,7 @@ public class Client {
             case "hello" -> reply.put("version", org.apache.kafka.common.utils.AppInfoParser.getVersion());
             case "ready" -> ready();
             case "create" -> create(command);
+            case "alter" -> alter(command);
             case "produce" -> produce(command);
             case "transactions" -> transactions(command, reply);
             case "commit" -> commit(command);
@@ -305,6 +310,16 @@ public class Client {
         reply.put("committed", committed).put("aborted", aborted);
     }
 
+    static void alter(JsonNode command) throws Exception {
+        List<AlterConfigOp> operations = new ArrayList<>();
+        command.get("configs").properties().forEach(config -> operations.add(new AlterConfigOp(
+            new ConfigEntry(config.getKey(), config.getValue().asText()), AlterConfigOp.OpType.SET)));
+        try (Admin admin = admin()) {
+            ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, command.get("topic").asText());
+            admin.incrementalAlterConfigs(Map.of(topic, operations)).all().get();
+        }
+    }
+
     static void commit(JsonNode command) {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer("group.id", command.get("group").asText())) {
             TopicPartition partition = new TopicPartition(command.get("topic").asText(), 0);
@@ -380,37 +395,47 @@ public class Client {
         return listed(admin, partitions, OffsetSpec.latest());
     }
 
-    /** ListOffsets: the earliest, the latest, and for each timestamp that is asked for. */
+    static OffsetSpec spec(long time) {
+        return switch ((int) Math.max(time, -4)) {
+            case -1 -> OffsetSpec.latest();
+            case -2 -> OffsetSpec.earliest();
+            case -3 -> OffsetSpec.maxTimestamp();
+            default -> OffsetSpec.forTimestamp(time);
+        };
+    }
+
+    /** ListOffsets: the earliest, the latest, and for each timestamp that is asked for, or its name as a number. */
     static void offsets(JsonNode command, ObjectNode reply) throws Exception {
-        try (Admin admin = admin(); KafkaConsumer<byte[], byte[]> consumer = consumer()) {
+        try (Admin admin = admin()) {
             List<TopicPartition> partitions = partitions(admin);
             Map<TopicPartition, Long> earliest = listed(admin, partitions, OffsetSpec.earliest());
             Map<TopicPartition, Long> latest = latest(admin, partitions);
-            int most = 0;
+            List<Map<TopicPartition, OffsetSpec>> rounds = new ArrayList<>();
+            for (TopicPartition partition : partitions) {
+                JsonNode times = command.get("times").path(partition.toString());
+                for (int i = 0; i < times.size(); i++) {
+                    if (i == rounds.size()) {
+                        rounds.add(new HashMap<>());
+                    }
+                    rounds.get(i).put(partition, spec(times.get(i).asLong()));
+                }
+            }
+            List<ListOffsetsResult> answers = new ArrayList<>();
+            for (int i = 0; i < rounds.size(); i++) {
+                answers.add(admin.listOffsets(rounds.get(i)));
+                if (i >= 20) {
+                    answers.get(i - 20).all().get();  // not too many on their way at once
+                }
+            }
             ArrayNode rows = reply.putArray("partitions");
             for (TopicPartition partition : partitions) {
                 ObjectNode row = rows.addObject();
                 row.put("topic", partition.topic()).put("partition", partition.partition());
                 row.put("earliest", earliest.get(partition)).put("latest", latest.get(partition));
-                row.putArray("answers");
-                most = Math.max(most, command.get("times").path(partition.toString()).size());
-            }
-            for (int i = 0; i < most; i++) {
-                Map<TopicPartition, Long> asked = new HashMap<>();
-                for (TopicPartition partition : partitions) {
-                    JsonNode times = command.get("times").path(partition.toString());
-                    if (i < times.size()) {
-                        asked.put(partition, times.get(i).asLong());
-                    }
-                }
-                var answers = consumer.offsetsForTimes(asked);
-                for (int p = 0; p < partitions.size(); p++) {
-                    if (asked.containsKey(partitions.get(p))) {
-                        var answer = answers.get(partitions.get(p));
-                        ArrayNode row = ((ArrayNode) rows.get(p).get("answers")).addArray();
-                        row.add(answer == null ? -1L : answer.timestamp()).add(answer == null ? -1L : answer.offset());
-                        row.add(answer == null ? -1 : answer.leaderEpoch().orElse(-1));
-                    }
+                ArrayNode found = row.putArray("answers");
+                for (int i = 0; i < command.get("times").path(partition.toString()).size(); i++) {
+                    var answer = answers.get(i).partitionResult(partition).get();
+                    found.addArray().add(answer.timestamp()).add(answer.offset()).add(answer.leaderEpoch().orElse(-1));
                 }
             }
         }

@@ -72,6 +72,8 @@ TOPICS: dict[str, Topic] = {
     "compacted-transactions": Topic("keyed", partitions=1, transactions=14, configs=COMPACTED),
     "trimmed": Topic("plain", ("none", "gzip"), 1, 400),
     "trimmed-live": Topic("plain", ("none", "zstd"), 1, 400),
+    "trimmed-backwards": Topic("backwards", ("none", "lz4"), 1, 500),
+    "trimmed-whole": Topic("backwards", ("zstd",), 1, 60),
     "empty": Topic("plain", records=0),
 }
 FLOODED = {name: Topic("headers", ("lz4",), configs=SMALL) for name in ("crashed", "growing")}
@@ -156,11 +158,12 @@ class History:
         self._boot()
         self.crashed = self.crashed._replace(truth=self.client.consume(self.folder / "crashed.jsonl"))
         self._produce(4, 60)
-        self.client.ask("delete_records", topic="trimmed-live", partition=0, before=222)
+        for name, before in {"trimmed-live": 222, "trimmed-backwards": 305, "trimmed-whole": -1}.items():
+            self.client.ask("delete_records", topic=name, partition=0, before=before)
         self.settle()
         checkpoint = self.broker.log_dir / "log-start-offset-checkpoint"
-        key = kafkalog.TopicPartition("trimmed-live", 0)
-        wait_until(lambda: (read_offset_checkpoint(checkpoint) or {}).get(key) == 222, "the start is checkpointed")
+        keys = [kafkalog.TopicPartition(name, 0) for name in ("trimmed-live", "trimmed-backwards", "trimmed-whole")]
+        wait_until(lambda: (read_offset_checkpoint(checkpoint) or {}).keys() >= {*keys}, "the starts are checkpointed")
         truth = self.client.consume(self.folder / "live.jsonl")
         self.live = Stage(self.broker.log_dir, truth, self._is_live())
         self._took("third workload")

@@ -167,49 +167,6 @@ def test_log_start_and_end_offsets_are_what_the_broker_lists(history: History) -
     assert deleted.log_start_offset == 222 > deleted.segments[1].base_offset
 
 
-def test_timestamps_lead_to_the_offsets_that_the_broker_lists(history: History) -> None:
-    asked: dict[kafkalog.TopicPartition, list[int]] = {}
-    for key, partition in quiet(history.live):
-        stamps = sorted(
-            {
-                record["timestamp"]
-                for record in history.live.truth.records[key.topic]
-                if record["partition"] == key.partition
-            }
-        )
-        chosen = stamps[:: max(len(stamps) // 12, 1)] + stamps[-1:]
-        if partition.log_start_offset:
-            # at earlier timestamps a broker stops at the segment of a deleted record and may answer with none at all
-            asked[key] = [stamp + more for stamp in chosen for more in (0, 1)]
-        else:
-            asked[key] = [0, 2**62, *(stamp + more for stamp in chosen for more in (-1, 0, 1) if stamp + more >= 0)]
-    times = {str(key): stamps for key, stamps in asked.items()}
-    answers = {
-        (row["topic"], row["partition"]): [tuple(answer) for answer in row["answers"]]
-        for row in history.client.ask("offsets", times=times)["partitions"]
-    }
-    for key, partition in quiet(history.live):
-        found = as_a_broker_looks(partition, np.array(asked[key]))
-        answered = zip(asked[key], found.tolist(), answers[key], strict=True)
-        assert not [(str(key), stamp, ours, theirs) for stamp, ours, theirs in answered if ours != theirs]
-
-
-def as_a_broker_looks(partition: kafkalog.Partition, stamps: np.ndarray) -> np.ndarray:
-    """Only in the first segment whose largest timestamp is late enough, even if all its records were compacted away.
-
-    A segment without a batch counts as old as its file, which is newer than any record (`LogSegment.largestTimestamp`).
-    """
-    found = np.full(stamps.size, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
-    left = np.ones(stamps.size, bool)
-    for segment in partition.segments:
-        batches = segment.batches
-        largest = batches.max_timestamp.max() if len(batches) else segment.path.stat().st_mtime_ns // 10**6
-        here = left & (stamps <= largest)
-        found[here] = segment.find_timestamps(stamps[here])
-        left &= ~here
-    return found
-
-
 def dumped(history: History, stage: Stage) -> dict[str, list[dict[str, str]]]:
     """What `DumpLogSegments` says of every segment; it gives up at zeros behind the last batch."""
     logs = sorted(
