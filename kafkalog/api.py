@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.isolation import IsolationLevel
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import OnCorruption, Partition
 from kafkalog.records import RecordColumns
@@ -67,6 +68,7 @@ def scan(
     end_offset: Offsets | None = None,
     start_timestamp: Timestamp | None = None,
     end_timestamp: Timestamp | None = None,
+    isolation_level: IsolationLevel = "read_uncommitted",
     include_control: bool = False,
     include_deleted: bool = False,
     on_corruption: OnCorruption = "raise",
@@ -93,6 +95,12 @@ def scan(
         Half-open.
     start_timestamp, end_timestamp : int (ms) or aware datetime, optional
         Half-open, on the records' own timestamps; a record whose format has none never matches.
+    isolation_level : {"read_uncommitted", "read_committed"}
+        With `"read_committed"`, as a consumer of that level: without records of aborted transactions, and only up to
+        the last stable offset, which is where the earliest open transaction begins. The markers in the log count; the
+        high watermark and `.txnindex` files do not. A transaction whose outcome cannot be known, because damage may
+        have hit its marker, is met as `on_corruption` says: its records are never read as committed, and never left
+        out silently.
     include_control : bool
         Also the records that brokers write for themselves: transaction markers, Raft's.
     include_deleted : bool
@@ -140,6 +148,7 @@ def scan(
         end_offset=end_offset,
         start_timestamp=start_timestamp,
         end_timestamp=end_timestamp,
+        isolation_level=isolation_level,
         include_control=include_control,
         include_deleted=include_deleted,
         on_corruption=on_corruption,

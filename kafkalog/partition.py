@@ -6,7 +6,7 @@ Mirrors the reading half of `UnifiedLog` and `LocalLog`, and of `LogLoader` as f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from kafkalog.errors import (
     Reason,
     SidecarError,
 )
+from kafkalog.isolation import PLACE_BITS, IsolationLevel, ReadCommitted, Stretch
 from kafkalog.lock import is_locked
 from kafkalog.records import Selection
 from kafkalog.segment import Resynchroniser, Segment
@@ -227,11 +228,62 @@ class Partition:
             selection.include_control,
         )
 
+    @cached_property
+    def last_stable_offset(self) -> int:
+        """Where `read_committed` ends: the first offset of the earliest open transaction, else the log end offset.
+
+        As the batches say, of which all headers are walked. A broker would take the high watermark into account as
+        well; here it is a file that may be stale, and not applied.
+
+        Raises
+        ------
+        KafkalogError
+            The last segment is damaged, or one in which a transaction is open.
+        """
+        _, first = self._judge().replay()
+        return self.log_end_offset if first is None else max(first.first_offset, self.log_start_offset)
+
+    def aborted_transactions(self, start: int | None = None, end: int | None = None) -> npt.NDArray[np.void]:
+        """The aborted transactions that a consumer of some offsets has to know of.
+
+        Parameters
+        ----------
+        start, end : int, optional
+            Those whose marker lies at or behind `start`, and whose first batch lies before `end`; default: all.
+
+        Returns
+        -------
+        ABORTED_TRANSACTION_DTYPE[n]
+            In the order of their markers. Made out of the batches alone: a broker's `.txnindex` has the same entries,
+            and in a compacted log those too whose records are gone.
+
+        Raises
+        ------
+        KafkalogError
+            The log is damaged where a transaction is open.
+
+        Notes
+        -----
+        Source: TransactionIndex.collectAbortedTxns, AbortedTxn, Kafka 4.3.
+        """
+        parts, _ = self._judge().replay(end)
+        found = np.empty(sum(part.size for part in parts), kf.ABORTED_TRANSACTION_DTYPE)
+        for name in kf.ABORTED_TRANSACTION_DTYPE.names or ():
+            found[name] = np.concatenate([part[name] for part in parts]) if parts else 0
+        mask = np.ones(found.size, np.bool_)
+        if start is not None:
+            mask &= found["last_offset"] >= start
+        if end is not None:
+            mask &= found["first_offset"] < end
+        return found[mask]
+
     def pieces(
         self,
         selection: Selection,
         *,
+        isolation_level: IsolationLevel = "read_uncommitted",
         on_corruption: OnCorruption = "raise",
+        check_crcs: bool = True,
         report: Callable[[Finding], None] = lambda finding: None,
         spare: SpareMemory | None = None,
         window_bytes: int = WINDOW_BYTES,
@@ -243,7 +295,11 @@ class Partition:
         Parameters
         ----------
         selection : Selection
+        isolation_level : {"read_uncommitted", "read_committed"}
+            With the latter, the batches of a window are those that a consumer would get.
         on_corruption : {"raise", "stop", "skip"}
+        check_crcs : bool
+            Whether a batch needs a right checksum to count for `isolation_level`.
         report : callable
             Given each finding.
         spare : SpareMemory, optional
@@ -251,7 +307,47 @@ class Partition:
         window_bytes : int
             Bytes to read at a time.
         """
-        spare = spare or SpareMemory()
+        if isolation_level == "read_uncommitted":
+            for _, piece in self._pieces(selection, on_corruption, report, spare or SpareMemory(), window_bytes):
+                yield piece
+            return
+        damage: list[Finding] = []
+
+        def report_and_keep(finding: Finding) -> None:
+            report(finding)
+            damage.append(finding)
+
+        judge = self._judge(on_corruption, check_crcs)
+        try:
+            for number, piece in self._pieces(
+                selection, on_corruption, report_and_keep, spare or SpareMemory(), window_bytes
+            ):
+                segment, source, window = piece
+                stretch = Stretch(window, number << PLACE_BITS, tuple(damage))
+                verdict = judge.judge(stretch, selection.start_offset, selection.end_offset)
+                damage.clear()
+                if len(verdict.batches):
+                    yield Piece(segment, source, window._replace(batches=verdict.batches))
+                else:
+                    source.release(window.data, window.start)
+                for finding in verdict.findings:
+                    report(finding)
+                if verdict.error is not None:
+                    raise verdict.error
+                if verdict.is_end:
+                    return
+        finally:
+            judge.close()
+
+    def _pieces(
+        self,
+        selection: Selection,
+        on_corruption: OnCorruption,
+        report: Callable[[Finding], None],
+        spare: SpareMemory,
+        window_bytes: int,
+    ) -> Iterator[tuple[int, Piece]]:
+        """Windows of both isolation levels, with the numbers of their segments."""
         previous: int | None = None
         for number, segment in enumerate(self.segments):
             following = self.segments[number + 1].base_offset if number + 1 < len(self.segments) else None
@@ -266,11 +362,37 @@ class Partition:
                     previous = segment.base_offset - 1
                 stream = _SegmentStream(segment, source, max(previous, segment.base_offset - 1), report, window_bytes)
                 for window in stream.windows(position, on_corruption):
-                    yield Piece(segment, source, window)
+                    yield number, Piece(segment, source, window)
                     if selection.end_offset is not None and stream.previous >= selection.end_offset - 1:
                         return
                 if stream.stopped:
                     return
+                previous = stream.previous
+
+    def _judge(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
+        return ReadCommitted(
+            [str(segment.path) for segment in self.segments],
+            self._stretches,
+            on_corruption=on_corruption,
+            check_crcs=check_crcs,
+            limits=self.limits,
+        )
+
+    def _stretches(self, place: int, previous_offset: int) -> Generator[Stretch]:
+        """What lies behind a place, damage passed over; windows are taken back when the next one is asked for."""
+        spare = SpareMemory()
+        first, position = place >> PLACE_BITS, place & (1 << PLACE_BITS) - 1
+        previous = previous_offset
+        damage: list[Finding] = []
+        for number in range(first, len(self.segments)):
+            segment = self.segments[number]
+            with segment.open(spare) as source:
+                previous = max(previous, segment.base_offset - 1)
+                stream = _SegmentStream(segment, source, previous, damage.append, _WINDOW_AHEAD)
+                for window in stream.windows(position if number == first else 0, "skip"):
+                    yield Stretch(window, number << PLACE_BITS, tuple(damage))
+                    damage.clear()
+                    source.release(window.data, window.start)
                 previous = stream.previous
 
 
@@ -345,3 +467,4 @@ class _SegmentStream:
 
 
 _WINDOW_BEHIND_DAMAGE = 2**16
+_WINDOW_AHEAD = 2**20

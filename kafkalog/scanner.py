@@ -32,6 +32,7 @@ from kafkalog.arrow import (
 )
 from kafkalog.batches import WINDOW_BYTES, BatchTable
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.isolation import ISOLATION_LEVELS, IsolationLevel
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import OnCorruption, Partition, Piece
 from kafkalog.records import BinaryColumn, Column, Decoded, RecordColumns, Selection, decode
@@ -105,6 +106,7 @@ class Scan:
         end_offset: Offsets | None = None,
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
         include_control: bool = False,
         include_deleted: bool = False,
         on_corruption: OnCorruption = "raise",
@@ -117,6 +119,8 @@ class Scan:
     ) -> None:
         if on_corruption not in ("raise", "stop", "skip"):
             raise ValueError(f"on_corruption must be 'raise', 'stop' or 'skip', not {on_corruption!r}")
+        if isolation_level not in ISOLATION_LEVELS:
+            raise ValueError(f"isolation_level must be 'read_uncommitted' or 'read_committed', not {isolation_level!r}")
         if isinstance(path, (LogDir, Partition, Segment)):
             self._target: LogDir | Partition | Segment = path
         else:
@@ -132,6 +136,7 @@ class Scan:
         self._start_timestamp = _milliseconds("start_timestamp", start_timestamp)
         self._end_timestamp = _milliseconds("end_timestamp", end_timestamp)
         self._include_control, self._include_deleted = bool(include_control), bool(include_deleted)
+        self._isolation_level: IsolationLevel = isolation_level
         self._on_corruption: OnCorruption = on_corruption
         self._check_crcs = bool(check_crcs)
         self._threads = _positive("threads", threads, os.cpu_count() or 1)
@@ -323,7 +328,9 @@ class Scan:
                 found = list(partition.findings)
                 pieces = partition.pieces(
                     selection,
+                    isolation_level=self._isolation_level,
                     on_corruption=self._on_corruption,
+                    check_crcs=self._check_crcs,
                     report=found.append,
                     spare=spare,
                     window_bytes=window_bytes,

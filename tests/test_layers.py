@@ -24,6 +24,8 @@ RANKS = {
     "indexes": 3,
     "checkpoints": 3,
     "records": 4,
+    "transactions": 4,
+    "isolation": 5,
     "producers": 5,
     "arrow": 5,
     "segment": 6,

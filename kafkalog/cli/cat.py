@@ -35,11 +35,15 @@ Columns: topic, partition, offset, timestamp, timestamp_type, key, value, header
 producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset, batch_position,
 segment.
 
-Transactions are not looked at: records of aborted and open ones are printed too.""",
+By default transactions are not looked at: records of aborted and open ones are printed too. With --isolation-level
+read_committed, records are those that a consumer of that level gets: aborted ones are left out, and a partition ends
+where its earliest open transaction begins (-v says where that is). What a damaged marker leaves unknown is an error, or
+left out and reported: see --on-corruption.""",
     examples="""\
   kafkalog cat /var/lib/kafka -t orders -p 0,3 -n 20
   kafkalog cat orders-0 --start-offset 1000 --end-offset 1100 --full
   kafkalog cat /backup/kafka -t orders --start-timestamp 2026-11-21T08:00:00Z --json --encoding utf8 | jq .value
+  kafkalog cat orders-0 --isolation-level read_committed -v
   kafkalog cat damaged-0 --on-corruption skip --json > intact.jsonl
   kafkalog cat __consumer_offsets-7 --columns offset,key,producer_id --include-control""",
 )
@@ -60,6 +64,12 @@ def add_parser(commands: Any) -> None:
         "--start-timestamp", metavar="TIME", type=timestamp, help="not before this: ms, or ISO 8601 with Z or an offset"
     )
     what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this")
+    what.add_argument(
+        "--isolation-level",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="read_committed leaves out aborted transactions and what follows the first open one",
+    )
     what.add_argument(
         "--include-control",
         action="store_true",
@@ -130,6 +140,7 @@ def _scan(args: argparse.Namespace, columns: Sequence[str], shown: Sequence[str]
             end_offset=args.end_offset,
             start_timestamp=args.start_timestamp,
             end_timestamp=args.end_timestamp,
+            isolation_level=args.isolation_level,
             include_control=args.include_control,
             include_deleted=args.include_deleted,
             on_corruption=args.on_corruption,

@@ -55,6 +55,7 @@ _LIMIT_NAMES: Final = {
     "batch_too_large": "max_batch_bytes",
     "decompressed_too_large": "max_decompressed_bytes",
     "too_many_headers": "max_headers_per_record",
+    "too_many_open_transactions": "max_open_transactions",
 }
 _UNREADABLE_REASONS: Final = frozenset({"file_changed", "file_unreadable", "not_a_file", "not_kafka"})
 _UNSUPPORTED_REASONS: Final = frozenset({"unknown_codec"})
