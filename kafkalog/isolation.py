@@ -31,7 +31,7 @@ from kafkalog.errors import (
     Reason,
     error_from_status,
 )
-from kafkalog.records import Selection, decode
+from kafkalog.producers import read_markers
 from kafkalog.transactions import OpenTransaction, Outcome, TransactionReplay, rows_of_transactions
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -293,21 +293,7 @@ class ReadCommitted:
         if not hidden.size:
             return batches
         kinds = batches.control_type.copy()
-        done = 0
-        while done < hidden.size:
-            chosen = batches[hidden[done:]]
-            decoded = decode(
-                Window(window.data, window.start, chosen),
-                ("key", "batch_position"),
-                selection=Selection(include_control=True),
-                check_crcs=False,
-                limits=self._limits,
-            )
-            if decoded.columns is not None:
-                positions, at = np.unique(decoded.columns.batch_position, return_index=True)
-                keys = [decoded.columns.key[row] for row in at.tolist()]
-                kinds[hidden[done:][np.searchsorted(chosen.position, positions)]] = [_control_type(key) for key in keys]
-            done += decoded.n_batches + (decoded.error is not None)
+        kinds[hidden] = read_markers(window, batches, hidden, limits=self._limits).control_type
         return replace(batches, control_type=kinds)
 
     def _causes_of_doubt(
@@ -444,7 +430,8 @@ def _wanted(batches: BatchTable, start_offset: int | None, end_offset: int | Non
 
 def _passes_over(finding: Finding) -> bool:
     """Whether bytes were not read, rather than a batch read in spite of its odd offset."""
-    return finding.damage and finding.reason not in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT)
+    is_odd = finding.reason in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT)
+    return finding.damage and not (is_odd and (finding.base_offset or 0) >= 0)
 
 
 def _unknown(producer_id: int, first_offset: int, cause: Finding) -> Finding:
@@ -459,13 +446,6 @@ def _doubt_about(producer_id: int, first_offset: int) -> str:
         f"whether producer {producer_id} committed its transaction from offset {first_offset} on is not known: "
         "its marker may have been here"
     )
-
-
-def _control_type(key: bytes | None) -> int:
-    """The type in a control record's key: version int16, type int16 (`ControlRecordType.parseTypeId`)."""
-    if key is None or len(key) < 4 or key[0] & 0x80:
-        return kf.NO_CONTROL_RECORD
-    return int.from_bytes(key[2:4], "big", signed=True)
 
 
 _MAX_MARKER_BYTES: Final = 128

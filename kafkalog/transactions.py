@@ -91,6 +91,10 @@ class TransactionReplay:
         """How many are open."""
         return len(self._open)
 
+    def __contains__(self, producer_id: int) -> bool:
+        """Whether a producer has one open."""
+        return producer_id in self._open
+
     def __repr__(self) -> str:
         return f"TransactionReplay({len(self)} open, first unstable offset: {self.first_unstable_offset})"
 
