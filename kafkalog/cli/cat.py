@@ -37,8 +37,8 @@ segment.
 
 By default transactions are not looked at: records of aborted and open ones are printed too. With --isolation-level
 read_committed, records are those that a consumer of that level gets: aborted ones are left out, and a partition ends
-where its earliest open transaction begins (a note says where). What a damaged marker leaves unknown is an error, or left
-out and reported: see --on-corruption.""",
+where its earliest open transaction begins (a note says where). What a damaged marker leaves unknown is an error, or is
+left out and reported: see --on-corruption.""",
     examples="""\
   kafkalog cat /var/lib/kafka -t orders -p 0,3 -n 20
   kafkalog cat orders-0 --start-offset 1000 --end-offset 1100 --full
