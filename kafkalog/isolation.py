@@ -376,20 +376,21 @@ class ReadCommitted:
         self, batches: BatchTable, first: int, stop: int, place: int, findings: list[Finding]
     ) -> npt.NDArray[np.int64]:
         """Rows, out of some, whose transactions are aborted or of unknown outcome; damaged ones are not judged."""
-        if not self._spoiled or first >= stop:
+        if first >= stop:
             return np.empty(0, np.int64)
-        begin, end = place + int(batches.position[0]), place + int(batches.next_position[-1])
+        begin, end = place + int(batches.position[0]), place + int(batches.next_position[stop - 1])
+        damaged = np.concatenate([*self._damaged, np.empty(0, np.int64)])
+        damaged = damaged[damaged >= begin]
+        self._damaged = [damaged] if damaged.size else []
+        if not self._spoiled:
+            return np.empty(0, np.int64)
         ranges = np.concatenate(self._spoiled)
         ranges = ranges[ranges["end_place"] > begin]
         self._spoiled = [ranges] if ranges.size else []
         ranges = ranges[ranges["start_place"] < end]
         rows = rows_of_transactions(batches[first:stop]) + first
         rows = rows[(batches.attributes[rows] & kf.CONTROL_BIT) == 0]
-        if self._damaged:
-            damaged = np.concatenate(self._damaged)
-            damaged = damaged[damaged >= begin]
-            self._damaged = [damaged] if damaged.size else []
-            rows = rows[~np.isin(batches.position[rows] + place, damaged)]
+        rows = rows[~np.isin(batches.position[rows] + place, damaged)]
         if not ranges.size or not rows.size:
             return np.empty(0, np.int64)
         producer_ids = np.unique(ranges["producer_id"])
