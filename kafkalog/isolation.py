@@ -129,9 +129,9 @@ class ReadCommitted:
         batches = stretch.window.batches
         first, n = _wanted(batches, start_offset, end_offset)
         begin = stretch.place + int(batches.position[0])
+        if self._is_behind(begin):
+            self._catch_up(begin)
         if not self._is_in_range:
-            if self._place == 0 < begin:
-                self._catch_up(begin)
             self._feed(stretch._replace(window=stretch.window._replace(batches=batches[:first])))
             self._is_in_range = first < n
         self._feed(stretch)
@@ -196,8 +196,14 @@ class ReadCommitted:
             self._stream_place = stretch.place + int(stretch.window.batches.next_position[-1])
         return stretch
 
+    def _is_behind(self, begin: int) -> bool:
+        """Whether segments, or the first part of one, were left out; a gap within one is damage, which was met."""
+        if self._place == 0:
+            return begin > 0
+        return begin >> PLACE_BITS > (self._place >> PLACE_BITS) + 1
+
     def _catch_up(self, begin: int) -> None:
-        """Learn what is open where reading begins."""
+        """Learn what happened in batches that are not read."""
         while self._cut is None and self._place < begin and (stretch := self._next()) is not None:
             batches = stretch.window.batches
             n = int(np.searchsorted(batches.position, begin - stretch.place))

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Limits
+from kafkalog.isolation import PLACE_BITS, Stretch
 from kafkalog.records import Selection, decode
 
 COMMITTED: dict[str, Any] = {"isolation_level": "read_committed"}
@@ -266,6 +267,22 @@ def test_a_marker_in_a_later_segment_decides() -> None:
         assert partition.aborted_transactions(0, 1).tolist() == []
         lone = kafkalog.Segment(partition.segments[0].path)
         assert kafkalog.read_numpy(lone, **COMMITTED).n_records == 0
+
+
+def test_windows_may_be_left_out_between_those_that_are_judged() -> None:
+    segments = [(0, data(0, 5)), (1, data(1, 6)), (2, commit(2, 5)), (3, abort(3, 6)), (4, data(4, 5) + data(5, -1))]
+    with partition_of(segments) as partition:
+        for chosen in ((1, 4), (0, 4), (0, 2, 4), (1, 3), (4,)):
+            judge = partition._judge()
+            kept = []
+            for number in chosen:
+                with partition.segments[number].open() as source:
+                    (window,) = partition.segments[number].iter_windows(source)
+                    verdict = judge.judge(Stretch(window, number << PLACE_BITS))
+                    kept += verdict.batches.base_offset[~verdict.batches.is_control].tolist()
+                    assert verdict.is_end == (number == 4)
+            judge.close()
+            assert kept == [0] * (0 in chosen)
 
 
 def test_a_producer_id_is_used_again_by_later_transactions() -> None:
