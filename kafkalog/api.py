@@ -12,11 +12,13 @@ from kafkalog.batch_scan import BatchScan
 from kafkalog.columns import RecordColumns
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.exporter import Exporter, ExportResult
+from kafkalog.isolation import IsolationLevel
 from kafkalog.log_dir import LogDir, open_path
-from kafkalog.partition import OnCorruption, Partition
+from kafkalog.partition import Partition
 from kafkalog.predicates import Filters
 from kafkalog.scanner import Offsets, Scan, Timestamp
 from kafkalog.segment import Segment
+from kafkalog.streams import OnCorruption
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,6 +76,7 @@ def scan(
     filters: Filters | pc.Expression | None = None,
     where: Callable[..., Any] | None = None,
     extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None = None,
+    isolation_level: IsolationLevel = "read_uncommitted",
     include_control: bool = False,
     include_deleted: bool = False,
     on_corruption: OnCorruption = "raise",
@@ -115,6 +118,12 @@ def scan(
     extract : mapping of str to (dtype, callable), optional
         Columns of numbers, filled from records in the same pass by such functions: ``{"price": ("f8", function)}``.
         Null where a function returns None, or raises, with a warning and a finding.
+    isolation_level : {"read_uncommitted", "read_committed"}
+        With `"read_committed"`, as a consumer of that level: without records of aborted transactions, and only up to
+        the last stable offset, which is where the earliest open transaction begins. The markers in the log count; the
+        high watermark and `.txnindex` files do not. A transaction whose outcome cannot be known, because damage may
+        have hit its marker, is met as `on_corruption` says: its records are never read as committed, and never left
+        out silently.
     include_control : bool
         Also the records that brokers write for themselves: transaction markers, Raft's.
     include_deleted : bool
@@ -167,6 +176,7 @@ def scan(
         filters=filters,
         where=where,
         extract=extract,
+        isolation_level=isolation_level,
         include_control=include_control,
         include_deleted=include_deleted,
         on_corruption=on_corruption,

@@ -20,9 +20,10 @@ from kafkalog import format as kf
 from kafkalog.batches import COLUMNS, DERIVED, BatchTable
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Findings, KafkalogError, Limits
 from kafkalog.log_dir import LogDir
-from kafkalog.partition import OnCorruption, Partition
+from kafkalog.partition import Partition
 from kafkalog.scanner import Offsets, Scan
 from kafkalog.segment import Segment
+from kafkalog.streams import OnCorruption
 
 if TYPE_CHECKING:
     import pandas as pd

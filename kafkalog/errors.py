@@ -46,12 +46,16 @@ class Reason(StrEnum):
     LEGACY_EMPTY_WRAPPER = "legacy_empty_wrapper"
     LEGACY_NULL_WRAPPER = "legacy_null_wrapper"
     LEGACY_CODEC = "legacy_codec"
+    CONTROL_RECORD = "control_record"
+    TRANSACTION_OUTCOME = "transaction_outcome"
+    OPEN_TRANSACTION = "open_transaction"
     PARTIAL_TAIL = "partial_tail"
     ZERO_FILL = "zero_fill"
     SEGMENT_TOO_LARGE = "segment_too_large"
     BATCH_TOO_LARGE = "batch_too_large"
     DECOMPRESSED_TOO_LARGE = "decompressed_too_large"
     TOO_MANY_HEADERS = "too_many_headers"
+    TOO_MANY_OPEN_TRANSACTIONS = "too_many_open_transactions"
     FILE_CHANGED = "file_changed"
     FILE_UNREADABLE = "file_unreadable"
     NOT_A_FILE = "not_a_file"
@@ -252,6 +256,8 @@ class Limits:
     max_headers_per_record : int
     max_segment_bytes : int
         Kafka cannot read a segment of 2 GiB or more.
+    max_open_transactions : int
+        Transactions of a partition that are open at the same time.
     max_findings : int
         Findings kept in memory; further ones are only counted.
     max_directories : int
@@ -262,6 +268,7 @@ class Limits:
     max_decompressed_bytes: int = 256 * 2**20
     max_headers_per_record: int = 65_536
     max_segment_bytes: int = 2**31 - 1
+    max_open_transactions: int = 100_000
     max_findings: int = 10_000
     max_directories: int = 100_000
 

@@ -90,6 +90,16 @@ TRANSACTION_INDEX_DTYPE: Final = np.dtype(
     ]
 )
 """An entry of `.txnindex` (`AbortedTxn`)."""
+ABORTED_TRANSACTION_DTYPE: Final = np.dtype(
+    [
+        ("producer_id", np.int64),
+        ("producer_epoch", np.int16),
+        ("first_offset", np.int64),
+        ("last_offset", np.int64),
+        ("last_stable_offset", np.int64),
+    ]
+)
+"""Answer of `Partition.aborted_transactions`: offsets of the first batch and of the marker, epoch of the marker."""
 PRODUCER_SNAPSHOT_DTYPE: Final = np.dtype(
     [
         ("producer_id", ">i8"),

@@ -33,13 +33,15 @@ from kafkalog.errors import (
     Reason,
 )
 from kafkalog.expressions import Residual
+from kafkalog.isolation import IsolationLevel
 from kafkalog.log_dir import LogDir
-from kafkalog.partition import OnCorruption, Partition, Piece, lone_segment
+from kafkalog.partition import Partition, Piece, lone_segment
 from kafkalog.predicates import Filter
 from kafkalog.records import Decoded, decode
 from kafkalog.segment import Segment
 from kafkalog.selection import Predicate, Selection, Trouble
 from kafkalog.statistics import ScanStatistics
+from kafkalog.streams import OnCorruption
 
 _MIN_WINDOW_BYTES: Final = 2**20
 _COMPRESSED_BYTES: Final = 2**19
@@ -75,6 +77,7 @@ class Query:
     where: Where | None = None
     extract: Extract | None = None
     residual: Residual | None = None
+    isolation_level: IsolationLevel = "read_uncommitted"
     include_control: bool = False
     include_deleted: bool = False
     on_corruption: OnCorruption = "raise"
@@ -159,6 +162,8 @@ class Query:
                     levels["segments"].append(text)
                 if name == "start_offset":
                     levels["bytes"].append(f"{text} by the offset index")
+        if self.isolation_level == "read_committed":
+            levels["batches"].append("read_committed")
         if not self.include_control:
             levels["batches"].append("no control batches")
         for predicate in (self.filter, self.where):
@@ -336,7 +341,9 @@ class Pass:
                 found = list(partition.findings)
                 pieces = partition.pieces(
                     whole,
+                    isolation_level=query.isolation_level,
                     on_corruption=query.on_corruption,
+                    check_crcs=query.check_crcs,
                     report=found.append,
                     window_bytes=window_bytes,
                     wanted=by_segment.__contains__,

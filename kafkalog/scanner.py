@@ -34,12 +34,14 @@ from kafkalog.errors import (
     Reason,
 )
 from kafkalog.expressions import Residual, is_expression
+from kafkalog.isolation import ISOLATION_LEVELS, IsolationLevel
 from kafkalog.log_dir import LogDir, open_path
-from kafkalog.partition import OnCorruption, Partition
+from kafkalog.partition import Partition
 from kafkalog.pipeline import Pass, Query, Task
 from kafkalog.predicates import Filters, milliseconds, parse_filters
 from kafkalog.segment import Segment
 from kafkalog.statistics import Explanation
+from kafkalog.streams import OnCorruption
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +83,7 @@ class Scan:
         end_offset: Offsets | None = None,
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
         filters: Filters | pc.Expression | None = None,
         where: Callable[..., Any] | None = None,
         extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None = None,
@@ -96,6 +99,8 @@ class Scan:
     ) -> None:
         if on_corruption not in ("raise", "stop", "skip"):
             raise ValueError(f"on_corruption must be 'raise', 'stop' or 'skip', not {on_corruption!r}")
+        if isolation_level not in ISOLATION_LEVELS:
+            raise ValueError(f"isolation_level must be 'read_uncommitted' or 'read_committed', not {isolation_level!r}")
         target = path if isinstance(path, (LogDir, Partition, Segment)) else None
         if target is None:
             target = open_path(path, memory_map=memory_map, limits=limits)  # type: ignore[arg-type]
@@ -121,6 +126,7 @@ class Scan:
             where=None if where is None else Where(where),
             extract=extraction,
             residual=Residual(filters, extend_schema(record_schema(ALL_COLUMNS), derived)) if is_residual else None,
+            isolation_level=isolation_level,
             include_control=bool(include_control),
             include_deleted=bool(include_deleted),
             on_corruption=on_corruption,

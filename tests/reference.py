@@ -16,7 +16,9 @@ The order in which one batch is judged (the first finding wins):
 7. unknown codec: ``unsupported``; zstd under magic 0 or 1: ``header_inconsistent``;
 8. record count, codec stream, records, in this order.
 
-It does not look at the keys of control records, at transactions, or at any file but the ``.log``.
+It does not look at the keys of control records while it decodes, or at any file but the ``.log``. What becomes of
+transactions is told by ``Producers`` and ``read_committed``, which are given the decoded batches of a whole partition:
+they do as a broker does when it appends, and as a consumer does with what it fetches.
 """
 
 import struct
@@ -866,3 +868,88 @@ def read_segment(data: bytes, limit: int = DEFAULT_LIMIT) -> Result:
     except Damage as damage:
         result.problem = damage.problem()
     return result
+
+
+# ------------------------------------------------------------------------------------------------- transactions
+
+ABORT, COMMIT = 0, 1
+
+
+class AbortedTxn(NamedTuple):
+    """An entry of a transaction index."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def marker_type(batch: Batch) -> int | None:
+    """The type of a control batch's first record; None for no control batch, or one without records."""
+    if not batch.is_control or not batch.records:
+        return None
+    key = batch.records[0].key
+    assert key is not None
+    return int.from_bytes(key[2:4], "big", signed=True)
+
+
+class Producers:
+    """``ProducerStateManager``: appended to batch by batch; the transaction index is a list."""
+
+    def __init__(self) -> None:
+        self.ongoing: dict[int, int] = {}
+        """First offset of the transaction of each producer that has one open."""
+        self.aborted: list[AbortedTxn] = []
+        self.log_end_offset = 0
+
+    def append(self, batch: Batch) -> None:
+        """``UnifiedLog.append``, as far as it is about transactions."""
+        self.log_end_offset = batch.last_offset + 1
+        if batch.magic < 2 or batch.producer_id < 0:
+            return
+        if not batch.is_control:
+            if batch.is_transactional:
+                self.ongoing.setdefault(batch.producer_id, batch.base_offset)
+            return
+        kind = marker_type(batch)
+        if kind is None or batch.producer_id not in self.ongoing:
+            return
+        first = self.ongoing.pop(batch.producer_id)
+        if kind == ABORT:
+            stable = min(self.ongoing.values(), default=batch.last_offset + 1)
+            self.aborted.append(AbortedTxn(batch.producer_id, first, batch.last_offset, stable))
+
+    @property
+    def last_stable_offset(self) -> int:
+        """``UnifiedLog.lastStableOffset`` with the high watermark at the log's end."""
+        return min(self.ongoing.values(), default=self.log_end_offset)
+
+    def collect_aborted(self, start: int, end: int) -> list[AbortedTxn]:
+        """``TransactionIndex.collectAbortedTxns``, over all segments."""
+        return [txn for txn in self.aborted if txn.last_offset >= start and txn.first_offset < end]
+
+
+def read_committed(batches: list[Batch], start: int = 0, end: int | None = None) -> list[Record]:
+    """``CompletedFetch``: what a consumer returns of one fetch of everything from ``start`` on."""
+    producers = Producers()
+    for batch in batches:
+        producers.append(batch)
+    stable = producers.last_stable_offset
+    pending = sorted(producers.collect_aborted(start, stable), key=lambda txn: txn.first_offset)
+    aborted_ids: set[int] = set()
+    records: list[Record] = []
+    for batch in batches:
+        if batch.last_offset < start or batch.base_offset >= stable:
+            continue
+        if batch.producer_id >= 0:
+            while pending and pending[0].first_offset <= batch.last_offset:
+                aborted_ids.add(pending.pop(0).producer_id)
+            if marker_type(batch) == ABORT:
+                aborted_ids.discard(batch.producer_id)
+            elif batch.is_transactional and batch.producer_id in aborted_ids:
+                continue
+        if not batch.is_control:
+            records += [
+                record for record in batch.records if start <= record.offset and (end is None or record.offset < end)
+            ]
+    return records

@@ -7,7 +7,7 @@ Built on ``builder`` alone: the expected records come from what was drawn, not f
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import builder
 import reference
@@ -340,6 +340,88 @@ def segments(
         expected += built.records
         offset = built.last_offset + 1
     return Segment(data, expected, positions, base_offset)
+
+
+# ------------------------------------------------------------------------------------------------- transactions
+
+
+@dataclass(frozen=True)
+class TransactionLog:
+    """A partition that transactional producers wrote to: (base offset, content) of each segment."""
+
+    segments: list[tuple[int, bytes]]
+    end_offset: int
+
+
+@st.composite
+def _transactional_batches(draw: st.DrawFn, offset: int, ids: dict[int, int]) -> tuple[bytes, int]:
+    """Bytes and last offset of a batch; `ids` has the epoch of each producer."""
+    kind = draw(
+        st.sampled_from([*["data"] * 6, *["marker"] * 5, "idempotent", "plain", "old", "empty", "emptied", "raft"])
+    )
+    producer_id = draw(st.sampled_from([0, 1, 2, 2**40]))
+    if draw(st.integers(0, 5)) == 0:
+        ids[producer_id] = ids.get(producer_id, 0) + 1
+    common: dict[str, Any] = {
+        "base_offset": offset,
+        "producer_id": producer_id,
+        "producer_epoch": ids.get(producer_id, 0),
+    }
+    control_type = draw(st.sampled_from([builder.ABORT, builder.COMMIT]))
+    if kind == "marker":
+        codec = draw(st.sampled_from([0, 0, 0, 0, builder.GZIP, builder.ZSTD]))
+        record = builder.record_v2(
+            0, draw(st.sampled_from([0, -(2**40)])), struct.pack(">hh", 0, control_type), bytes(6)
+        )
+        transactional = draw(st.sampled_from([True, True, True, False]))
+        return builder.batch_v2([record], codec=codec, transactional=transactional, control=True, **common), offset
+    if kind == "raft":
+        record = builder.record_v2(0, 0, struct.pack(">hh", 0, 2), b"")
+        return builder.batch_v2([record], base_offset=offset, control=True), offset
+    n = draw(st.integers(1, 3))
+    last = offset + n - 1 + draw(st.sampled_from([0, 0, 0, 2]))
+    if kind == "old":
+        magic = draw(st.sampled_from([0, 1]))
+        value = b"old %d" % offset
+        if draw(st.booleans()):
+            return builder.message(offset, b"k", value, magic=magic), offset
+        inner = offset if magic == 0 else 0
+        return builder.wrapper(
+            [builder.message(inner, b"k", value, magic=magic)], offset=offset, magic=magic, codec=1
+        ), offset
+    if kind in ("empty", "emptied"):
+        return builder.batch_v2(
+            transactional=True, control=kind == "emptied", last_offset_delta=last - offset, **common
+        ), last
+    if kind == "plain":
+        common = {"base_offset": offset}
+    records_of = [
+        builder.record_v2(i, 0, b"k", b"%d %d" % (offset + i, i) * draw(st.sampled_from([1, 20]))) for i in range(n)
+    ]
+    codec = draw(st.sampled_from([0, 0, builder.LZ4]))
+    return builder.batch_v2(
+        records_of, codec=codec, transactional=kind == "data", last_offset_delta=last - offset, **common
+    ), last
+
+
+@st.composite
+def transaction_logs(draw: st.DrawFn, max_batches: int = 30) -> TransactionLog:
+    """Interleaved transactions of a few producers, with all that a log may hold between them.
+
+    Ids are used again, with later epochs too; markers lie in later segments, twice, or nowhere; compaction left holes
+    and empty batches; some transactions are open at the end.
+    """
+    offset = draw(st.sampled_from([0, 0, 7, 2**33]))
+    ids: dict[int, int] = {}
+    parts: list[tuple[int, bytes]] = [(offset, b"")]
+    for _ in range(draw(st.integers(0, max_batches))):
+        offset += draw(st.sampled_from([0, 0, 0, 0, 0, 1, 5]))
+        if draw(st.integers(0, 7)) == 0 and offset > parts[-1][0]:
+            parts.append((offset, b""))
+        data, last = draw(_transactional_batches(offset, ids))
+        parts[-1] = (parts[-1][0], parts[-1][1] + data)
+        offset = last + 1
+    return TransactionLog(parts, offset)
 
 
 # ------------------------------------------------------------------------------------------------------- damage

@@ -431,6 +431,34 @@ def test_cat_shows_deleted_records_when_asked(run: Any, log_dir: Path) -> None:
     assert [line.split("  ")[0] for line in first] == ["p-delrec-0@334", "p-delrec-0@202"]
 
 
+def test_cat_leaves_out_aborted_and_open_transactions_when_asked(run: Any, log_dir: Path) -> None:
+    committed = kafkalog.read_table(log_dir / "p-txn-0", columns=["offset"], isolation_level="read_committed")
+    argv = ("cat", log_dir / "p-txn-0", "--isolation-level", "read_committed", "--json", "--columns", "offset")
+    code, out, err = run(*argv)
+    assert code == Exit.GOOD
+    assert [json.loads(line)["offset"] for line in out] == committed.column(0).to_pylist()
+    assert len(out) < len(run("cat", log_dir / "p-txn-0")[1])
+    assert "open_transaction: the transaction of producer 3 from offset 426 on is open: read_committed ends here" in err
+    assert run(*argv, "--quiet") == (Exit.GOOD, out, "")
+
+
+def test_cat_says_which_transaction_a_damaged_marker_leaves_open_to_doubt(run: Any, log_dir_copy: Path) -> None:
+    partition = log_dir_copy / "p-txn-0"
+    segment = kafkalog.Segment(partition / "00000000000000000014.log")
+    batches = segment.batches
+    marker = int(batches.position[batches.last_offset == 31][0])
+    flip(segment.path, marker + 70)
+    argv = ("cat", partition, "--isolation-level", "read_committed")
+    code, _, err = run(*argv)
+    assert code == Exit.DAMAGE
+    assert f"@{marker} base_offset=31: crc_mismatch" in err
+    assert "whether producer 1 committed its transaction from offset 16 on is not known" in err
+    code, out, err = run(*argv, "--on-corruption", "skip", "--json")
+    assert code == Exit.DAMAGE
+    assert err.count("transaction_outcome") == 2
+    assert out
+
+
 @pytest.fixture
 def damaged(log_dir_copy: Path) -> Path:
     """A partition with a wrong checksum in its fourth batch."""

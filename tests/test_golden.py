@@ -12,6 +12,7 @@ from reading import without_magic
 
 import kafkalog
 from kafkalog.arrow import ALL_COLUMNS
+from kafkalog.isolation import IsolationLevel
 
 CASES = [
     (name, archive, topic)
@@ -22,12 +23,15 @@ CASES = [
 
 
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize(("name", "archive", "topic"), CASES)
-def test_reading_equals_what_a_consumer_read(name: str, archive: str, topic: str, threads: int) -> None:
-    expected = golden_sets.truth(name, topic, archive=archive)
+def test_reading_equals_what_a_consumer_read(
+    name: str, archive: str, topic: str, isolation: IsolationLevel, threads: int
+) -> None:
+    expected = golden_sets.truth(name, topic, isolation, archive)
     opened = kafkalog.open(golden_sets.unpacked(name, archive))
     assert isinstance(opened, kafkalog.LogDir)
-    scan = kafkalog.scan(opened, topics=topic, columns=ALL_COLUMNS, threads=threads)
+    scan = kafkalog.scan(opened, topics=topic, columns=ALL_COLUMNS, threads=threads, isolation_level=isolation)
     table = scan.to_table()
     table.validate(full=True)
     assert all(not finding.damage for finding in scan.findings)

@@ -44,11 +44,15 @@ Columns: topic, partition, offset, timestamp, timestamp_type, key, value, header
 producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset, batch_position,
 segment.
 
-Transactions are not looked at: records of aborted and open ones are printed too.""",
+By default transactions are not looked at: records of aborted and open ones are printed too. With --isolation-level
+read_committed, records are those that a consumer of that level gets: aborted ones are left out, and a partition ends
+where its earliest open transaction begins (a note says where). What a damaged marker leaves unknown is an error, or is
+left out and reported: see --on-corruption.""",
     examples="""\
   kafkalog cat /var/lib/kafka -t orders -p 0,3 -n 20
   kafkalog cat orders-0 --start-offset 1000 --end-offset 1100 --full
   kafkalog cat /backup/kafka -t orders --start-timestamp 2026-11-21T08:00:00Z --json --encoding utf8 | jq .value
+  kafkalog cat orders-0 --isolation-level read_committed
   kafkalog cat damaged-0 --on-corruption skip --json > intact.jsonl
   kafkalog cat __consumer_offsets-7 --columns offset,key,producer_id --include-control""",
 )

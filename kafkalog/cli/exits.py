@@ -57,6 +57,7 @@ _LIMIT_NAMES: Final = {
     "decompressed_too_large": "max_decompressed_bytes",
     "too_many_headers": "max_headers_per_record",
     "too_many_directories": "max_directories",
+    "too_many_open_transactions": "max_open_transactions",
 }
 _UNREADABLE_REASONS: Final = frozenset({"file_changed", "file_unreadable", "not_a_file", "not_kafka"})
 _UNSUPPORTED_REASONS: Final = frozenset({"unknown_codec"})

@@ -28,6 +28,12 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this")
     what.add_argument(
+        "--isolation-level",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="read_committed leaves out aborted transactions and what follows the first open one",
+    )
+    what.add_argument(
         "--include-control",
         action="store_true",
         help="also what brokers write for themselves: transaction markers, Raft's",
@@ -76,6 +82,7 @@ def scan_options(args: argparse.Namespace) -> dict[str, Any]:
         "end_offset": args.end_offset,
         "start_timestamp": args.start_timestamp,
         "end_timestamp": args.end_timestamp,
+        "isolation_level": args.isolation_level,
         "include_control": args.include_control,
         "include_deleted": args.include_deleted,
         "on_corruption": args.on_corruption,

@@ -23,6 +23,7 @@ import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.ListOffsetsResult;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -34,6 +35,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.config.ConfigResource;
@@ -82,6 +84,7 @@ public class Client {
             case "delete_records" -> deleteRecords(command);
             case "consume" -> consume(command, reply);
             case "offsets" -> offsets(command, reply);
+            case "stable" -> stable(reply);
             case "flood" -> flood(command);
             case "dry" -> dry(reply);
             case "dump" -> dump(command);
@@ -343,12 +346,18 @@ public class Client {
     static void consume(JsonNode command, ObjectNode reply) throws Exception {
         Map<String, List<ConsumerRecord<byte[], byte[]>>> read = new TreeMap<>();
         List<String> only = texts(command.path("topics"));
-        try (Admin admin = admin(); KafkaConsumer<byte[], byte[]> consumer = consumer()) {
+        String isolation = command.path("isolation").asText("read_uncommitted");
+        try (Admin admin = admin();
+             KafkaConsumer<byte[], byte[]> consumer = consumer("isolation.level", isolation)) {
             List<TopicPartition> partitions = partitions(admin);
             partitions.removeIf(partition -> !only.isEmpty() && !only.contains(partition.topic()));
             consumer.assign(partitions);
             consumer.seekToBeginning(partitions);
             Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
+            if (command.has("from")) {
+                ends.forEach((partition, end) ->
+                    consumer.seek(partition, Math.min(command.get("from").asLong(), end)));
+            }
             long deadline = System.nanoTime() + 30_000_000_000L;
             while (partitions.stream().anyMatch(partition -> consumer.position(partition) < ends.get(partition))) {
                 if (System.nanoTime() > deadline) {
@@ -393,6 +402,18 @@ public class Client {
 
     static Map<TopicPartition, Long> latest(Admin admin, List<TopicPartition> partitions) throws Exception {
         return listed(admin, partitions, OffsetSpec.latest());
+    }
+
+    /** ListOffsets with isolation read_committed: the last stable offset of every partition. */
+    static void stable(ObjectNode reply) throws Exception {
+        try (Admin admin = admin()) {
+            Map<TopicPartition, OffsetSpec> specs = new HashMap<>();
+            partitions(admin).forEach(partition -> specs.put(partition, OffsetSpec.latest()));
+            ArrayNode rows = reply.putArray("partitions");
+            admin.listOffsets(specs, new ListOffsetsOptions(IsolationLevel.READ_COMMITTED)).all().get().forEach(
+                (partition, info) ->
+                    rows.addArray().add(partition.topic()).add(partition.partition()).add(info.offset()));
+        }
     }
 
     static OffsetSpec spec(long time) {

@@ -74,6 +74,7 @@ TOPICS: dict[str, Topic] = {
     "trimmed-live": Topic("plain", ("none", "zstd"), 1, 400),
     "trimmed-backwards": Topic("backwards", ("none", "lz4"), 1, 500),
     "trimmed-whole": Topic("backwards", ("zstd",), 1, 60),
+    "held-back": Topic("plain", partitions=1, transactions=3, fence=True),
     "empty": Topic("plain", records=0),
 }
 FLOODED = {name: Topic("headers", ("lz4",), configs=SMALL) for name in ("crashed", "growing")}
@@ -87,6 +88,10 @@ class Stage(NamedTuple):
     log_dir: Path
     truth: Truth
     was_live: bool
+    committed: Truth
+    """What a `read_committed` consumer got."""
+    stable: dict[tuple[str, int], int]
+    """Last stable offsets as the broker listed them."""
 
 
 class History:
@@ -137,10 +142,10 @@ class History:
         self.client.ask("delete_records", topic="trimmed", partition=0, before=150)
         self._took("first workload")
         self.settle()
-        truth = self.client.consume(self.folder / "clean.jsonl")
+        told = self._consume("clean")
         self._took("consumed")
         self.broker.stop()
-        self.clean = self._keep("clean", truth)
+        self.clean = self._keep("clean", *told)
         self._took("stop")
 
     def _second_life(self) -> None:
@@ -151,33 +156,51 @@ class History:
         time.sleep(0.8)
         self.broker.kill()
         self.acknowledged = self.client.ask("dry")["acknowledged"]
-        self.crashed = self._keep("crashed", self.clean.truth)
+        self.crashed = self._keep("crashed", self.clean.truth, self.clean.committed, self.clean.stable)
         self._took("second workload and kill")
 
     def _third_life(self) -> None:
         self._boot()
-        self.crashed = self.crashed._replace(truth=self.client.consume(self.folder / "crashed.jsonl"))
+        truth, committed, stable = self._consume("crashed")
+        self.crashed = self.crashed._replace(truth=truth, committed=committed, stable=stable)
         self._produce(4, 60)
         for name, before in {"trimmed-live": 222, "trimmed-backwards": 305, "trimmed-whole": -1}.items():
             self.client.ask("delete_records", topic=name, partition=0, before=before)
+        self._delete_into_an_open_transaction()
         self.settle()
         checkpoint = self.broker.log_dir / "log-start-offset-checkpoint"
         keys = [kafkalog.TopicPartition(name, 0) for name in ("trimmed-live", "trimmed-backwards", "trimmed-whole")]
         wait_until(lambda: (read_offset_checkpoint(checkpoint) or {}).keys() >= {*keys}, "the starts are checkpointed")
-        truth = self.client.consume(self.folder / "live.jsonl")
-        self.live = Stage(self.broker.log_dir, truth, self._is_live())
+        truth, committed, stable = self._consume("live")
+        self.live = Stage(self.broker.log_dir, truth, self._is_live(), committed, stable)
         self._took("third workload")
+
+    def _delete_into_an_open_transaction(self) -> None:
+        """Of the first open one nothing is left to read, and still it holds back the rest."""
+        before = self.client.last_stable_offsets()["held-back", 0] + 2
+        self.client.ask("delete_records", topic="held-back", partition=0, before=before)
+        checkpoint = self.broker.log_dir / "log-start-offset-checkpoint"
+        key = kafkalog.TopicPartition("held-back", 0)
+        wait_until(lambda: (read_offset_checkpoint(checkpoint) or {}).get(key) == before, "the start is checkpointed")
+
+    def _consume(self, name: str) -> tuple[Truth, Truth, dict[tuple[str, int], int]]:
+        """What consumers of both isolation levels get, and where the second kind ends."""
+        return (
+            self.client.consume(self.folder / f"{name}.jsonl"),
+            self.client.consume(self.folder / f"{name}.committed.jsonl", isolation="read_committed"),
+            self.client.last_stable_offsets(),
+        )
 
     def _is_live(self) -> bool:
         opened = kafkalog.open(self.broker.log_dir)
         assert isinstance(opened, kafkalog.LogDir)
         return opened.is_live
 
-    def _keep(self, name: str, truth: Truth) -> Stage:
+    def _keep(self, name: str, truth: Truth, committed: Truth, stable: dict[tuple[str, int], int]) -> Stage:
         target = self.folder / name
         was_live = self._is_live()
         subprocess.run(["cp", "-a", str(self.broker.log_dir), str(target)], check=True)
-        return Stage(target, truth, was_live)
+        return Stage(target, truth, was_live, committed, stable)
 
     def settle(self) -> None:
         """Wait until the cleaner and the retention task have nothing left to do, as long as nobody writes."""

@@ -127,9 +127,18 @@ class Client:
             raise RuntimeError(f"{command}: {answer['error']}")
         return answer
 
-    def consume(self, file: Path, topics: list[str] | None = None) -> Truth:
-        """Everything that a `read_uncommitted` consumer gets."""
-        answer = self.ask("consume", file=str(file), topics=topics or [])
+    def consume(self, file: Path, topics: list[str] | None = None, **options: Any) -> Truth:
+        """Everything that a consumer gets.
+
+        Parameters
+        ----------
+        file : Path
+            Where the client may write it to.
+        topics : list of str, optional
+        **options
+            ``isolation`` is "read_uncommitted" if left out; ``from`` is an offset to begin at.
+        """
+        answer = self.ask("consume", file=str(file), topics=topics or [], **options)
         by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic, _ in answer["partitions"]}
         with file.open(encoding="utf-8") as lines:
             for line in lines:
@@ -139,6 +148,10 @@ class Client:
                 record["headers"] = [(name, _bytes(value)) for name, value in record["headers"]]
                 by_topic[record["topic"]].append(record)
         return Truth(by_topic, sorted((topic, partition) for topic, partition in answer["partitions"]))
+
+    def last_stable_offsets(self) -> dict[tuple[str, int], int]:
+        """What the broker lists with isolation `read_committed`."""
+        return {(topic, partition): offset for topic, partition, offset in self.ask("stable")["partitions"]}
 
     def close(self) -> None:
         """End the JVM."""
