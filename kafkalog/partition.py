@@ -331,7 +331,8 @@ class Partition:
         """Where `read_committed` ends: the first offset of the earliest open transaction, else the log end offset.
 
         As the batches say, of which all headers are walked. A broker would take the high watermark into account as
-        well; here it is a file that may be stale, and not applied.
+        well; here it is a file that may be stale, and not applied. Where the transaction began below the log start
+        offset, it is that; 4.3.1 lists the base offset of the batch that holds it.
 
         Raises
         ------

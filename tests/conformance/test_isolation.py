@@ -56,13 +56,22 @@ def test_the_workload_has_aborted_and_open_transactions(history: History, name: 
     assert any(stage.stable[key] < end for key, end in ends.items()) == (name != "clean")
 
 
+def as_listed(partition: kafkalog.Partition) -> int:
+    """Where an open transaction began before the log start offset, a broker lists the batch that holds the latter."""
+    offset = partition.last_stable_offset
+    if offset == partition.log_start_offset < partition.log_end_offset:
+        found = [segment.find_offsets([offset])[0]["base_offset"] for segment in partition.segments]
+        return int(next(base for base in found if base >= 0))
+    return offset
+
+
 @pytest.mark.parametrize("name", STAGES)
 def test_last_stable_offsets_are_those_that_the_broker_lists(history: History, name: str) -> None:
     stage: Stage = getattr(history, name)
     seen = {}
     for key in stage.stable:
         if key[0] not in ("__consumer_offsets", "crashed", "growing"):  # what is written to meanwhile
-            seen[key] = partition_of(stage, *key).last_stable_offset
+            seen[key] = as_listed(partition_of(stage, *key))
     assert seen == {key: offset for key, offset in stage.stable.items() if key in seen}
     assert len(seen) > 20
 
@@ -94,7 +103,8 @@ def test_a_consumer_that_starts_inside_transactions_gets_the_same(history: Histo
 def test_an_open_transaction_holds_back_the_rest_even_when_its_own_records_are_deleted(history: History) -> None:
     partition = partition_of(history.live, "held-back", 0)
     start = partition.log_start_offset
-    assert partition.last_stable_offset == history.live.stable["held-back", 0] == start < partition.log_end_offset
+    assert partition.last_stable_offset == start < partition.log_end_offset
+    assert history.live.stable["held-back", 0] == as_listed(partition)
     assert committed(history.live.log_dir, "held-back") == history.live.committed.records["held-back"] == []
     # the transaction itself began in front of what is left
     first = kafkalog.Partition(partition.path, log_start_offset=0).last_stable_offset
