@@ -46,6 +46,8 @@ from kafkalog.streams import OnCorruption
 _MIN_WINDOW_BYTES: Final = 2**20
 _COMPRESSED_BYTES: Final = 2**19
 _SHOWN_OFFSETS: Final = 5
+_STEP_BEHIND_DAMAGE: Final = 8
+_ALL: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,8 @@ class Task:
     selection: Selection
     first: int
     stop: int
+    step: int = _ALL
+    """Most batches to decode in one call: few behind damage, where more may be near."""
     future: Future[Decoded] | None = None
 
     @property
@@ -380,7 +384,7 @@ class Pass:
             task.piece.window,
             names,
             first=task.first,
-            stop=task.stop,
+            stop=min(task.stop, task.first + task.step),
             selection=task.selection,
             check_crcs=self.query.check_crcs,
             limits=self.query.limits,
@@ -395,8 +399,10 @@ class Pass:
         while task.first < task.stop and id(task.partition) not in self._stopped:
             decoded = self._decode(task, names) if task.future is None else task.future.result()
             task.first += decoded.n_batches + (decoded.error is not None)
+            task.step = _STEP_BEHIND_DAMAGE if decoded.error is not None else min(4 * task.step, _ALL)
             task.future = None
-            if pool is not None and task.first < task.stop:
+            # a few batches are sooner decoded than handed to another thread
+            if pool is not None and task.first < task.stop and task.step == _ALL:
                 task.future = pool.submit(self._decode, task, names)
             counts.n_records = (counts.n_records or 0) + decoded.n_records
             self._note(task, decoded.troubles)
