@@ -85,7 +85,7 @@ def scan(
     batch_size: int | None = None,
     memory_map: bool | str = "auto",
     binary_type: pa.DataType | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits | None = None,
 ) -> Scan:
     """Say what to read; nothing is read yet.
 

@@ -275,12 +275,23 @@ def _utf8(column: BinaryColumn) -> tuple[pa.Array, int]:
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid:
-        texts = [java_string(value or b"") for value in column.to_pylist()]
-        n_bad = sum(text.encode() != value for text, value in zip(texts, column.to_pylist(), strict=True))
-        return _strings(texts), n_bad
+        return _mended(column)
     return keys, 0
 
 
+def _mended(column: BinaryColumn) -> tuple[pa.Array, int]:
+    """Text with U+FFFD for what is no UTF-8, and how many values that concerns; not all at once, there may be many."""
+    chunks: list[pa.Array] = []
+    n_bad = 0
+    for start in range(0, len(column), _MENDED_AT_ONCE):
+        values = [value or b"" for value in column.slice(start, min(start + _MENDED_AT_ONCE, len(column))).to_pylist()]
+        texts = [java_string(value) for value in values]
+        n_bad += sum(text.encode() != value for text, value in zip(texts, values, strict=True))
+        chunks.append(_strings(texts))
+    return pa.concat_arrays(chunks), n_bad
+
+
+_MENDED_AT_ONCE = 2**16
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 

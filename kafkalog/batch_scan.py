@@ -8,7 +8,6 @@ not checked.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,7 +17,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.batches import COLUMNS, DERIVED, BatchTable
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Findings, KafkalogError, Limits
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Findings, KafkalogError, Limits, warn
 from kafkalog.log_dir import LogDir
 from kafkalog.partition import Partition
 from kafkalog.scanner import Offsets, Scan
@@ -191,7 +190,7 @@ class BatchScan:
     def _report(self, finding: Finding) -> None:
         self._found.add(finding)
         if finding.damage:
-            warnings.warn(str(finding), CorruptionWarning, stacklevel=3)
+            warn(finding, CorruptionWarning)
 
 
 def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:

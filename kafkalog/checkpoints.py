@@ -48,7 +48,7 @@ def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
         lines.pop()
     if not lines or lines[0].strip() != "0":
         raise _bad(path, 1, f"version {lines[0][:40]!r} where 0 is expected")
-    if len(lines) < 2 or not lines[1].strip().isdecimal():
+    if len(lines) < 2 or not lines[1].strip().isdecimal() or len(lines[1].strip()) > _MOST_DIGITS:
         raise _bad(path, 2, "the number of entries is expected")
     entries = [line.split() for line in lines[2:]]
     for number, entry in enumerate(entries, 3):
@@ -103,9 +103,12 @@ def read_properties(path: Pathish) -> dict[str, str] | None:
 
 def _integer(path: Pathish, line: int, text: str, bits: int) -> int:
     digits = text[1:] if text[:1] in "+-" else text
-    if not digits.isdecimal() or not -(2**bits) <= int(text) < 2**bits:
+    if not digits.isdecimal() or len(digits) > _MOST_DIGITS or not -(2**bits) <= int(text) < 2**bits:
         raise _bad(path, line, f"{text[:40]!r} where a number is expected")
     return int(text)
+
+
+_MOST_DIGITS = 40  # leading zeros are fine; Python takes a long time over thousands of digits, or refuses them
 
 
 def _bad(path: Pathish, line: int, detail: str) -> SidecarError:

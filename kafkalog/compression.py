@@ -140,32 +140,36 @@ def _check_limit(n: int, limit: int, what: str) -> None:
         raise LimitExceededError(Reason.DECOMPRESSED_TOO_LARGE, f"{what}, max_decompressed_bytes is {limit}", length=n)
 
 
+_GZIP_STEP = 256
 _GZIP_MIN_NEXT = 18  # Java looks for another member only in more bytes than a header and a trailer take
 
 
 def _gzip(arena: Arena, data: Bytes, limit: int) -> None:
     """Members one behind the other; what follows the last one is ignored, as `GZIPInputStream` ignores it."""
-    rest: Any = memoryview(data)
-    total = 0
-    first = True
-    while first or (len(rest) > _GZIP_MIN_NEXT and bytes(rest[:2]) == b"\x1f\x8b"):
+    view = memoryview(data)
+    start = total = 0  # where the member begins, and what came out of all before
+    while not start or (len(view) - start > _GZIP_MIN_NEXT and bytes(view[start : start + 2]) == b"\x1f\x8b"):
         member = isal_zlib.decompressobj(wbits=31)
-        pending: Any = rest
+        # a member hands back a copy of what follows it: all of that each time would be quadratic in small members
+        at, step = start, len(view) if not start else _GZIP_STEP
+        pending: Any = b""
         while not member.eof:
+            if not pending:
+                pending = view[at : at + step]
+                at, step = at + len(pending), 4 * step
             try:
-                out = member.decompress(pending, min(max(8 * len(rest), _CHUNK), limit + 1 - total))
+                out = member.decompress(pending, min(max(8 * len(pending), _CHUNK), limit + 1 - total))
             except isal_zlib.IsalError:
-                if not first and total and not _is_gzip_header(rest):
+                if start and total and not _is_gzip_header(view[start:]):
                     return
                 raise
             pending = member.unconsumed_tail
             total += len(out)
             _check_limit(total, limit, f"the gzip stream holds more than {limit} bytes")
             arena.append(out)
-            if not out and not pending and not member.eof:
+            if not out and not pending and at == len(view) and not member.eof:
                 raise _stream_error(kf.Codec.GZIP, "the stream ends early")
-        rest = memoryview(member.unused_data)
-        first = False
+        start = at - len(member.unused_data)
 
 
 def _is_gzip_header(data: memoryview) -> bool:

@@ -8,6 +8,8 @@ that go on. Kernels return a status; `error_from_status` is the one place that t
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final
@@ -254,6 +256,8 @@ class Limits:
     max_decompressed_bytes : int
         Largest decompressed batch.
     max_headers_per_record : int
+    max_headers_per_batch : int
+        Each takes some 50 bytes in columns, however short it is.
     max_segment_bytes : int
         Kafka cannot read a segment of 2 GiB or more.
     max_open_transactions : int
@@ -267,6 +271,7 @@ class Limits:
     max_batch_bytes: int = 100 * 2**20
     max_decompressed_bytes: int = 256 * 2**20
     max_headers_per_record: int = 65_536
+    max_headers_per_batch: int = 1_000_000
     max_segment_bytes: int = 2**31 - 1
     max_open_transactions: int = 100_000
     max_findings: int = 10_000
@@ -303,6 +308,16 @@ class Findings:
             self.n_more += 1
 
 
+def warn(message: object, category: type[Warning]) -> None:
+    """Warn at the line of the caller's code, however deep in this package or in Arrow's reader the reason is met."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(str(message), category, stacklevel=level + 1)
+
+
+_INSIDE: Final = frozenset({"kafkalog", "pyarrow"})
+
 _CODES: Final = {code: name for name, code in STATUS.items()}
 _LIMIT_STATUS: Final = frozenset({"TOO_MANY_HEADERS"})
 _DETAILS: Final = {
@@ -322,7 +337,7 @@ _DETAILS: Final = {
     "HEADER_COUNT": "the number of headers is negative or larger than the record can hold",
     "HEADER_KEY_NULL": "a header has no key",
     "HEADER_LENGTH": "a header is longer than what is left of its record",
-    "TOO_MANY_HEADERS": "a record has more headers than max_headers_per_record allows",
+    "TOO_MANY_HEADERS": "there are more headers than max_headers_per_record or max_headers_per_batch allows",
     "LEGACY_NESTED": "a message inside a compressed one is compressed again",
     "LEGACY_INNER_MAGIC": "a message inside a compressed one has a magic other than 0 or 1",
     "LEGACY_WRAPPER_OFFSET": "a compressed message's offset is smaller than the last relative offset inside",

@@ -83,7 +83,7 @@ class _Index:
         return self.entries[item]
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.array(self.entries, dtype, copy=bool(copy)) if dtype is not None or copy else self.entries
+        return np.array(self.entries, dtype, copy=copy)
 
     def __repr__(self) -> str:
         padding = f", {self.padding_bytes} bytes of padding" if self.padding_bytes else ""

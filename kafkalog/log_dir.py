@@ -25,6 +25,8 @@ class _Place:
     segments: tuple[Path, ...] | None
     log_start_offset: int | None
     high_watermark: int | None
+    is_listed: bool
+    """Whether the root's checkpoints were looked at."""
 
 
 class LogDir(Mapping[kf.TopicPartition, Partition]):
@@ -54,9 +56,10 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         memory_map: bool | str = "auto",
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self.paths = [Path(path) for path in paths]
+        self.paths = list({Path(path).resolve(): Path(path) for path in reversed(paths)}.values())[::-1]
         self.set_apart: dict[str, list[Path]] = {"delete": [], "future": [], "stray": []}
         self.findings: list[Finding] = []
+        self.limits = limits
         self._options: dict[str, Any] = {"memory_map": memory_map, "limits": limits}
         self._places: dict[kf.TopicPartition, _Place] = {}
         self._opened: dict[kf.TopicPartition, Partition] = {}
@@ -66,15 +69,15 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
                 self._add_directory(path)
             elif path.exists():
                 open_segment(path)
-                files.setdefault(path.parent, []).append(path)
+                files.setdefault(path.absolute().parent, []).append(path)
             else:
                 raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=path)
         for directory, segments in files.items():
-            self._add_partition(directory, tuple(segments), {}, {})
+            self._add_partition(directory, tuple(segments), None, None)
         self._places = dict(sorted(self._places.items()))
 
-    def __getitem__(self, key: kf.TopicPartition | tuple[str, int]) -> Partition:
-        key = kf.TopicPartition(*key)
+    def __getitem__(self, key: kf.TopicPartition | tuple[str, int] | str) -> Partition:
+        key = self._key(key)
         if key not in self._opened:
             place = self._places[key]
             partition = Partition(
@@ -84,6 +87,8 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
                 high_watermark=place.high_watermark,
                 **self._options,
             )
+            if place.is_listed:
+                partition.__dict__["high_watermark"] = place.high_watermark
             self._opened[key] = partition
         return self._opened[key]
 
@@ -94,7 +99,23 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         return len(self._places)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._places
+        directory = kf.parse_partition_directory(key) if isinstance(key, str) else None
+        return (key if directory is None else directory.topic_partition) in self._places
+
+    def _key(self, key: kf.TopicPartition | tuple[str, int] | str) -> kf.TopicPartition:
+        """A key out of `topic-0` or of a pair, if there is such a partition."""
+        found: Any = key
+        if isinstance(key, str):
+            directory = kf.parse_partition_directory(key)
+            found = directory.topic_partition if directory else key
+        elif isinstance(key, tuple) and len(key) == 2:
+            found = kf.TopicPartition(*key)
+        if found in self._places and isinstance(found, kf.TopicPartition):
+            return found
+        near = [str(one) for one in self._places if isinstance(found, tuple) and one.topic == found[0]]
+        near = near or [str(one) for one in self._places]
+        shown = ", ".join(near[:8]) + (", ..." if len(near) > 8 else "")
+        raise KeyError(f"no partition {key!r}; there are {shown or 'none'}: ask for log_dir[topic, number]")
 
     def __repr__(self) -> str:
         where = ", ".join(map(str, self.paths))
@@ -121,7 +142,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         entries = _list(root)
         children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if entry.is_dir()]
         if is_partition_directory(root, entries):
-            self._add_partition(root, None, {}, {})
+            self._add_partition(root, None, None, None)
             return
         starts = self._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
         watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
@@ -149,7 +170,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
     def _offsets(self, path: Path) -> dict[kf.TopicPartition, int]:
         try:
             return read_offset_checkpoint(path) or {}
-        except SidecarError as error:
+        except (SidecarError, ReadError) as error:
             self.findings.append(error.to_finding())
             return {}
 
@@ -157,25 +178,34 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         self,
         path: Path,
         segments: tuple[Path, ...] | None,
-        starts: Mapping[kf.TopicPartition, int],
-        watermarks: Mapping[kf.TopicPartition, int],
+        starts: Mapping[kf.TopicPartition, int] | None,
+        watermarks: Mapping[kf.TopicPartition, int] | None,
     ) -> None:
+        """`starts` and `watermarks` are what the root's checkpoints say, None where they were not read."""
         directory = kf.parse_partition_directory(path.absolute().name)
         key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
         if key in self._places:
             detail = f"{key} is at {self._places[key].path} too, which counts; a broker would not start on both"
             self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(path)))
             return
-        # who names files means what is in them: nothing of it counts as deleted
-        start = starts.get(key) if segments is None else 0
-        self._places[key] = _Place(path, segments, start, watermarks.get(key))
+        start = None if starts is None else starts.get(key, 0)
+        if segments is not None:
+            start = 0  # who names files means what is in them: nothing of it counts as deleted
+        self._places[key] = _Place(
+            path, segments, start, None if watermarks is None else watermarks.get(key), watermarks is not None
+        )
 
 
 def _holds_segments(path: Path) -> bool:
     try:
-        return any(entry.name.endswith(kf.LOG_SUFFIX) for entry in _list(path))
+        return any(_is_segment(entry) for entry in _list(path))
     except ReadError:
         return True  # something is there that we may not look at: reading it will say so
+
+
+def _is_segment(entry: os.DirEntry[str]) -> bool:
+    """Other files may end in .log, too: a broker's own log files, say."""
+    return entry.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(entry.name) is not None and not entry.is_dir()
 
 
 def _list(root: Path) -> list[os.DirEntry[str]]:
@@ -189,7 +219,7 @@ def _list(root: Path) -> list[os.DirEntry[str]]:
 def is_partition_directory(path: Path, entries: list[os.DirEntry[str]] | None = None) -> bool:
     """Whether a directory holds segments, or is named like a partition and holds no partitions."""
     entries = _list(path) if entries is None else entries
-    if any(entry.name.endswith(kf.LOG_SUFFIX) and not entry.is_dir() for entry in entries):
+    if any(_is_segment(entry) for entry in entries):
         return True
     if kf.parse_partition_directory(path.absolute().name) is None:
         return False
@@ -212,6 +242,8 @@ def open_path(
         if path.exists():
             return open_segment(path, memory_map=memory_map, limits=limits)
         raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=path)
+    if paths is None or isinstance(paths, (bytes, bytearray)) or not isinstance(paths, Sequence):
+        raise TypeError(f"a path must be a str or a path-like, or a list of them, not {type(paths).__name__}")
     if not paths:
         raise ValueError("no path given")
     return LogDir(paths, memory_map=memory_map, limits=limits)

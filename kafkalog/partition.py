@@ -176,7 +176,7 @@ class Partition:
             return None
         try:
             offsets = read_offset_checkpoint(self.path.absolute().parent / name)
-        except SidecarError as error:
+        except (SidecarError, ReadError) as error:
             self.findings.append(error.to_finding())
             return None
         return None if offsets is None else offsets.get(self.topic_partition)

@@ -7,7 +7,6 @@ the number of threads changes nothing but the time.
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,7 +29,9 @@ from kafkalog.errors import (
     FunctionWarning,
     KafkalogError,
     Limits,
+    ReadError,
     Reason,
+    warn,
 )
 from kafkalog.expressions import Residual
 from kafkalog.isolation import IsolationLevel
@@ -92,17 +93,18 @@ class Query:
         """How many there are, wanted or not."""
         return len(self.target) if isinstance(self.target, LogDir) else 1
 
-    def iter_partitions(self) -> Iterator[Partition]:
-        """The partitions that topics and numbers leave, in order."""
-        if isinstance(self.target, Segment):
-            yield lone_segment(self.target)
-        elif isinstance(self.target, Partition):
+    def iter_partitions(self) -> Iterator[Partition | ReadError]:
+        """The partitions that topics and numbers leave, in order, or why one cannot be opened."""
+        if isinstance(self.target, (Segment, Partition)):
             if self._names(self.target.topic_partition):
-                yield self.target
-        else:
-            for key in self.target:
-                if self._names(key):
+                yield lone_segment(self.target) if isinstance(self.target, Segment) else self.target
+            return
+        for key in self.target:
+            if self._names(key):
+                try:
                     yield self.target[key]
+                except ReadError as error:
+                    yield error
 
     def _names(self, key: kf.TopicPartition | None) -> bool:
         if key is None:
@@ -225,7 +227,7 @@ class Task:
 class _Found(NamedTuple):
     """A finding, in its place among the tasks."""
 
-    partition: Partition
+    partition: Partition | None
     finding: Finding
 
 
@@ -271,7 +273,7 @@ class Pass:
         """Keep a finding, and warn of damage."""
         self.findings.add(finding)
         if finding.damage:
-            warnings.warn(str(finding), CorruptionWarning, stacklevel=3)
+            warn(finding, CorruptionWarning)
 
     def walk(self) -> None:
         """Walk batch headers and decode nothing; for the statistics.
@@ -337,6 +339,11 @@ class Pass:
         window_bytes = max(WINDOW_BYTES // query.threads, _MIN_WINDOW_BYTES)
         try:
             for partition in query.iter_partitions():
+                if isinstance(partition, KafkalogError):
+                    if query.on_corruption == "raise":
+                        raise partition
+                    yield _Found(None, partition.to_finding())
+                    continue
                 selections = query.selections(partition)
                 if selections is None:
                     continue
@@ -353,7 +360,7 @@ class Pass:
                     wanted=by_segment.__contains__,
                     statistics=counts,
                 )
-                for piece in pieces:
+                for piece in self._readable(pieces, found):
                     while found:
                         yield _Found(partition, found.pop(0))
                     if id(partition) in self._stopped:
@@ -372,6 +379,15 @@ class Pass:
                     yield _Found(partition, finding)
         except KafkalogError as error:
             yield error
+
+    def _readable(self, pieces: Iterator[Piece], found: list[Finding]) -> Iterator[Piece]:
+        """Pieces as far as the files can be read; one that cannot ends its partition, unless it has to be raised."""
+        try:
+            yield from pieces
+        except ReadError as error:
+            if self.query.on_corruption == "raise":
+                raise
+            found.append(error.to_finding())
 
     def _leave(self, piece: Piece) -> None:
         """A window is done with."""
@@ -455,7 +471,7 @@ class Pass:
                 damage=False,
             )
             self.findings.add(finding)
-            warnings.warn(str(finding), FunctionWarning, stacklevel=4)
+            warn(finding, FunctionWarning)
         self._failures = {}
 
 

@@ -225,6 +225,7 @@ class _Job:
             batches.crc,
             payloads.check_crcs,
             self.limits.max_headers_per_record,
+            self.limits.max_headers_per_batch,
             offset,
             timestamp,
             *_NO_SPANS,

@@ -7,7 +7,7 @@ offset. What is in memory at once is a few windows and what was decoded out of t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -60,8 +60,9 @@ Timestamp = int | datetime
 class Scan:
     """Records to come; made by `kafkalog.scan`.
 
-    Each call reads the files anew. A scan is also anything that takes an Arrow stream's input:
-    ``pa.table(scan)``, ``polars.DataFrame(scan)``, ``duckdb.sql("select ... from scan")``.
+    Each call reads the files anew, those that were there when it was made (or opened). A scan is also anything that
+    takes an Arrow stream's input: ``pa.table(scan)``, ``polars.DataFrame(scan)``,
+    ``duckdb.sql("select ... from scan")``.
 
     Attributes
     ----------
@@ -95,7 +96,7 @@ class Scan:
         batch_size: int | None = None,
         memory_map: bool | str = "auto",
         binary_type: pa.DataType | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: Limits | None = None,
     ) -> None:
         if on_corruption not in ("raise", "stop", "skip"):
             raise ValueError(f"on_corruption must be 'raise', 'stop' or 'skip', not {on_corruption!r}")
@@ -103,7 +104,12 @@ class Scan:
             raise ValueError(f"isolation_level must be 'read_uncommitted' or 'read_committed', not {isolation_level!r}")
         target = path if isinstance(path, (LogDir, Partition, Segment)) else None
         if target is None:
+            limits = DEFAULT_LIMITS if limits is None else limits
             target = open_path(path, memory_map=memory_map, limits=limits)  # type: ignore[arg-type]
+        elif limits is not None or memory_map != "auto":
+            raise ValueError("limits and memory_map are those of what is open already; give them to kafkalog.open")
+        else:
+            limits = target.limits
         self.columns = _check_columns(columns)
         extraction = Extract(extract) if extract else None
         derived = {} if extraction is None else extraction.dtypes
@@ -117,7 +123,7 @@ class Scan:
         self._query = Query(
             target,
             topics=None if topics is None else [topics] if isinstance(topics, str) else list(topics),
-            partitions=None if partitions is None else [partitions] if isinstance(partitions, int) else [*partitions],
+            partitions=_check_partitions(partitions),
             start_offset=_check_offsets("start_offset", start_offset),
             end_offset=_check_offsets("end_offset", end_offset),
             start_timestamp=_milliseconds("start_timestamp", start_timestamp),
@@ -137,7 +143,7 @@ class Scan:
         self._batch_size = None if batch_size is None else _positive("batch_size", batch_size, 1)
         self.progress: Callable[[int], object] | None = None
         self._last = Pass(self._query)
-        self._check_topics()
+        self._check_names()
 
     def __repr__(self) -> str:
         return f"Scan({self._query.target!r}, columns={list(self.columns)})"
@@ -229,8 +235,9 @@ class Scan:
 
     def head(self, n: int = 5) -> pa.Table:
         """The first records."""
-        if n < 0:
+        if _integer("n", n) < 0:
             raise ValueError("n must not be negative")
+        n = min(n, 2**62)  # Arrow counts in 64 bits
         batches: list[pa.RecordBatch] = []
         left = n
         stream = self.to_batches()
@@ -271,21 +278,31 @@ class Scan:
     def partitions(self) -> Iterator[tuple[kf.TopicPartition | None, Partition]]:
         """The partitions that topics and numbers leave, in order."""
         for partition in self._query.iter_partitions():
-            yield partition.topic_partition, partition
+            if isinstance(partition, Partition):
+                yield partition.topic_partition, partition
 
     def _pass(self) -> Pass:
         self._last = Pass(self._query, self.progress)
         return self._last
 
-    def _check_topics(self) -> None:
-        target, topics = self._query.target, self._query.topics
-        if topics is None or not isinstance(target, LogDir):
-            return
-        known = set(target.topics)
-        for topic in topics:
-            if topic not in known:
-                near = ", ".join(sorted(known)[:8]) + (", ..." if len(known) > 8 else "")
-                raise ValueError(f"no topic {topic!r} here; there are {near or 'none'}")
+    def _check_names(self) -> None:
+        """Topics, partitions and keys of offsets have to be there: a slip would read nothing, silently."""
+        query, target = self._query, self._query.target
+        keys = list(target) if isinstance(target, LogDir) else [target.topic_partition]
+        known = {key for key in keys if key is not None}
+        topics = sorted({key.topic for key in known})
+        for topic in query.topics or ():
+            if topic not in topics:
+                raise ValueError(f"no topic {topic!r} here; there are {_some(topics)}")
+        left = [key for key in known if query.topics is None or key.topic in query.topics]
+        numbers = sorted({key.partition for key in left})
+        for number in query.partitions or ():
+            if number not in numbers:
+                raise ValueError(f"no partition {number} here; there are {_some(numbers)}")
+        for offsets in (query.start_offset, query.end_offset):
+            for key in offsets if isinstance(offsets, Mapping) else ():
+                if key not in known:
+                    raise ValueError(f"no partition {key} here to begin or end at; there are {_some(sorted(known))}")
 
     def _cut(self, columns: RecordColumns) -> Iterator[RecordColumns]:
         """Slices of at most `batch_size` records and `MAX_BATCH_BYTES` of keys or values."""
@@ -316,24 +333,46 @@ def _report_header_keys(one: Pass, writer: ArrowWriter | None, segment: Segment 
         one.report(Finding(Reason.HEADER_KEY_UTF8, detail, path=str(segment.path), damage=False))
 
 
+def _some(names: Sequence[object]) -> str:
+    return ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "") or "none"
+
+
 def _check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     if columns is None:
         return DEFAULT_COLUMNS
     if isinstance(columns, str):
         raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
-    for name in columns:
+    names = tuple(columns)
+    for name in names:
         if name not in ALL_COLUMNS:
             raise ValueError(f"no column {name!r}; there are {', '.join(ALL_COLUMNS)}")
-    if len(set(columns)) != len(columns):
+    if len(set(names)) != len(names):
         raise ValueError("columns names a column twice")
-    return tuple(columns)
+    if not names:
+        raise ValueError("columns is empty; count_rows() counts records without any")
+    return names
+
+
+def _check_partitions(partitions: Sequence[int] | int | None) -> list[int] | None:
+    if partitions is None:
+        return None
+    if isinstance(partitions, (int, np.integer)) and not isinstance(partitions, bool):
+        return [int(partitions)]
+    if isinstance(partitions, (str, bytes)) or not isinstance(partitions, Iterable):
+        raise TypeError(f"partitions must be a number or a list of numbers, not {partitions!r}")
+    return [_integer("partitions", number) for number in partitions]
 
 
 def _check_offsets(name: str, value: Offsets | None) -> int | dict[kf.TopicPartition, int] | None:
     if value is None:
         return None
     if isinstance(value, Mapping):
-        return {kf.TopicPartition(*key): _integer(name, offset) for key, offset in value.items()}
+        offsets = {}
+        for key, offset in value.items():
+            if not isinstance(key, tuple) or len(key) != 2:
+                raise TypeError(f"{name} must be an int, or a mapping of (topic, partition) to int; {key!r} is no pair")
+            offsets[kf.TopicPartition(*key)] = _integer(name, offset)
+        return offsets
     return _integer(name, value)
 
 

@@ -41,8 +41,8 @@ class Segment:
     path : path-like
         The `.log`.
     memory_map : {"auto", True, False}
-        How to read it. `"auto"` maps indexes of closed segments and reads everything else: reading into memory that is
-        used again is faster than mapping, and safe while a broker runs.
+        How to read it and its indexes. `"auto"` reads everything: into memory that is used again that is faster than
+        mapping, safe while a broker runs, and holds no descriptor.
     limits : Limits
     is_last : bool, optional
         Whether the segment is the last of its partition, where a torn tail is normal. Default: no later `.log` lies
@@ -180,7 +180,8 @@ class Segment:
 
     def _index_options(self) -> dict[str, Any]:
         return {
-            "memory_map": self.memory_map is True or (self.memory_map == "auto" and not self.is_last),
+            # a mapping would hold a descriptor for as long as the index is kept, one of about a thousand there are
+            "memory_map": self.memory_map is True,
             # at most an entry a batch, and one that a roll or close adds to the time index
             "max_entries": self.size_in_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2,
         }
@@ -401,11 +402,13 @@ class Resynchroniser:
         only if a batch with a right checksum starts there and lies above `previous_offset`.
         """
         source = self._source
-        candidates = self._positions[np.searchsorted(self._positions, damaged, side="right") :].tolist()
+        behind = self._positions[np.searchsorted(self._positions, damaged, side="right") :]
+        candidates: Iterator[int] = map(int, behind)
         if source.size - damaged >= kf.LOG_OVERHEAD:
             head = source.window(damaged, damaged + kf.LOG_OVERHEAD)
             size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
-            candidates[:0] = [damaged + size] if size > kf.LOG_OVERHEAD else []
+            if size > kf.LOG_OVERHEAD:
+                candidates = itertools.chain([damaged + size], candidates)
         for position in candidates:
             if self._budget < 0:
                 return None

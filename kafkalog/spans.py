@@ -194,6 +194,7 @@ def walk_v2(
         batches.crc,
         payloads.check_crcs,
         limits.max_headers_per_record,
+        limits.max_headers_per_batch,
         offset,
         timestamp,
         room["key_start"],

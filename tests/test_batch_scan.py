@@ -262,8 +262,9 @@ def test_a_summary_in_text_has_a_total_and_the_rest(run: Any, log_dir: Path) -> 
         ["8", "others"],
         ["total", "687"],
     ]
-    _, out, _ = run("batches", log_dir, "-p", 77, "--summary")
-    assert out == ["total: 0 batches"]
+    code, out, err = run("batches", log_dir, "-p", 77, "--summary")
+    assert (code, out) == (2, [])
+    assert "no partition 77 here; there are 0, 1, 2" in err
 
 
 def test_sizes_are_rounded_down_by_less_than_a_64th() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 
 import builder
 import cramjam
@@ -155,6 +156,15 @@ def test_a_bomb_is_refused_with_its_size(codec: int, data: bytes) -> None:
     with pytest.raises(kafkalog.LimitExceededError, match="max_decompressed_bytes is 1048576"):
         decompress(codec, data, limits=Limits(max_decompressed_bytes=2**20))
     assert decompress(codec, data) == bytes(2**24)
+
+
+@pytest.mark.timeout(60)
+def test_many_small_gzip_members_take_time_in_proportion_to_their_bytes() -> None:
+    """Under a second; with a copy of the rest for each member it is many minutes."""
+    member = gzip.compress(b"")
+    assert decompress(GZIP, member * 400_000 + gzip.compress(b"end")) == b"end"
+    large = gzip.compress(random.Random(1).randbytes(300_000))
+    assert len(decompress(GZIP, (member + large) * 3)) == 900_000
 
 
 def test_a_declared_size_beyond_the_codec_is_damage() -> None:

@@ -637,6 +637,7 @@ def _walk_records(a: Arguments, n: int) -> None:
         *a.columns("qqqqqhiI", n % 5),
         bool(n % 2),
         a.number(32),
+        a.number(32),
         *a.columns("qq", n),
         *spans,
         *headers,

@@ -296,6 +296,11 @@ def test_limits_are_refused_with_their_size_and_not_tried() -> None:
     reading = read(headers, limits=Limits(max_headers_per_record=99))
     assert isinstance(reading.error, kafkalog.LimitExceededError)
     assert read(headers, limits=Limits(max_headers_per_record=100)).error is None
+    two = [builder.record_v2(n, headers=[(b"", None)] * 100) for n in range(2)]
+    reading = read(one(*two), limits=Limits(max_headers_per_batch=199))
+    assert isinstance(reading.error, kafkalog.LimitExceededError)
+    assert "max_headers_per_batch" in str(reading.error)
+    assert read(one(*two), limits=Limits(max_headers_per_batch=200)).error is None
     with pytest.raises(ValueError, match="positive"):
         Limits(max_batch_bytes=0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import warnings
@@ -18,6 +19,7 @@ import pytest
 import kafkalog
 from kafkalog import TopicPartition
 from kafkalog.arrow import ALL_COLUMNS
+from kafkalog.segment import Segment
 
 SCHEMA = pa.schema(
     [
@@ -83,8 +85,135 @@ def test_columns_come_in_the_order_asked_for(log_dir: Path) -> None:
     assert kafkalog.read_table(log_dir, columns=["value", "offset"]).column_names == ["value", "offset"]
 
 
-def test_no_columns_still_count(log_dir: Path) -> None:
-    assert kafkalog.read_numpy(log_dir, columns=[]).n_records == kafkalog.scan(log_dir).count_rows()
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"columns": []}, "count_rows"),
+        ({"topics": "nope"}, "p-multi"),
+        ({"partitions": 9}, "0, 1, 2"),
+        ({"partitions": -1}, "0, 1, 2"),
+        ({"topics": "p-txn", "partitions": 2}, "there are 0"),
+        ({"partitions": "0"}, "a list of numbers"),
+        ({"partitions": ["0"]}, "int"),
+        ({"start_offset": {("nope", 0): 3}}, "p-multi-0"),
+        ({"end_offset": {"p-multi": 3}}, "(topic, partition)"),
+    ],
+)
+def test_what_names_nothing_is_refused_and_what_there_is_is_shown(
+    log_dir: Path, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        kafkalog.scan(log_dir, **options)
+    assert said in str(caught.value)
+
+
+def test_numpy_numbers_are_numbers_too(log_dir: Path) -> None:
+    one = kafkalog.scan(log_dir, topics="p-multi", partitions=np.int64(1), start_offset=np.int32(3))
+    assert one.count_rows() == kafkalog.scan(log_dir / "p-multi-1", start_offset=3).count_rows() > 0
+
+
+def test_a_segment_outside_the_topics_asked_for_is_refused(log_dir: Path) -> None:
+    segment = next((log_dir / "p-multi-0").glob("*.log"))
+    with pytest.raises(ValueError, match="no topic 'nope' here; there are p-multi"):
+        kafkalog.scan(segment, topics="nope")
+
+
+def test_limits_of_what_is_open_cannot_be_changed(log_dir: Path) -> None:
+    opened = kafkalog.open(log_dir, limits=kafkalog.Limits(max_batch_bytes=100))
+    with pytest.raises(kafkalog.LimitExceededError):
+        kafkalog.scan(opened).count_rows()
+    with pytest.raises(ValueError, match="give them to kafkalog"):
+        kafkalog.scan(opened, limits=kafkalog.Limits())
+
+
+def test_a_broker_s_own_log_files_are_no_segments(log_dir: Path, tmp_path: Path) -> None:
+    root = tmp_path / "kafka"
+    shutil.copytree(log_dir, root)
+    (root / "controller.log").write_text("[2026-11-21] INFO started\n")
+    assert kafkalog.scan(root).count_rows() == kafkalog.scan(log_dir).count_rows()
+    only = tmp_path / "logs"
+    only.mkdir()
+    (only / "server.log").write_text("INFO")
+    with pytest.raises(kafkalog.NotKafkaError):
+        kafkalog.open(only)
+
+
+def test_the_same_path_twice_is_read_once(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(log_dir / "p-multi-0")
+    names = sorted(path.name for path in Path().glob("*.log"))
+    both = kafkalog.open([*names, *(str(Path(name).absolute()) for name in names), f"./{names[0]}"])
+    assert isinstance(both, kafkalog.LogDir)
+    assert [str(key) for key in both] == ["p-multi-0"]
+    assert not both.findings
+    assert kafkalog.scan(both).count_rows() == kafkalog.scan(log_dir / "p-multi-0", include_deleted=True).count_rows()
+
+
+def test_many_indexes_hold_no_descriptors(log_dir: Path) -> None:
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else pytest.skip("no /proc")
+    kept = [kafkalog.open(log_dir) for _ in range(20)]
+    for one in kept:
+        assert all(segment.offset_index is not None for segment in one["p-multi", 0].segments)
+    assert len(os.listdir("/proc/self/fd")) <= before + 2
+
+
+def test_a_partition_is_found_by_its_name_and_a_missing_one_says_what_there_is(log_dir: Path) -> None:
+    opened = kafkalog.open(log_dir)
+    assert opened["p-multi-1"] is opened["p-multi", 1]
+    assert "p-multi-1" in opened
+    assert "p-multi-7" not in opened
+    for key in ("p-multi", ("p-multi", 7), "nope"):
+        with pytest.raises(KeyError, match="p-multi-0"):
+            opened[key]
+
+
+def test_a_warning_points_at_the_line_that_reads(log_dir: Path, tmp_path: Path) -> None:
+    root = tmp_path / "p-multi-0"
+    shutil.copytree(log_dir / "p-multi-0", root)
+    log = next(root.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[100] ^= 0xFF
+    log.write_bytes(data)
+    for read in (lambda scan: scan.to_table(), lambda scan: list(scan.to_reader()), lambda scan: scan.count_rows()):
+        with pytest.warns(kafkalog.CorruptionWarning) as caught:
+            read(kafkalog.scan(root, on_corruption="skip"))
+        assert {Path(one.filename).name for one in caught} == {Path(__file__).name}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_partition_does_not_end_the_others(log_dir: Path, tmp_path: Path) -> None:
+    root = tmp_path / "kafka"
+    shutil.copytree(log_dir, root)
+    (root / "p-multi-1").chmod(0)
+    try:
+        with pytest.raises(kafkalog.ReadError):
+            kafkalog.scan(root).count_rows()
+        scan = kafkalog.scan(root, on_corruption="skip")
+        with pytest.warns(kafkalog.CorruptionWarning):
+            rest = scan.count_rows()
+        assert rest == kafkalog.scan(log_dir).count_rows() - kafkalog.scan(log_dir / "p-multi-1").count_rows()
+    finally:
+        (root / "p-multi-1").chmod(0o755)
+
+
+def test_an_unreadable_file_is_passed_over_like_damage(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = str(log_dir / "p-multi-1")
+    opened = Segment.open
+
+    def refuse(self: Segment) -> Any:
+        if str(self.path).startswith(broken):
+            raise kafkalog.ReadError("file_unreadable", "Input/output error", path=self.path)
+        return opened(self)
+
+    expected = kafkalog.scan(log_dir).count_rows() - kafkalog.scan(log_dir / "p-multi-1").count_rows()
+    scan = kafkalog.scan(kafkalog.open(log_dir), on_corruption="skip")
+    assert len(list(scan.partitions())) == 10
+    monkeypatch.setattr(Segment, "open", refuse)
+    with pytest.warns(kafkalog.CorruptionWarning, match="Input/output error"):
+        assert scan.count_rows() == expected
+    with pytest.raises(kafkalog.ReadError):
+        kafkalog.scan(scan.target).count_rows()
 
 
 @pytest.mark.parametrize(

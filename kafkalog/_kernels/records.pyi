@@ -13,6 +13,7 @@ def walk_records(
     crc: NDArray[np.uint32],
     check_crc: bool,
     max_headers: int,
+    max_batch_headers: int,
     offset: NDArray[np.int64],
     timestamp: NDArray[np.int64],
     key_start: NDArray[np.int32] | None,

@@ -57,7 +57,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                  const int64_t[::1] payload_end not None, const int64_t[::1] base_offset not None,
                  const int64_t[::1] base_timestamp not None, const int64_t[::1] max_timestamp not None,
                  const int16_t[::1] attributes not None, const int32_t[::1] records_count not None,
-                 const uint32_t[::1] crc not None, bint check_crc, int32_t max_headers,
+                 const uint32_t[::1] crc not None, bint check_crc, int32_t max_headers, int32_t max_batch_headers,
                  int64_t[::1] offset not None, int64_t[::1] timestamp not None,
                  int32_t[::1] key_start, int32_t[::1] key_size, int32_t[::1] value_start, int32_t[::1] value_size,
                  int32_t[::1] headers_start, int32_t[::1] headers_count,
@@ -269,6 +269,9 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                         status = TOO_MANY_HEADERS
                         break
                     batch_headers += size
+                    if batch_headers > max_batch_headers:
+                        status = TOO_MANY_HEADERS
+                        break
                     status = skip_headers(&record, size)
                     if status != OK:
                         break

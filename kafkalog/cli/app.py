@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -63,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         The exit code: see `kafkalog.cli.exits.Exit`.
     """
+    if sys.stdout is None:  # closed by whoever started this: writing to it then fails like any other writing
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
     try:
         return int(_main(argv))
     except BrokenPipeError:
@@ -77,12 +80,32 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         args = parser.parse_args(argv)
     except SystemExit as error:
-        sys.stdout.flush()
-        return error.code if isinstance(error.code, int) else Exit.USAGE
+        return _flushed(error.code if isinstance(error.code, int) else Exit.USAGE)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return _no_output(error)
     if args.command is None:
         parser.print_help(sys.stderr)
         return Exit.USAGE
     return _run(args.run, args)
+
+
+def _flushed(code: int) -> int:
+    """Help and versions go to stdout, which may be full or closed."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return _no_output(error)
+    return code
+
+
+def _no_output(error: OSError) -> int:
+    discard_stdout()
+    print(f"kafkalog: error: stdout: {error.strerror}", file=sys.stderr)
+    return Exit.NOT_WRITTEN
 
 
 def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.Namespace) -> int:

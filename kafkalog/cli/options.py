@@ -94,8 +94,8 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=limit,
         help="raise or lower a limit on what a file may make us do: max_batch_bytes, max_decompressed_bytes,"
-        " max_headers_per_record, max_segment_bytes, max_open_transactions, max_directories, max_findings (K, M and G"
-        " are understood)",
+        " max_headers_per_record, max_headers_per_batch, max_segment_bytes, max_open_transactions, max_directories,"
+        " max_findings (K, M and G are understood)",
     )
 
 
@@ -122,7 +122,7 @@ def count(text: str) -> int:
     """A number from 0 on."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"a number of records is expected, not {text!r}")
-    return int(text)
+    return min(int(text[:20]), 2**62)
 
 
 def limit(text: str) -> tuple[str, int]:
