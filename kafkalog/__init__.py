@@ -28,6 +28,7 @@ from kafkalog.errors import (
 if TYPE_CHECKING:
     from kafkalog.api import open, read_numpy, read_pandas, read_table, scan
     from kafkalog.batches import BatchTable
+    from kafkalog.dumper import Dump, dump
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.log_dir import LogDir
@@ -53,6 +54,8 @@ _LAZY = {
     "ControlRecordType": "format",
     "TimestampType": "format",
     "TopicPartition": "format",
+    "Dump": "dumper",
+    "dump": "dumper",
     "LogDir": "log_dir",
     "Partition": "partition",
     "BinaryColumn": "records",
@@ -69,6 +72,7 @@ __all__ = [
     "ControlRecordType",
     "CorruptionError",
     "CorruptionWarning",
+    "Dump",
     "FileChangedError",
     "Finding",
     "HeadersColumn",
@@ -91,6 +95,7 @@ __all__ = [
     "TransactionIndex",
     "TruncatedTailError",
     "UnsupportedError",
+    "dump",
     "open",
     "read_numpy",
     "read_pandas",

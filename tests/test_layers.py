@@ -30,12 +30,13 @@ RANKS = {
     "partition": 7,
     "log_dir": 8,
     "scanner": 8,
+    "dumper": 9,
     "api": 9,
     "__init__": 9,
     "cli": 10,
     "__main__": 11,
 }
-KERNEL_RANKS = {"wire": 0, "crc": 1, "batches": 2, "records": 2, "legacy": 2}
+KERNEL_RANKS = {"wire": 0, "crc": 1, "batches": 2, "records": 2, "legacy": 2, "dump": 2}
 
 # neighbours in a rank of which one is below the other all the same: (importer, imported)
 WITHIN_A_RANK = {("source", "errors"), ("scanner", "log_dir")}

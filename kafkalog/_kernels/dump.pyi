@@ -36,6 +36,9 @@ def dump_payload(
     pair_previous: NDArray[np.int64],
     pair_next: NDArray[np.int64],
 ) -> tuple[int, int]: ...
+def find_largest_timestamp(
+    batch_bytes: NDArray[np.uint8], payload: NDArray[np.uint8], max_headers: int
+) -> tuple[int, int]: ...
 def find_last_offsets(
     window: NDArray[np.uint8],
     window_start: int,

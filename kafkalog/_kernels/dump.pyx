@@ -629,6 +629,15 @@ cdef int put_records(Batch* batch, const uint8_t* origin, Py_ssize_t size, Sink*
     return OK
 
 
+cdef inline int64_t message_timestamp(Batch* batch, const uint8_t* record, bint in_wrapper) noexcept nogil:
+    """The timestamp of a v0 or v1 message: its own, or the wrapper's that was appended with it."""
+    if record[4] == 0:
+        return -1
+    if record[4] == 1 and in_wrapper and batch.magic == 1 and batch.attributes & LOG_APPEND_TIME_BIT:
+        return batch.max_timestamp
+    return <int64_t>load_be64(record + 6)
+
+
 cdef int put_message(Batch* batch, const uint8_t* record, int32_t size, int64_t offset, Sink* sink, bint in_wrapper,
                      int64_t base_offset) noexcept nogil:
     """The line of one v0 or v1 message, which begins, at `record`, with its checksum."""
@@ -636,7 +645,7 @@ cdef int put_message(Batch* batch, const uint8_t* record, int32_t size, int64_t 
     cdef int32_t at = 6 if magic == 0 else 14
     cdef int32_t key_size = -1
     cdef int32_t value_size = -1
-    cdef int64_t timestamp = -1
+    cdef int64_t timestamp
     cdef int64_t need = LINE_ROOM + 3 * <int64_t>size
     cdef uint32_t crc = load_be32(record)
     cdef bint is_valid
@@ -671,10 +680,7 @@ cdef int put_message(Batch* batch, const uint8_t* record, int32_t size, int64_t 
         value = record + at
         fits = value_size <= size - at
     if not options & SKIP_METADATA:
-        if magic != 0:
-            timestamp = <int64_t>load_be64(record + 6)
-            if magic == 1 and in_wrapper and batch.magic == 1 and batch.attributes & LOG_APPEND_TIME_BIT:
-                timestamp = batch.max_timestamp
+        timestamp = message_timestamp(batch, record, in_wrapper)
         is_valid = crc32(record + 4, size - 4) == crc if in_wrapper else batch.is_valid
         p = put_i64(put(sink.pointer, b"| offset: "), offset)
         if old:
@@ -926,6 +932,52 @@ def dump_payload(const uint8_t[::1] batch_bytes not None, int64_t position, cons
         if status == OK:
             end_batch(&state[0], batch.size)
     return status, distance(start, sink.pointer)
+
+
+def find_largest_timestamp(const uint8_t[::1] batch_bytes not None, const uint8_t[::1] payload not None,
+                           int32_t max_headers):
+    """`(status, timestamp)`: the largest of the records in a payload, -1 for none.
+
+    The payload is what follows the header of a v2 batch, decompressed, or the messages out of a compressed one.
+    """
+    cdef Batch batch
+    cdef Cursor cursor, key, value, headers
+    cdef int64_t[STATE_SIZE] state
+    cdef int64_t largest = -1
+    cdef int64_t timestamp = 0
+    cdef int32_t delta = 0
+    cdef int32_t n_headers = 0
+    cdef int64_t _i
+    cdef Py_ssize_t n = payload.shape[0]
+    cdef Py_ssize_t at = 0
+    cdef int status = OK
+    cdef const uint8_t* p = NULL
+    if batch_bytes.shape[0] < ENVELOPE + MIN_SIZE or n > INT32_MAX:
+        raise ValueError("the batch or the payload has a wrong size")
+    if <int8_t>batch_bytes[16] >= 2 and batch_bytes.shape[0] < OVERHEAD:
+        raise ValueError("the batch has a wrong size")
+    p = &payload[0] if n else &batch_bytes[0]
+    with nogil:
+        read_header(&batch_bytes[0], &batch)
+        if batch.magic >= 2:
+            cursor.pointer = p
+            cursor.end = p + n
+            status = check_records(&batch, p, n, max_headers) if batch.count else OK
+            for _i in range(batch.count if status == OK else 0):
+                parse_record(&cursor, &batch, max_headers, &timestamp, &delta, &key, &value, &headers, &n_headers)
+                if timestamp > largest:
+                    largest = timestamp
+        else:
+            status = check_message_set(&batch, p, n, state)
+            for _i in range(state[AT_COUNT] if status == OK else 0):
+                if p[at + 17] & CODEC_MASK:
+                    status = LEGACY_NESTED
+                    break
+                timestamp = message_timestamp(&batch, p + at + ENVELOPE, True)
+                if timestamp > largest:
+                    largest = timestamp
+                at += <int32_t>load_be32(p + at + 8) + ENVELOPE
+    return status, largest
 
 
 def find_last_offsets(const uint8_t[::1] window not None, int64_t window_start, int64_t file_size,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkalog import __version__
-from kafkalog.cli import cat, ls
+from kafkalog.cli import cat, dump, ls
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.options import Parser
@@ -23,12 +23,13 @@ examples:
   kafkalog ls -s /var/lib/kafka/orders-0         a line a segment
   kafkalog cat /var/lib/kafka -t orders -n 10    the first ten records of a topic
   kafkalog cat orders-0 --json | jq .offset      records for programs, an object a line
+  kafkalog dump orders-0/*.log --print-data-log  what Kafka's DumpLogSegments prints, line for line
 
 'kafkalog COMMAND --help' says more about a command.
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (ls, cat)
+_COMMANDS: Final = (ls, cat, dump)
 
 
 def build_parser() -> argparse.ArgumentParser:

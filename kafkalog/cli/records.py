@@ -54,7 +54,7 @@ class JsonFormat(RecordFormat):
 
     def __init__(self, columns: Sequence[str] | None, *, encoding: str = "base64") -> None:
         self.shown = self.columns = DEFAULT_COLUMNS if columns is None else columns
-        self._bytes = _ENCODINGS[encoding]
+        self._bytes = ENCODINGS[encoding]
         self._dump = json.JSONEncoder(ensure_ascii=False).encode
 
     def lines(self, batch: pa.RecordBatch) -> str:
@@ -210,7 +210,7 @@ def _utf8(value: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(value).decode("ascii")}
 
 
-_ENCODINGS: Final[dict[str, Callable[[bytes | None], Any]]] = {
+ENCODINGS: Final[dict[str, Callable[[bytes | None], Any]]] = {
     "base64": lambda value: None if value is None else base64.b64encode(value).decode("ascii"),
     "hex": lambda value: None if value is None else value.hex(),
     "utf8": _utf8,

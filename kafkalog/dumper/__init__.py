@@ -9,23 +9,20 @@ lines. Mirrors `org.apache.kafka.tools.DumpLogSegments`, without its decoders of
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from kafkalog import format as kf
+from kafkalog.dumper.files import CHECKPOINT_SUFFIX, absolute, as_file, is_last_segment, open_log, suffix_of
 from kafkalog.dumper.logs import LogDumper, title
 from kafkalog.dumper.options import DECODERS, DIALECTS, DumpOptions
 from kafkalog.dumper.report import Report
 from kafkalog.dumper.sidecars import dump_index, dump_snapshot, dump_time_index, dump_transaction_index
-from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Reason
-from kafkalog.source import PreadSource
+from kafkalog.errors import Finding, KafkalogError
 
 __all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
 
 Pathish = str | os.PathLike[str]
-
-_CHECKPOINT_SUFFIX: Final = ".checkpoint"
 
 
 class Dump:
@@ -38,10 +35,8 @@ class Dump:
 
     Attributes
     ----------
-    findings : list of Finding
-        What the last pass found: damage, and what is worth knowing.
-    n_damage : int
-        How many of all findings are damage.
+    paths : list of str
+    options : DumpOptions
     """
 
     def __init__(self, paths: Iterable[str], options: DumpOptions) -> None:
@@ -68,10 +63,12 @@ class Dump:
 
     @property
     def findings(self) -> list[Finding]:
+        """What the last pass found, as far as it is kept."""
         return self._report.findings.rows
 
     @property
     def n_damage(self) -> int:
+        """How many of its findings are damage, those not kept too."""
         return self._report.findings.n_damage
 
     @property
@@ -132,7 +129,7 @@ class Dump:
         yield f"Dumping {path}\n".encode(errors="surrogateescape")
         suffix = suffix_of(path, options)
         key = absolute(path)
-        if suffix in (kf.LOG_SUFFIX, _CHECKPOINT_SUFFIX):
+        if suffix in (kf.LOG_SUFFIX, CHECKPOINT_SUFFIX):
             yield f"{title(os.path.basename(path), is_2_8=options.is_2_8)}\n".encode()
             with open_log(path, options) as source:
                 dumper = LogDumper(source, options, report, key, is_last=is_last_segment(path))
@@ -183,53 +180,8 @@ def dump(paths: Pathish | Iterable[Pathish], **options: Any) -> Dump:
     --------
     >>> import kafkalog
     >>> lines = list(kafkalog.dump("tests/golden/log_dir/p-txn-0/00000000000000000014.txnindex"))
-    >>> lines[1]
-    'version: 0 producerId: 2 firstOffset: 58 lastOffset: 63 lastStableOffset: 56'
+    >>> print(lines[1])
+    version: 0 producerId: 2 firstOffset: 20 lastOffset: 31 lastStableOffset: 16
     """
     several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     return Dump([os.fspath(path) for path in several], DumpOptions(**options))
-
-
-def as_file(path: str) -> str:
-    """The path as Java's `File` shows it."""
-    short = re.sub("/{2,}", "/", path)
-    return short.rstrip("/") or short
-
-
-def absolute(path: str) -> str:
-    """The path as Java's `File.getAbsolutePath` shows it: nothing is resolved."""
-    return as_file(path if path.startswith("/") else f"{os.getcwd()}/{path}")
-
-
-def suffix_of(path: str, options: DumpOptions) -> str:
-    """What kind of file it is, by its name; "" for a kind that is not known."""
-    name = os.path.basename(path)
-    suffix = name[name.rfind(".") :] if "." in name else ""
-    return "" if suffix == _CHECKPOINT_SUFFIX and options.is_2_8 else suffix
-
-
-def open_log(path: str, options: DumpOptions) -> PreadSource:
-    """Open a log, no larger than Kafka could read.
-
-    Raises
-    ------
-    LimitExceededError
-        It is larger than `max_segment_bytes`.
-    """
-    source = PreadSource(path)
-    if source.size > options.limits.max_segment_bytes:
-        size = source.size
-        source.close()
-        detail = f"the file has {size} bytes, max_segment_bytes is {options.limits.max_segment_bytes}"
-        raise LimitExceededError(Reason.SEGMENT_TOO_LARGE, detail, path=path, length=size)
-    return source
-
-
-def is_last_segment(path: str) -> bool:
-    """Whether no segment beside this one comes after it, so that a torn tail is normal."""
-    folder, name = os.path.split(path)
-    offset = kf.parse_base_offset(name)
-    if offset is None or not name.endswith(kf.LOG_SUFFIX):
-        return True
-    others = (kf.parse_base_offset(other) for other in os.listdir(folder or ".") if other.endswith(kf.LOG_SUFFIX))
-    return not any(other is not None and other > offset for other in others)

@@ -46,7 +46,8 @@ def describe(control_type: int, value: bytes | None, *, is_2_8: bool = False) ->
     if label is None:
         return f" controlType: UNKNOWN({control_type})"
     content = parse(control_type, value)
-    return label + json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    text: str = label + json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return text
 
 
 def parse(control_type: int, value: bytes | None) -> dict[str, Any]:
@@ -62,8 +63,8 @@ def parse(control_type: int, value: bytes | None) -> dict[str, Any]:
         return {}
     if value is None:
         raise CorruptionError(Reason.CONTROL_RECORD, "a control record has no value")
-    fields = _Fields(value)
-    return parser(fields)
+    content: dict[str, Any] = parser(_Fields(value))
+    return content
 
 
 class _Fields:

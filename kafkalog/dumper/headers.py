@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-import numpy as np
-
 from kafkalog import format as kf
 from kafkalog.batches import BatchTable
 from kafkalog.source import Bytes
@@ -76,11 +74,3 @@ def add_sequence(sequence: int, delta: int) -> int:
 
 def _wrap_int(value: int) -> int:
     return (value + 2**31) % 2**32 - 2**31
-
-
-def one_row(table: BatchTable) -> dict[str, int]:
-    """The stored columns of a table of one row, as numbers."""
-    return {name: int(getattr(table, name)[0]) for name in BatchTable.__slots__ if isinstance(name, str)}
-
-
-NO_BYTES: Final = np.empty(0, np.uint8)

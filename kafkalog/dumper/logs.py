@@ -25,9 +25,9 @@ from kafkalog.errors import (
     CorruptionError,
     KafkalogError,
     LimitExceededError,
+    Limits,
     NotKafkaError,
     Reason,
-    TruncatedTailError,
     UnsupportedError,
     error_from_status,
 )
@@ -119,7 +119,7 @@ class LogDumper:
         self._out = np.empty(OUT_BYTES, np.uint8)
         self._pairs = np.empty((2, _PAIRS), np.int64)
         self._invalid = np.empty(_INVALID, np.int64)
-        self._arena = Arena()
+        self._payloads = Payloads(options.limits)
         self._stop = source.size if options.max_bytes is None else min(source.size, options.max_bytes)
 
     @property
@@ -155,7 +155,8 @@ class LogDumper:
                     self._options.limits.max_headers_per_record,
                     self._out,
                     self._state,
-                    *self._pairs,
+                    self._pairs[0],
+                    self._pairs[1],
                     self._invalid,
                 )
                 self._drain(window, start)
@@ -189,10 +190,7 @@ class LogDumper:
     def _payload(self, batch: Bytes) -> Iterator[bytes]:
         """The records of a compressed batch."""
         position = self.position
-        try:
-            payload = self._decompress(batch)
-        except KafkalogError as error:
-            raise _placed(error, self._source.path, position, batch) from error
+        payload = self._payloads.decompress(batch, position, self._source.path)
         while True:
             status, n = kernels.dump_payload(
                 batch,
@@ -203,7 +201,8 @@ class LogDumper:
                 self._options.limits.max_headers_per_record,
                 self._out,
                 self._state,
-                *self._pairs,
+                self._pairs[0],
+                self._pairs[1],
             )
             self._drain_pairs()
             if n:
@@ -216,21 +215,6 @@ class LogDumper:
                 yield self._control(payload)
             else:
                 raise self._error(status, batch, position)
-
-    def _decompress(self, batch: Bytes) -> Bytes:
-        if self._arena.data.size > _KEPT_ARENA:
-            self._arena = Arena()
-        self._arena.used = 0
-        limits = self._options.limits
-        magic = int(batch[16])
-        if magic >= 2:
-            decompress_into(
-                self._arena, int(batch[22]) & kf.CODEC_MASK, batch[kf.RECORD_BATCH_OVERHEAD :], magic=2, limits=limits
-            )
-        else:
-            value = wrapper_value(batch, magic)
-            decompress_into(self._arena, int(batch[17]) & kf.CODEC_MASK, value, magic=magic, limits=limits)
-        return self._arena.data[: self._arena.used]
 
     def _control(self, data: Bytes) -> bytes:
         size, start = int(self._state[_VALUE_SIZE]), int(self._state[_VALUE_START])
@@ -248,15 +232,7 @@ class LogDumper:
         n = int(self._state[_N_INVALID])
         self._state[_N_INVALID] = 0
         for position in self._invalid[:n].tolist():
-            batch = window[position - start :]
-            self._report.add_finding(
-                Reason.CRC_MISMATCH,
-                "the checksum in the batch is not that of its bytes",
-                path=self._source.path or self._path,
-                position=position,
-                base_offset=int.from_bytes(batch[:8].tobytes(), "big", signed=True),
-                length=kf.LOG_OVERHEAD + int.from_bytes(batch[8:12].tobytes(), "big"),
-            )
+            self._report.add_bad_crc(self._source.path or self._path, position, window[position - start :])
 
     def _drain_pairs(self) -> None:
         n = int(self._state[_N_PAIRS])
@@ -288,8 +264,7 @@ class LogDumper:
             return
         yield f"Found {n} invalid bytes at the end of {os.path.basename(self._path)}\n".encode()
         error = explain_end(self._source, position, self._stop, self._options)
-        is_damage = not (self._is_last and isinstance(error, TruncatedTailError))
-        self._report.findings.add(error.to_finding(damage=is_damage))
+        self._report.add_tail(error, is_last=self._is_last)
 
     def _error(self, status: int, window: Bytes, start: int) -> Exception:
         """What to raise about the batch where the kernel stopped."""
@@ -309,6 +284,42 @@ class LogDumper:
         if status in _TOO_SMALL and int.from_bytes(batch[8:12].tobytes(), "big", signed=True) < kf.MESSAGE_V0_OVERHEAD:
             return explain_end(self._source, position, self._stop, self._options)
         return error_from_status(status, path=path, position=position, base_offset=base_offset)
+
+
+class Payloads:
+    """What is compressed in batches, one at a time.
+
+    Parameters
+    ----------
+    limits : Limits
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._arena = Arena()
+
+    def decompress(self, batch: Bytes, position: int, path: str | None) -> Bytes:
+        """The records of a batch, or the messages in a v0 or v1 message; good until the next call.
+
+        Raises
+        ------
+        KafkalogError
+            What is compressed is damaged, or too much, with the place of the batch.
+        """
+        if self._arena.data.size > _KEPT_ARENA:
+            self._arena = Arena()
+        self._arena.used = 0
+        magic = int(batch[16])
+        is_v2 = magic >= 2
+        codec = int(batch[22 if is_v2 else 17]) & kf.CODEC_MASK
+        try:
+            data = batch[kf.RECORD_BATCH_OVERHEAD :] if is_v2 else wrapper_value(batch, magic)
+            if is_v2 and not codec:
+                return data
+            decompress_into(self._arena, codec, data, magic=min(magic, 2), limits=self._limits)
+        except KafkalogError as error:
+            raise _placed(error, path, position, batch) from error
+        return self._arena.data[: self._arena.used]
 
 
 _DETAILS: Final = {

@@ -12,7 +12,9 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Reason
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Reason, TruncatedTailError
+from kafkalog.source import Bytes
 
 MAX_PAIRS: Final = 2**20
 """Lines kept of one list of one file; further ones are counted."""
@@ -24,9 +26,10 @@ _HEADS: Final = {
     "offset": "Mismatches in :{path}",
     "timestamp": "Found timestamp mismatch in :{path}",
     "order": "Found out of order timestamp in :{path}",
-    "missing": "The following indexed offsets are not found in the log.",
+    "missing": "The following indexed offsets are not found in :{path}",
     "gap": "Non-consecutive offsets in {path}",
 }
+_MISSING_2_8: Final = "The following indexed offsets are not found in the log."
 _LINES: Final = {
     "offset": "  Index offset: {}, log offset: {}",
     "timestamp": "  Index timestamp: {}, log timestamp: {}",
@@ -88,23 +91,47 @@ class Report:
         """Note damage."""
         self.findings.add(Finding(reason, detail, path, position, length, base_offset))
 
+    def add_bad_crc(self, path: str, position: int, batch: Bytes) -> None:
+        """Note a batch whose bytes are not those that were summed."""
+        self.add_finding(
+            Reason.CRC_MISMATCH,
+            "the checksum in the batch is not that of its bytes",
+            path=path,
+            position=position,
+            base_offset=int.from_bytes(batch[:8].tobytes(), "big", signed=True),
+            length=kf.LOG_OVERHEAD + int.from_bytes(batch[8:12].tobytes(), "big"),
+        )
+
+    def add_tail(self, error: KafkalogError, *, is_last: bool) -> None:
+        """Note why a log ends in bytes that are no batch; a torn tail of the last segment is no damage."""
+        self.findings.add(error.to_finding(damage=not (is_last and isinstance(error, TruncatedTailError))))
+
     def lines(self) -> Iterator[str]:
         """The lists, as Kafka's tool prints them in the end."""
+        for kind, path, pairs in self._blocks():
+            is_old = self._is_2_8 and kind == "missing"
+            yield _MISSING_2_8 if is_old else _HEADS[kind].format(path=path)
+            line = _LINES[kind]
+            for first, second in zip(*pairs.tolist(), strict=True):
+                yield line.format(first, second)
+            n_more = self._n[kind, path] - sum(part.shape[1] for part in self._pairs[kind, path])
+            if n_more:
+                yield f"  ... and {n_more} more"
+
+    def pairs(self) -> Iterator[tuple[Kind, str, int, int]]:
+        """The same as numbers: what, of which file, the two that do not go together."""
+        for kind, path, pairs in self._blocks():
+            for first, second in zip(*pairs.tolist(), strict=True):
+                yield kind, path, first, second
+
+    def _blocks(self) -> Iterator[tuple[Kind, str, npt.NDArray[np.int64]]]:
         for kind in _KINDS:
             for (of_kind, path), parts in self._pairs.items():
                 if of_kind == kind:
-                    yield from self._block(kind, path, np.concatenate(parts, axis=1))
-
-    def _block(self, kind: Kind, path: str, pairs: npt.NDArray[np.int64]) -> Iterator[str]:
-        yield _HEADS[kind].format(path=path)
-        n_more = self._n[kind, path] - pairs.shape[1]
-        if kind in ("offset", "gap"):
-            pairs = pairs[:, ::-1] if self._is_2_8 else _as_tree_map(pairs, descending=kind == "offset")
-        line = _LINES[kind]
-        for first, second in zip(*pairs.tolist(), strict=True):
-            yield line.format(first, second)
-        if n_more:
-            yield f"  ... and {n_more} more"
+                    pairs = np.concatenate(parts, axis=1)
+                    if kind in ("offset", "gap"):
+                        pairs = pairs[:, ::-1] if self._is_2_8 else _as_tree_map(pairs, descending=kind == "offset")
+                    yield kind, path, pairs
 
 
 def _as_tree_map(pairs: npt.NDArray[np.int64], *, descending: bool) -> npt.NDArray[np.int64]:

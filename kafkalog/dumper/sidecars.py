@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import dump as kernels
+from kafkalog._kernels.crc import checksum_crc32, checksum_crc32c
 from kafkalog._kernels.wire import STATUS
-from kafkalog.batches import Window
+from kafkalog.batches import BatchTable
 from kafkalog.dumper.headers import read_header
-from kafkalog.dumper.logs import explain_end, start_offset
+from kafkalog.dumper.logs import Payloads, explain_end, start_offset, unknown_codec
 from kafkalog.dumper.options import DumpOptions
 from kafkalog.dumper.report import Report
-from kafkalog.errors import CorruptionError, KafkalogError, LimitExceededError, Reason, SidecarError
+from kafkalog.errors import KafkalogError, LimitExceededError, Reason, SidecarError, error_from_status
 from kafkalog.producers import read_snapshot
-from kafkalog.records import Selection, decode
 from kafkalog.source import Bytes, ByteSource, PreadSource
 
 _OFFSET, _TIME = 0, 1
@@ -42,6 +42,7 @@ _NEED_MORE = STATUS["NEED_MORE"]
 _OUTPUT_FULL = STATUS["OUTPUT_FULL"]
 _OK = STATUS["OK"]
 _END = kernels.STATUSES["END"]
+_HEADER_CUT = kernels.STATUSES["HEADER_CUT"]
 
 
 class _Entries:
@@ -204,9 +205,7 @@ def _entry_error(
     return explain_end(log, position, log.size, options)
 
 
-def _lines(
-    base_offset: int, relative: npt.NDArray[np.int32], other: npt.NDArray[np.int64], kind: int
-) -> bytes:
+def _lines(base_offset: int, relative: npt.NDArray[np.int32], other: npt.NDArray[np.int64], kind: int) -> bytes:
     n = relative.size
     out = np.empty(_LINE * n + 1, np.uint8)
     numbers = relative.astype(np.int64)
@@ -255,6 +254,7 @@ class _TimeChecker:
         self._key, self._options, self._report = key, options, report
         self._previous = kf.NO_TIMESTAMP
         self._stray_bytes = 0
+        self._payloads = Payloads(options.limits)
         needed = np.unique(np.array([start for start in starts if 0 <= start <= log.size], np.int64))
         self._good: set[int] = set()
         self._broken_at: int | None = None
@@ -281,9 +281,7 @@ class _TimeChecker:
         if found is None:
             self._report.add_pair("missing", self._key, offset, -1)
             detail = f"no batch for the entry of offset {offset}"
-            self._report.add_finding(
-                Reason.INDEX_ENTRY, detail, path=path, position=at, base_offset=base_offset
-            )
+            self._report.add_finding(Reason.INDEX_ENTRY, detail, path=path, position=at, base_offset=base_offset)
             return
         position, last_offset = found
         if last_offset != offset:
@@ -294,15 +292,11 @@ class _TimeChecker:
         if largest != timestamp:
             self._report.add_pair("timestamp", self._key, timestamp, largest)
             detail = f"the entry says {timestamp}, the records of the batch say {largest}"
-            self._report.add_finding(
-                Reason.INDEX_ENTRY, detail, path=path, position=at, base_offset=base_offset
-            )
+            self._report.add_finding(Reason.INDEX_ENTRY, detail, path=path, position=at, base_offset=base_offset)
         if self._previous >= timestamp:
             self._report.add_pair("order", self._key, timestamp, self._previous)
             detail = f"the timestamp {timestamp} does not lie after {self._previous}"
-            self._report.add_finding(
-                Reason.INDEX_ENTRY, detail, path=path, position=at, base_offset=base_offset
-            )
+            self._report.add_finding(Reason.INDEX_ENTRY, detail, path=path, position=at, base_offset=base_offset)
 
     def _walk_all(self, needed: npt.NDArray[np.int64]) -> None:
         """Which of the positions are those of batches, and where the walk over all batches fails, if it does."""
@@ -330,7 +324,10 @@ class _TimeChecker:
                     yield room[0, :n], room[1, :n]
             log.release(window, begin)
             if status != _NEED_MORE:
-                if status != _END and notes:
+                if status == _HEADER_CUT and not notes:
+                    # Kafka's tool looks into a header only to compare its offset
+                    raise explain_end(log, at, log.size, self._options)
+                if notes and status not in (_END, _HEADER_CUT):
                     self._broken_at = at
                 return
             window_bytes = min(2 * window_bytes, _WINDOW)
@@ -366,19 +363,30 @@ class _TimeChecker:
             Its records cannot be read.
         """
         batch = _batch_at(self._log, position, self._options)
-        decoded = decode(
-            Window(batch, position, read_header(batch, position)),
-            ["timestamp"],
-            selection=Selection(include_control=True),
-            check_crcs=False,
-            limits=self._options.limits,
-            path=self._log.path,
-        )
-        if decoded.error is not None:
-            raise decoded.error
-        if decoded.columns is None:
+        table = read_header(batch, position)
+        if table.magic[0] < 2 and not table.codec[0]:
+            own = int.from_bytes(batch[18:26].tobytes(), "big", signed=True) if table.magic[0] else kf.NO_TIMESTAMP
+            return max(kf.NO_TIMESTAMP, own)
+        if table.magic[0] < 0:
+            raise error_from_status(STATUS["BAD_MAGIC"], path=self._log.path, position=position)
+        if table.codec[0] > kf.Codec.ZSTD:
+            raise unknown_codec(batch, self._log.path, position)
+        if table.magic[0] >= 2 and table.records_count[0] == 0:
             return kf.NO_TIMESTAMP
-        return max(kf.NO_TIMESTAMP, int(decoded.columns.timestamp.max()))
+        payload = self._payloads.decompress(batch, position, self._log.path)
+        limits = self._options.limits
+        status, largest = kernels.find_largest_timestamp(batch, payload, limits.max_headers_per_record)
+        if status != _OK:
+            base_offset = int(table.last_offset[0])
+            raise error_from_status(status, path=self._log.path, position=position, base_offset=base_offset)
+        return largest
+
+
+def is_valid(batch: Bytes, table: BatchTable) -> bool:
+    """Whether a batch is as long as it must be and its checksum that of its bytes."""
+    if table.magic[0] >= 2:
+        return bool(batch.size >= kf.RECORD_BATCH_OVERHEAD and checksum_crc32c(batch[21:]) == table.crc[0])
+    return bool(checksum_crc32(batch[16:]) == table.crc[0])
 
 
 def _batch_at(log: ByteSource, position: int, options: DumpOptions) -> Bytes:
@@ -388,10 +396,8 @@ def _batch_at(log: ByteSource, position: int, options: DumpOptions) -> Bytes:
         detail = f"the batch has {size} bytes, max_batch_bytes is {options.limits.max_batch_bytes}"
         raise LimitExceededError(Reason.BATCH_TOO_LARGE, detail, path=log.path, position=position, length=size)
     batch = log.window(position, position + size)
-    magic = int(batch[16])
-    if magic > 127 or (magic >= 2 and size < kf.RECORD_BATCH_OVERHEAD):
-        detail = "the magic byte, or the size for it, is that of no batch"
-        raise CorruptionError(Reason.BAD_MAGIC, detail, path=log.path, position=position)
+    if 2 <= int(batch[16]) <= 127 and size < kf.RECORD_BATCH_OVERHEAD:
+        raise error_from_status(STATUS["SIZE_TOO_SMALL"], path=log.path, position=position)
     return batch
 
 
@@ -414,7 +420,6 @@ def dump_transaction_index(path: str) -> Iterator[bytes]:
             # Kafka takes the high byte for the version
             version = int(entry["version"]) >> 8
             if version > 0:
-                yield "".join(lines).encode()
                 at = number * kf.TRANSACTION_INDEX_DTYPE.itemsize
                 raise SidecarError(Reason.INDEX_ENTRY, f"version {version}; Kafka has 0", path=path, position=at)
             lines.append(
@@ -424,26 +429,48 @@ def dump_transaction_index(path: str) -> Iterator[bytes]:
         yield "".join(lines).encode()
 
 
-def dump_snapshot(path: str, options: DumpOptions, report: Report) -> Iterator[bytes]:
-    """Lines of a producer snapshot; one that is damaged is a finding, and the dump goes on, as Kafka's does."""
+def snapshot_entries(path: str, report: Report) -> list[dict[str, int | None]]:
+    """Producers of a snapshot; none of one that is damaged, which is a finding: Kafka's tool goes on, too."""
     try:
         snapshot = read_snapshot(path)
     except SidecarError as error:
         report.findings.add(error.to_finding())
-        return
+        return []
+    rows: list[dict[str, int | None]] = []
+    for entry in snapshot.entries:
+        row: dict[str, int | None] = {name: int(entry[name]) for name in _PRODUCER}
+        txn = int(entry["current_txn_first_offset"])
+        row["current_txn_first_offset"] = None if txn < 0 else txn
+        has_batch = int(entry["last_offset"]) >= 0
+        for name in _BATCH:
+            row[name] = int(entry[name]) if has_batch else None
+        first = _first_sequence(int(entry["last_sequence"]), int(entry["offset_delta"])) if has_batch else None
+        rows.append({**row, "first_sequence": first})
+    return rows
+
+
+_PRODUCER: Final = ("producer_id", "producer_epoch", "coordinator_epoch", "timestamp")
+_BATCH: Final = ("last_sequence", "last_offset", "offset_delta")
+
+
+def dump_snapshot(path: str, options: DumpOptions, report: Report) -> Iterator[bytes]:
+    """Lines of a producer snapshot."""
     lines = []
-    for entry in snapshot.entries.tolist():
-        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, txn = entry
-        line = f"producerId: {producer_id} producerEpoch: {epoch} coordinatorEpoch: {coordinator_epoch}"
+    for row in snapshot_entries(path, report):
+        txn, timestamp = row["current_txn_first_offset"], row["timestamp"]
+        line = (
+            f"producerId: {row['producer_id']} producerEpoch: {row['producer_epoch']}"
+            f" coordinatorEpoch: {row['coordinator_epoch']} currentTxnFirstOffset: "
+        )
         if options.is_2_8:
-            line += f" currentTxnFirstOffset: {'None' if txn < 0 else f'Some({txn})'}"
+            line += "None" if txn is None else f"Some({txn})"
         else:
-            line += f" currentTxnFirstOffset: {'OptionalLong.empty' if txn < 0 else f'OptionalLong[{txn}]'}"
+            line += "OptionalLong.empty" if txn is None else f"OptionalLong[{txn}]"
             line += f" lastTimestamp: {timestamp}"
-        if last_offset >= 0:
+        if row["last_offset"] is not None:
             line += (
-                f" firstSequence: {_first_sequence(last_sequence, delta)} lastSequence: {last_sequence}"
-                f" lastOffset: {last_offset} offsetDelta: {delta} timestamp: {timestamp}"
+                f" firstSequence: {row['first_sequence']} lastSequence: {row['last_sequence']}"
+                f" lastOffset: {row['last_offset']} offsetDelta: {row['offset_delta']} timestamp: {timestamp}"
             )
         elif options.is_2_8:
             line += " "
