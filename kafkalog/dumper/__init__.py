@@ -1,9 +1,9 @@
 """Segment files as text: line for line what Kafka's `DumpLogSegments` prints of them, or as objects.
 
-`logs.py` prints logs, `sidecars.py` what lies beside them, `report.py` keeps what the tool lists at the end, `rows.py`
-gives the same as objects. Kafka's tool believes every header that it can read, so nothing here is refused before Kafka
-would: records under a wrong checksum are shown, and where the tool throws, an error of ours comes behind the same
-lines. Mirrors `org.apache.kafka.tools.DumpLogSegments`, without its decoders of Kafka's own topics.
+`logs.py` prints logs, `sidecars.py` and `times.py` what lies beside them, `report.py` keeps what the tool lists at the
+end, `rows.py` gives the same as objects. Kafka's tool believes every header that it can read, so nothing here is
+refused before Kafka would: records under a wrong checksum are shown, and where the tool throws, an error of ours comes
+behind the same lines. Mirrors `org.apache.kafka.tools.DumpLogSegments`, without its decoders of Kafka's own topics.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from kafkalog.dumper.files import CHECKPOINT_SUFFIX, absolute, as_file, is_last_
 from kafkalog.dumper.logs import LogDumper, title
 from kafkalog.dumper.options import DECODERS, DIALECTS, DumpOptions
 from kafkalog.dumper.report import Report
-from kafkalog.dumper.sidecars import dump_index, dump_snapshot, dump_time_index, dump_transaction_index
+from kafkalog.dumper.sidecars import dump_index, dump_snapshot, dump_transaction_index
+from kafkalog.dumper.times import dump_time_index
 from kafkalog.errors import Finding, KafkalogError
 
 __all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
@@ -142,7 +143,7 @@ class Dump:
         elif suffix == kf.TIME_INDEX_SUFFIX:
             yield from dump_time_index(path, key, options, report)
         elif suffix == kf.TRANSACTION_INDEX_SUFFIX:
-            yield from dump_transaction_index(path)
+            yield from dump_transaction_index(path, options)
         elif suffix == kf.PRODUCER_SNAPSHOT_SUFFIX:
             yield from dump_snapshot(path, options, report)
         else:

@@ -6,6 +6,7 @@ import struct
 from typing import Final
 
 from kafkalog import format as kf
+from kafkalog._kernels.crc import checksum_crc32, checksum_crc32c
 from kafkalog.batches import BatchTable
 from kafkalog.source import Bytes
 
@@ -74,3 +75,10 @@ def add_sequence(sequence: int, delta: int) -> int:
 
 def _wrap_int(value: int) -> int:
     return (value + 2**31) % 2**32 - 2**31
+
+
+def is_valid(batch: Bytes, table: BatchTable) -> bool:
+    """Whether a batch is as long as it must be and its checksum that of its bytes."""
+    if table.magic[0] >= 2:
+        return bool(batch.size >= kf.RECORD_BATCH_OVERHEAD and checksum_crc32c(batch[21:]) == table.crc[0])
+    return bool(checksum_crc32(batch[16:]) == table.crc[0])

@@ -17,10 +17,11 @@ from kafkalog.arrow import java_string
 from kafkalog.batches import BatchTable, Window
 from kafkalog.dumper import control, sidecars
 from kafkalog.dumper.files import CHECKPOINT_SUFFIX, absolute, is_last_segment, open_log, suffix_of
-from kafkalog.dumper.headers import add_sequence, read_header
+from kafkalog.dumper.headers import add_sequence, is_valid, read_header
 from kafkalog.dumper.logs import explain_end, unknown_codec
 from kafkalog.dumper.options import DECODERS, DumpOptions
 from kafkalog.dumper.report import Report
+from kafkalog.dumper.times import dump_time_index
 from kafkalog.errors import CorruptionError, LimitExceededError, Reason
 from kafkalog.records import RecordColumns, Selection, decode
 from kafkalog.source import Bytes, ByteSource
@@ -66,11 +67,11 @@ def rows_of_file(
             "offset_index_entry", ("offset", "position"), sidecars.dump_index(path, key, options, report)
         )
     elif suffix == kf.TIME_INDEX_SUFFIX:
-        lines = sidecars.dump_time_index(path, key, options, report)
+        lines = dump_time_index(path, key, options, report)
         yield from _entries("time_index_entry", ("timestamp", "offset"), lines)
     elif suffix == kf.TRANSACTION_INDEX_SUFFIX:
         names = ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset")
-        yield from _entries("aborted_transaction", names, sidecars.dump_transaction_index(path))
+        yield from _entries("aborted_transaction", names, sidecars.dump_transaction_index(path, options))
     elif suffix == kf.PRODUCER_SNAPSHOT_SUFFIX:
         for entry in sidecars.snapshot_entries(path, report):
             yield {"kind": "producer", **entry}
@@ -150,7 +151,7 @@ class _Log:
         if magic < 0:
             detail = "the magic byte is not 0, 1 or 2"
             raise CorruptionError(Reason.BAD_MAGIC, detail, path=self._source.path, position=position)
-        valid = sidecars.is_valid(batch, table)
+        valid = is_valid(batch, table)
         if not valid:
             self._report.add_bad_crc(self._source.path or self._path, position, batch)
         yield self._batch_row(table, valid)
