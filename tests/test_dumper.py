@@ -446,6 +446,26 @@ def test_a_wrong_timestamp_is_damage_an_offset_inside_a_batch_is_not(indexed: Pa
     assert findings(index) == []
 
 
+def test_what_a_broker_preallocated_is_no_damage(indexed: Path) -> None:
+    for log in (indexed.read_bytes(), b""):
+        indexed.write_bytes(log)
+        for suffix, size in ((".index", 800), (".timeindex", 1200)):
+            indexed.with_suffix(suffix).write_bytes(bytes(size))
+        for suffix in (".index", ".timeindex"):
+            assert findings(indexed.with_suffix(suffix)) == []
+
+
+def test_nothing_is_wrong_with_what_brokers_left() -> None:
+    kinds = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    for name in golden_sets.SETS:
+        for partition in golden_sets.partitions(name).values():
+            dump = kafkalog.dump(
+                sorted(path for path in partition.iterdir() if path.suffix in kinds), deep_iteration=True
+            )
+            assert sum(map(len, dump.chunks())) > 100
+            assert dump.n_damage == 0, dump.findings
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_an_index_that_a_broker_would_rebuild_fails_the_sanity_check(indexed: Path, suffix: str) -> None:
     index = indexed.with_suffix(suffix)
@@ -460,6 +480,20 @@ def test_hostile_time_indexes_end_soon(tmp_path: Path) -> None:
     path.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", n, 12 * n + n % 12) for n in range(1, 15_000)))
     path.with_suffix(".timeindex").write_bytes(b"".join(struct.pack(">qi", n, n) for n in range(1, 15_000)))
     assert dumped(str(path.with_suffix(".timeindex")))
+
+
+def test_a_time_index_without_its_offset_index_takes_one_walk(tmp_path: Path) -> None:
+    n = 20_000
+    batch = builder.message(0, None, b"x", timestamp=7)
+    path = Path(write_log(tmp_path, b"".join(struct.pack(">q", number) + batch[8:] for number in range(n))))
+    path.with_suffix(".index").write_bytes(b"")
+    entries = [struct.pack(">qi", 7, number) for number in range(n)]
+    index = path.with_suffix(".timeindex")
+    index.write_bytes(b"".join(entries))
+    assert len(dumped(str(index))) == n + 1
+    # backwards, each entry is looked for from the start again
+    index.write_bytes(b"".join(entries[::-1]))
+    assert "index_entry" in dumped(str(index))[-1]
 
 
 def test_a_damaged_snapshot_is_a_finding_and_the_dump_goes_on(tmp_path: Path) -> None:

@@ -73,6 +73,12 @@ cdef extern from *:
         p = kl_put_8(p, (uint32_t)(value / 100000000));
         return kl_put_8(p, (uint32_t)(value % 100000000));
     }
+    /* going on at 0 after 2^31 - 1, in Java's int arithmetic (DefaultRecordBatch.incrementSequence) */
+    static inline int32_t kl_add_sequence(int32_t sequence, int32_t delta) {
+        if (sequence > (int32_t)((uint32_t)INT32_MAX - (uint32_t)delta))
+            return (int32_t)((uint32_t)delta - ((uint32_t)INT32_MAX - (uint32_t)sequence) - 1u);
+        return (int32_t)((uint32_t)sequence + (uint32_t)delta);
+    }
     /* bytes of one well-formed character, or, negative, of one ill-formed stretch: what Java makes one U+FFFD of */
     static inline int kl_character(const uint8_t *p, const uint8_t *end) {
         uint8_t lead = p[0];
@@ -138,6 +144,7 @@ cdef extern from *:
     }
     """
     uint8_t* put "kl_put"(uint8_t* p, const char* text) noexcept nogil
+    int32_t add_sequence "kl_add_sequence"(int32_t sequence, int32_t delta) noexcept nogil
     uint8_t* put_u32 "kl_put_u32"(uint8_t* p, uint32_t value) noexcept nogil
     uint8_t* put_i64 "kl_put_i64"(uint8_t* p, int64_t value) noexcept nogil
     uint8_t* put_string "kl_put_string"(uint8_t* p, const uint8_t* text, size_t n) noexcept nogil
@@ -264,14 +271,6 @@ cdef struct Sink:
     int key_decoder
     int value_decoder
     int32_t max_headers
-
-
-cdef inline int32_t add_sequence(int32_t sequence, int32_t delta) noexcept nogil:
-    """Going on at 0 after 2^31 - 1, in Java's int arithmetic (`DefaultRecordBatch.incrementSequence`)."""
-    cdef uint32_t left = <uint32_t>INT32_MAX - <uint32_t>delta
-    if sequence > <int32_t>left:
-        return <int32_t>(<uint32_t>delta - (<uint32_t>INT32_MAX - <uint32_t>sequence) - 1)
-    return <int32_t>(<uint32_t>sequence + <uint32_t>delta)
 
 
 cdef inline uint8_t* put_codec(uint8_t* p, int codec, bint upper) noexcept nogil:

@@ -28,6 +28,8 @@ _FIRST_WINDOW: Final = 2**14
 _ROWS: Final = 8192
 _STRAY_BYTES: Final = 2**26
 """Bytes walked, at most, from positions at which no batch starts."""
+_KEPT: Final = 2**16
+"""Batches whose largest timestamps are kept."""
 
 _NEED_MORE = STATUS["NEED_MORE"]
 _OUTPUT_FULL = STATUS["OUTPUT_FULL"]
@@ -80,6 +82,11 @@ class _TimeChecker:
         self._log, self._index, self._starts = log, index, starts
         self._key, self._options, self._report = key, options, report
         self._previous = kf.NO_TIMESTAMP
+        self._offsets = index.offsets()
+        self._is_unused = index.is_unused
+        self._found: tuple[int, int, tuple[int, int] | None] = -1, 0, None
+        self._largest: dict[int, int] = {}
+        self._walked_bytes = 0
         self._stray_bytes = 0
         self._payloads = Payloads(options.limits)
         self._needed = np.unique(starts[(starts >= 0) & (starts <= log.size)])
@@ -89,7 +96,7 @@ class _TimeChecker:
 
     def check(self, at: int, stop: int) -> tuple[int, KafkalogError | None]:
         """Look at entries; how far that went, and what Kafka's tool throws there."""
-        offsets = self._index.offsets()[at:stop].tolist()
+        offsets = self._offsets[at:stop].tolist()
         timestamps = self._index.entries["timestamp"][at:stop].tolist()
         for number, (offset, timestamp) in enumerate(zip(offsets, timestamps, strict=True), at):
             try:
@@ -104,26 +111,39 @@ class _TimeChecker:
             raise self._index.insane(f"the offset index leads to {start}, where the log has no byte")
         self._check_end(start)
         found = self._find(start, offset)
-        path, base_offset, at = self._index.path, self._index.base_offset, 12 * number
         if found is None:
             self._report.add_pair("missing", self._key, offset, -1)
-            detail = f"no batch for the entry of offset {offset}"
-            self._report.add_finding(Reason.INDEX_ENTRY, detail, path=path, position=at, base_offset=base_offset)
+            self._add_finding(number, f"no batch for the entry of offset {offset}")
             return
         position, last_offset = found
         if last_offset != offset:
             # up to 3.7 the entry may name the record, not the batch: nothing is wrong with that
             self._report.add_pair("missing", self._key, offset, last_offset)
             return
-        largest = self._largest_timestamp(position)
+        largest = self._largest.get(position)
+        if largest is None:
+            if len(self._largest) == _KEPT:
+                self._largest.clear()
+            largest = self._largest[position] = self._largest_timestamp(position)
         if largest != timestamp:
             self._report.add_pair("timestamp", self._key, timestamp, largest)
-            detail = f"the entry says {timestamp}, the records of the batch say {largest}"
-            self._report.add_finding(Reason.INDEX_ENTRY, detail, path=path, position=at, base_offset=base_offset)
+            if not self._is_empty_batch_of(position, timestamp):
+                self._add_finding(number, f"the entry says {timestamp}, the records of the batch say {largest}")
         if self._previous >= timestamp:
             self._report.add_pair("order", self._key, timestamp, self._previous)
-            detail = f"the timestamp {timestamp} does not lie after {self._previous}"
-            self._report.add_finding(Reason.INDEX_ENTRY, detail, path=path, position=at, base_offset=base_offset)
+            self._add_finding(number, f"the timestamp {timestamp} does not lie after {self._previous}")
+
+    def _add_finding(self, number: int, detail: str) -> None:
+        index = self._index
+        if not self._is_unused:
+            self._report.add_finding(
+                Reason.INDEX_ENTRY, detail, path=index.path, position=12 * number, base_offset=index.base_offset
+            )
+
+    def _is_empty_batch_of(self, position: int, timestamp: int) -> bool:
+        """Whether compaction left no record of a batch, but its largest timestamp."""
+        table = read_header(_batch_at(self._log, position, self._options), position)
+        return bool(table.records_count[0] == 0 and table.max_timestamp[0] == timestamp)
 
     def _walk_all(self) -> None:
         """Which of the positions are those of batches, and where the walk over all batches fails, if it does."""
@@ -178,10 +198,26 @@ class _TimeChecker:
 
     def _find(self, start: int, offset: int) -> tuple[int, int] | None:
         """Position and last offset of the first batch, from a position on, that ends at an offset or behind it."""
+        from_start, from_offset, found = self._found
+        walk_from = start
+        if start == from_start and offset >= from_offset:
+            # where the offset index has no other entry, many entries begin at the same place
+            if found is None:
+                return None
+            walk_from = found[0]
+        self._found = start, offset, self._search(walk_from, offset)
+        return self._found[2]
+
+    def _search(self, start: int, offset: int) -> tuple[int, int] | None:
         for positions, last_offsets in self._chain(start, _FIRST_WINDOW, notes=False):
             rows = np.flatnonzero(last_offsets >= offset)
+            reached = int(positions[rows[0] if rows.size else -1])
+            self._walked_bytes += reached - start
+            if self._walked_bytes > 8 * self._log.size + _STRAY_BYTES:
+                raise self._index.insane("the entries lead to and fro, again and again over the whole log")
             if rows.size:
-                return int(positions[rows[0]]), int(last_offsets[rows[0]])
+                return reached, int(last_offsets[rows[0]])
+            start = reached
         return None
 
     def _largest_timestamp(self, position: int) -> int:

@@ -237,11 +237,23 @@ def ours(run: Run) -> tuple[str, str, bool]:
     return text.decode(), "".join(f"{line}\n" for line in dump.mismatches()), failed
 
 
+def is_unused(path: Path) -> bool:
+    """Whether an index is preallocated, and no more."""
+    return path.suffix == ".index" and not any(path.read_bytes())
+
+
 @pytest.mark.parametrize("suffix", MODES)
 def test_text_and_lists_are_those_of_kafkas_tool(runs: list[Run], suffix: str) -> None:
     outcomes: Counter[bool] = Counter()
     for run in runs:
         if run.paths[0].suffix != suffix or len(run.paths) > 1:
+            continue
+        if "OutOfMemoryError" in run.thrown:
+            # it makes room for a message before it sees that the message is cut off; what then depends on the heap
+            continue
+        if run.thrown.startswith("java.util.NoSuchElementException") and is_unused(run.paths[0]):
+            # nothing is wrong with an index of a log without a batch
+            assert ours(run) == (run.out, "", False)
             continue
         text, lists, failed = ours(run)
         about = f"{run.paths[0]} {run.options}: {run.thrown}"
