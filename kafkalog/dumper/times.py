@@ -235,10 +235,10 @@ class _TimeChecker:
             return max(kf.NO_TIMESTAMP, own)
         if table.magic[0] < 0:
             raise error_from_status(STATUS["BAD_MAGIC"], path=self._log.path, position=position)
-        if table.codec[0] > kf.Codec.ZSTD:
-            raise unknown_codec(batch, self._log.path, position)
         if table.magic[0] >= 2 and table.records_count[0] == 0:
             return kf.NO_TIMESTAMP
+        if table.codec[0] > kf.Codec.ZSTD:
+            raise unknown_codec(batch, self._log.path, position)
         payload = self._payloads.decompress(batch, position, self._log.path)
         limits = self._options.limits
         status, largest = kernels.find_largest_timestamp(batch, payload, limits.max_headers_per_record)
