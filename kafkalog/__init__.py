@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.batch_scan import BatchScan
     from kafkalog.batches import BatchTable
     from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.dumper import Dump, dump
     from kafkalog.exporter import ExportResult
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
@@ -62,6 +63,8 @@ _LAZY = {
     "ControlRecordType": "format",
     "TimestampType": "format",
     "TopicPartition": "format",
+    "Dump": "dumper",
+    "dump": "dumper",
     "LogDir": "log_dir",
     "Partition": "partition",
     "BinaryColumn": "columns",
@@ -79,6 +82,7 @@ __all__ = [
     "ControlRecordType",
     "CorruptionError",
     "CorruptionWarning",
+    "Dump",
     "ExportResult",
     "FileChangedError",
     "Finding",
@@ -105,6 +109,7 @@ __all__ = [
     "UnsafePathError",
     "UnsupportedError",
     "WriteError",
+    "dump",
     "export",
     "open",
     "read_numpy",

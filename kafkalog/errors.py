@@ -65,6 +65,7 @@ class Reason(StrEnum):
     CHECKPOINT_SYNTAX = "checkpoint_syntax"
     INDEX_SIZE = "index_size"
     INDEX_MISLEADS = "index_misleads"
+    INDEX_ENTRY = "index_entry"
     SNAPSHOT_SIZE = "snapshot_size"
     SNAPSHOT_VERSION = "snapshot_version"
     SNAPSHOT_CRC = "snapshot_crc"

@@ -84,7 +84,7 @@ class JsonLines(LineFormat):
         if name in BYTES_COLUMNS:
             return self._bytes(column)
         if name == "headers":
-            encode = _ENCODERS[self._encoding]
+            encode = ENCODERS[self._encoding]
             return _header_texts(column, encode)
         return _scalar_texts(name, column, null="null", quote=_encode_json)
 
@@ -127,7 +127,7 @@ class CsvRows(LineFormat):
         if name in BYTES_COLUMNS:
             return self._bytes(name, column, batch)
         if name == "headers":
-            encode = _ENCODERS["hex" if self._encoding == "hex" else "base64"]
+            encode = ENCODERS["hex" if self._encoding == "hex" else "base64"]
             if self._encoding == "utf8":
                 encode = _utf8
             texts = _header_texts(column, encode)
@@ -253,8 +253,9 @@ def _utf8(value: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(value).decode("ascii")}
 
 
-_ENCODERS: Final[dict[str, Callable[[bytes | None], Any]]] = {
+ENCODERS: Final[dict[str, Callable[[bytes | None], Any]]] = {
     "base64": lambda value: None if value is None else base64.b64encode(value).decode("ascii"),
     "hex": lambda value: None if value is None else value.hex(),
     "utf8": _utf8,
 }
+"""What bytes become in JSON: text, and where `utf8` cannot show them, an object that names the encoding."""

@@ -28,13 +28,13 @@ LAYERS = (
     {"log_dir", "lookup"},
     {"pipeline"},
     {"scanner"},
-    {"exporter", "batch_scan"},
+    {"exporter", "batch_scan", "dumper"},
     {"api", "__init__"},
     {"cli"},
     {"__main__"},
 )
 RANKS = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer}
-KERNEL_RANKS = {"wire": 0, "memory": 0, "crc": 1, "batches": 2, "records": 2, "legacy": 2, "predicates": 2}
+KERNEL_RANKS = {"wire": 0, "memory": 0, "crc": 1, "batches": 2, "records": 2, "legacy": 2, "predicates": 2, "dump": 2}
 
 # what a kernel may have of Python all the same: memory is handed out as objects
 OF_PYTHON = {("memory", "cython"), ("memory", "cpython.buffer")}

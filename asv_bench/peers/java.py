@@ -25,11 +25,11 @@ KAFKA_VERSION = "4.3.1"
 MIN_JAVA = 17
 SOURCE = Path(__file__).with_name("SegmentPeer.java")
 
-_IVY_FILE = f"""\
+_IVY_FILE = """\
 <ivy-module version="2.0">
   <info organisation="kafkalog" module="peers"/>
   <dependencies>
-    <dependency org="org.apache.kafka" name="kafka-clients" rev="{KAFKA_VERSION}" conf="*->default"/>
+    <dependency org="org.apache.kafka" name="{name}" rev="{version}" conf="*->default"/>
     <dependency org="org.slf4j" name="slf4j-nop" rev="1.7.36" conf="*->default"/>
   </dependencies>
 </ivy-module>
@@ -116,33 +116,42 @@ def require_java() -> tuple[str, ...]:
     if version is None or int(version[1]) < MIN_JAVA:
         raise JavaUnavailableError(f"Java {MIN_JAVA} or newer is needed, found: {banner.splitlines()[:1]}")
     # the launcher compiles the one source file in memory
-    return (java, "-Xmx1g", "-cp", os.pathsep.join(map(str, _jars(java))), str(SOURCE))
+    return (java, "-Xmx1g", "-cp", class_path(java, "kafka-clients"), str(SOURCE))
 
 
-def _jars(java: str) -> list[Path]:
+def class_path(java: str, name: str) -> str:
+    """The jars of a part of Kafka and of what it needs, fetched if they are not there.
+
+    Raises
+    ------
+    JavaUnavailableError
+        There are none and no way to fetch them.
+    """
     home = Path(os.environ.get("KAFKALOG_JARS") or Path.home() / ".cache" / "kafkalog" / "jars")
-    if not list(home.glob("kafka-clients-*.jar")):
-        _fetch(java, home)
-    return sorted(home.glob("*.jar"))
+    if name != "kafka-clients":
+        home /= f"{name}-{KAFKA_VERSION}"
+    if not list(home.glob(f"{name}-*.jar")):
+        _fetch(java, name, home)
+    return os.pathsep.join(map(str, sorted(home.glob("*.jar"))))
 
 
-def _fetch(java: str, home: Path) -> None:
+def _fetch(java: str, name: str, home: Path) -> None:
     pyspark = importlib.util.find_spec("pyspark")
     ivy = sorted(Path(pyspark.origin).parent.glob("jars/ivy-*.jar")) if pyspark and pyspark.origin else []
     if not ivy:
         raise JavaUnavailableError(
-            f"no kafka-clients jar in {home}, and no Apache Ivy to fetch it with: `pip install pyspark`, "
+            f"no {name} jar in {home}, and no Apache Ivy to fetch it with: `pip install pyspark`, "
             "or name a directory of jars in KAFKALOG_JARS"
         )
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kafkalog-ivy-") as scratch:
         module = Path(scratch) / "ivy.xml"
-        module.write_text(_IVY_FILE)
+        module.write_text(_IVY_FILE.format(name=name, version=KAFKA_VERSION))
         resolved = subprocess.run(
             [java, "-jar", ivy[-1], "-cache", scratch, "-ivy", module, *_IVY_OPTIONS, f"{home}/{_IVY_PATTERN}"],
             capture_output=True,
             text=True,
             check=False,
         )
-    if resolved.returncode or not list(home.glob("kafka-clients-*.jar")):
-        raise JavaUnavailableError(f"Ivy could not fetch kafka-clients {KAFKA_VERSION}: {resolved.stdout[-500:]}")
+    if resolved.returncode or not list(home.glob(f"{name}-*.jar")):
+        raise JavaUnavailableError(f"Ivy could not fetch {name} {KAFKA_VERSION}: {resolved.stdout[-500:]}")

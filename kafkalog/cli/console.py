@@ -84,6 +84,21 @@ class Console:
             else:
                 sys.stdout.write(text)
 
+    def write_bytes(self, data: bytes) -> None:
+        """Data to stdout as it is, whatever encoding stdout has; raises as `write`."""
+        stream = getattr(sys.stdout, "buffer", None)
+        if stream is None:
+            self.write(data.decode(errors="replace"))
+            return
+        with self._output():
+            sys.stdout.flush()
+            if self.progress.is_shown and sys.stdout.isatty():
+                with self.progress.hidden():
+                    stream.write(data)
+                    stream.flush()
+            else:
+                stream.write(data)
+
     def flush(self) -> None:
         """What is still buffered for stdout; raises as `write`."""
         with self._output():
@@ -102,6 +117,12 @@ class Console:
         """A line to stderr."""
         with self.progress.hidden():
             print(f"kafkalog: {word}: {escape_line(text)}", file=sys.stderr, flush=True)
+
+    def list(self, lines: Iterable[str]) -> None:
+        """Lines to stderr as they are."""
+        with self.progress.hidden():
+            for line in lines:
+                print(escape_line(line), file=sys.stderr)
 
     def note(self, text: str) -> None:
         """A line worth knowing; not with -q."""

@@ -48,17 +48,26 @@ class Words:
     examples: str
 
 
-def add_command(commands: Any, name: str, words: Words) -> argparse.ArgumentParser:
-    """A command's parser, with what all commands have."""
+def add_command(
+    commands: Any, name: str, words: Words, *, paths: tuple[str, str, str] | None = None
+) -> argparse.ArgumentParser:
+    """A command's parser, with what all commands have.
+
+    Parameters
+    ----------
+    paths : tuple of str, optional
+        What its paths are called, their help, and a paragraph about them; default: log dirs and what is in them.
+    """
+    metavar, path_help, about_paths = paths or ("PATH", "log dir, partition directory or .log file", PATH_HELP)
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=words.summary,
-        description=f"{words.description}\n\n{PATH_HELP}",
+        description=f"{words.description}\n\n{about_paths}",
         epilog=f"examples:\n{words.examples}\n\n{EXIT_CODES_HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="log dir, partition directory or .log file")
+    parser.add_argument("paths", metavar=metavar, nargs="+", help=path_help)
     speech = parser.add_mutually_exclusive_group()
     speech.add_argument(
         "-q", "--quiet", action="store_true", help="no progress bar, no notes; damage and errors are still said"

@@ -1,0 +1,76 @@
+"""`kafkalog dump` alone, and beside Kafka's own DumpLogSegments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peers import compare, dump_tool
+from peers.java import JavaUnavailableError
+
+from .common import CpuTimed, Segments, make_segments
+
+MODES: dict[str, tuple[str | None, dict[str, Any]]] = {
+    "plain": (None, {}),
+    "print-data-log": ("--print-data-log", {"print_data_log": True}),
+}
+SEGMENTS = ["A", "B", "C", "M", "B-lz4", "V1"]
+ROUNDS = 3
+
+
+class Dump(CpuTimed):
+    """One pass, to /dev/null."""
+
+    params = (SEGMENTS, [*MODES])
+    param_names = ("segment", "mode")
+
+    def setup_cache(self) -> Segments:
+        return make_segments(SEGMENTS)
+
+    setup_cache.timeout = 600
+
+    def setup(self, segments: Segments, name: str, mode: str) -> None:
+        self.side = dump_tool.ours(segments[name].path, **MODES[mode][1])
+
+    def time_dump(self, segments: Segments, name: str, mode: str) -> None:
+        self.side()
+
+
+class AgainstDumpLogSegments:
+    """How many times the CPU seconds Kafka's tool takes; the aim is 20 with print-data-log and 50 plain.
+
+    Plain, what is left to be quick about is reading: the bytes have to be copied out of the page cache and summed.
+    """
+
+    params = (["A", "B", "M", "B-lz4", "V1"], [*MODES])
+    param_names = ("segment", "mode")
+    timeout = 600.0
+
+    def setup_cache(self) -> Segments:
+        return make_segments(SEGMENTS)
+
+    setup_cache.timeout = 600
+
+    def setup(self, segments: Segments, name: str, mode: str) -> None:
+        option, options = MODES[mode]
+        path = segments[name].path
+        try:
+            self.sides = {
+                "tool": dump_tool.tool(path, *((option,) if option else ())),
+                "startup": dump_tool.startup(),
+                "kafkalog": dump_tool.ours(path, **options),
+            }
+            dump_tool.check_same_text(path, option, **options)
+        except JavaUnavailableError as problem:
+            raise NotImplementedError(str(problem)) from problem
+
+    def track_ratio(self, segments: Segments, name: str, mode: str) -> float:
+        best = compare(self.sides, ROUNDS)
+        return best["tool"] / best["kafkalog"]
+
+    track_ratio.unit = "x"
+
+    def track_ratio_less_startup(self, segments: Segments, name: str, mode: str) -> float:
+        best = compare(self.sides, ROUNDS)
+        return (best["tool"] - best["startup"]) / best["kafkalog"]
+
+    track_ratio_less_startup.unit = "x"

@@ -1,0 +1,112 @@
+"""What a dump is asked for, with the names and the defaults of Kafka's tool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafkalog._kernels import dump as kernels
+from kafkalog.errors import DEFAULT_LIMITS, Limits
+
+DIALECTS: Final = ("4.3", "2.8")
+"""Releases of Kafka whose tool is spoken; the first is the default."""
+
+DECODERS: Final = {
+    "string": "string",
+    "integer": "integer",
+    "long": "long",
+    "org.apache.kafka.tools.api.StringDecoder": "string",
+    "org.apache.kafka.tools.api.IntegerDecoder": "integer",
+    "org.apache.kafka.tools.api.LongDecoder": "long",
+    "kafka.serializer.StringDecoder": "string",
+    "kafka.serializer.IntegerDecoder": "integer",
+    "kafka.serializer.LongDecoder": "long",
+}
+"""Decoders of keys and values by short name and by Kafka's class name."""
+
+DEFAULT_MAX_MESSAGE_SIZE: Final = 5 * 2**20
+MAX_INT: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """Options of `DumpLogSegments`.
+
+    Attributes
+    ----------
+    deep_iteration : bool
+        Print records, too; implied by `print_data_log`.
+    print_data_log : bool
+        Print keys and values; implied by a decoder that was asked for.
+    skip_record_metadata : bool
+        Print nothing of a record but its key and value.
+    max_bytes : int or None
+        Read no more of a log than so many bytes.
+    index_sanity_check, verify_index_only : bool
+        Of an index print only whether it is sane; print nothing but look for mismatches.
+    max_message_size : int
+        How far behind an indexed position the batch there has to end.
+    dialect : str
+        One of `DIALECTS`.
+    key_decoder, value_decoder : str or None
+        One of `DECODERS`; None for strings.
+    keep_going : bool
+        Go on with the next file behind an error, which Kafka's tool does not.
+    limits : Limits
+    """
+
+    deep_iteration: bool = False
+    print_data_log: bool = False
+    skip_record_metadata: bool = False
+    max_bytes: int | None = None
+    index_sanity_check: bool = False
+    verify_index_only: bool = False
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    dialect: str = DIALECTS[0]
+    key_decoder: str | None = None
+    value_decoder: str | None = None
+    keep_going: bool = False
+    limits: Limits = DEFAULT_LIMITS
+
+    def __post_init__(self) -> None:
+        if self.dialect not in DIALECTS:
+            raise ValueError(f"no dialect {self.dialect!r}; there are {', '.join(DIALECTS)}")
+        for decoder in (self.key_decoder, self.value_decoder):
+            if decoder is not None and decoder not in DECODERS:
+                raise ValueError(f"no decoder {decoder!r}; there are {', '.join(DECODERS)}")
+        for name in ("max_bytes", "max_message_size"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= MAX_INT:
+                raise ValueError(f"{name} must be from 0 to {MAX_INT}, not {value}")
+
+    @property
+    def shows_contents(self) -> bool:
+        """Whether keys and values are printed."""
+        return self.print_data_log or self.key_decoder is not None or self.value_decoder is not None
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether records are looked at."""
+        return self.deep_iteration or self.shows_contents
+
+    @property
+    def is_2_8(self) -> bool:
+        """Whether 2.8's form is asked for."""
+        return self.dialect == "2.8"
+
+    @property
+    def kernel_flags(self) -> int:
+        """The options of the kernel."""
+        bits = kernels.OPTIONS
+        return (
+            bits["deep"] * self.is_deep
+            | bits["contents"] * self.shows_contents
+            | bits["skip_metadata"] * self.skip_record_metadata
+            | bits["dialect_2_8"] * self.is_2_8
+        )
+
+    @property
+    def kernel_decoders(self) -> tuple[int, int]:
+        """The decoders of keys and of values, as the kernel numbers them."""
+        key, value = (kernels.DECODERS[DECODERS[name or "string"]] for name in (self.key_decoder, self.value_decoder))
+        return key, value

@@ -1,0 +1,323 @@
+"""`kafkalog dump` prints what Kafka's own DumpLogSegments prints of the same files, character for character."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import builder
+import pytest
+import strategies
+from conformance.kafka import class_path, java
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog.errors import KafkalogError
+
+pytestmark = pytest.mark.broker
+
+N_GENERATED = 60
+SEED = 4310
+_DRIVER = Path(__file__).with_name("Dumps.java")
+
+LOG_MODES: tuple[dict[str, Any], ...] = (
+    {},
+    {"deep_iteration": True},
+    {"print_data_log": True},
+    {"print_data_log": True, "skip_record_metadata": True},
+    {"deep_iteration": True, "skip_record_metadata": True},
+    {"print_data_log": True, "max_bytes": 300},
+    {"key_decoder": "org.apache.kafka.tools.api.IntegerDecoder"},
+    {"value_decoder": "org.apache.kafka.tools.api.LongDecoder"},
+)
+INDEX_MODES: tuple[dict[str, Any], ...] = ({}, {"index_sanity_check": True}, {"verify_index_only": True})
+MODES = {
+    ".log": LOG_MODES,
+    ".index": (*INDEX_MODES, {"max_message_size": 200}),
+    ".timeindex": INDEX_MODES,
+    ".txnindex": ({},),
+    ".snapshot": ({},),
+}
+
+
+class Run(NamedTuple):
+    """One run of Kafka's tool, and what came of it."""
+
+    paths: list[Path]
+    options: dict[str, Any]
+    out: str
+    err: str
+    thrown: str
+
+
+def arguments(paths: list[Path], options: dict[str, Any]) -> list[str]:
+    """The command line of Kafka's tool."""
+    words = ["--files", ",".join(map(str, paths))]
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}" + ("-class" if name.endswith("decoder") else "")
+        words += [option] if value is True else [option, str(value)]
+    return words
+
+
+# --- what is dumped ---------------------------------------------------------------------------------------------------
+
+
+def generated() -> list[tuple[int, bytes]]:
+    """Segments of every magic and codec, healthy and damaged: base offset and bytes."""
+    found: list[tuple[int, bytes]] = []
+
+    @seed(SEED)
+    @settings(
+        max_examples=N_GENERATED,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def collect(data: st.DataObject) -> None:
+        segment = data.draw(strategies.segments(max_batches=5))
+        is_damaged = data.draw(st.booleans())
+        found.append((segment.base_offset, data.draw(strategies.damaged(segment)).data if is_damaged else segment.data))
+
+    collect()
+    return found
+
+
+def varied() -> Iterator[tuple[int, bytes]]:
+    """What chance would seldom bring."""
+    big = [
+        builder.record_v2(n, n, b"%d" % n, b"value %d, " % n * 40, [(b"h\xc3\xa9", b"\xff"), (b"", None)])
+        for n in range(300)
+    ]
+    for codec in range(5):
+        yield 5, builder.batch_v2(big, base_offset=5, codec=codec, base_sequence=2**31 - 7, producer_id=3)
+    for magic, codec in ((0, 1), (1, 2), (1, 3), (0, 3)):
+        inner = [builder.message(n + 9 * (magic == 0), b"k", b"v" * n, magic=magic, timestamp=n) for n in range(50)]
+        plain = builder.message(70, None, b"\xed\xa0\x80\xc0", magic=magic)
+        yield 9, builder.wrapper(inner, offset=58, magic=magic, codec=codec, log_append_time=magic == 1) + plain
+    # compaction: offsets missing within batches and between them, an empty batch, a horizon
+    holes = builder.batch_v2([builder.record_v2(n, -n, b"k", None) for n in (1, 4, 8)], last_offset_delta=11)
+    empty = builder.batch_v2([], base_offset=40, last_offset_delta=3, base_timestamp=-1)
+    horizon = builder.batch_v2([builder.record_v2(0, -99)], base_offset=50, delete_horizon=True, base_timestamp=77)
+    yield 0, holes + empty + horizon
+    for kind in (0, 1):
+        yield 0, builder.control_batch(kind, producer_id=7, producer_epoch=2, coordinator_epoch=kind)
+        yield 0, builder.control_batch(kind, value=b"\0\0")
+    voter, uuid = b"\0\0\0\1", bytes(range(16))
+    end_point = b"\x0bCONTROLLER\x0alocalhost\x23\x84\0"
+    raft = {
+        2: [
+            b"\0\0" + voter + b"\2" + voter + b"\0\3" + voter + b"\0" + voter + b"\0\0",
+            b"\0\1" + voter + b"\2" + voter + b"\0\1\0",
+        ],
+        3: [b"\0\0" + bytes(7) + b"\x09\0", b"\0\3" + b"\xff" * 8 + b"\1\0\2ab"],
+        4: [b"\0\0\0"],
+        5: [b"\0\0\0\1\0"],
+        6: [b"\0\0\2" + voter + uuid + b"\2" + end_point + b"\0\0\0\1\0" + b"\0\0", b"\0\0\1\0", b"\0\0\2" + voter],
+        9: [b"x"],
+    }
+    for kind, values in raft.items():
+        for value in values:
+            yield 0, builder.control_batch(kind, value=value)
+    yield 0, builder.control_batch(0, key=b"\0\0\0")
+    for tail in (b"", bytes(17), bytes(18), bytes(500), b"\x7f" * 40, holes[:-1]):
+        yield 0, holes + tail
+    yield 0, b"".join(builder.batch_v2([builder.record_v2(value=b"v")], base_offset=n, crc=9) for n in (3, 3, 1, 0))
+
+
+def entries_of(data: bytes, base_offset: int) -> tuple[list[bytes], list[bytes]]:
+    """Entries of right indexes: one a batch, as far as the size fields lead."""
+    offsets, times = [], []
+    for start, _ in builder.batch_positions(data):
+        if len(data) - start < 61:
+            break
+        last, timestamp = struct.unpack_from(">q", data, start)[0], struct.unpack_from(">q", data, start + 18)[0]
+        if data[start + 16] >= 2:
+            last += struct.unpack_from(">i", data, start + 23)[0]
+            timestamp = struct.unpack_from(">q", data, start + 35)[0]
+        relative = builder.wrap32(last - base_offset)
+        offsets.append(struct.pack(">ii", relative, start))
+        times.append(struct.pack(">qi", timestamp, relative))
+    return offsets, times
+
+
+def write_partition(folder: Path, base_offset: int, data: bytes, chance: random.Random) -> list[Path]:
+    """A segment and what lies beside it, right or odd."""
+    folder.mkdir()
+    stem = folder / f"{base_offset:020d}"
+    offsets, times = entries_of(data, base_offset)
+    oddity = chance.randrange(8)
+    if oddity == 0:
+        offsets.append(bytes(80))
+        times.append(bytes(120))
+    elif oddity == 1:
+        offsets.append(b"abc")
+        times.append(b"xyz")
+    elif oddity == 2:
+        chance.shuffle(offsets)
+        chance.shuffle(times)
+    elif oddity == 3 and offsets:
+        offsets[-1] = struct.pack(">ii", chance.randrange(-3, 400), chance.randrange(-5, len(data) + 40))
+        times[-1] = struct.pack(">qi", chance.choice([0, -1, 1_700_000_000_000]), chance.randrange(400))
+    elif oddity == 4:
+        offsets.clear()
+    aborted = struct.pack(">hqqqq", 0, 1, 2, 3, 4)
+    producers = struct.pack(">qhiqiqiq", 7, 1, 2**31 - 1, 9, chance.choice([0, 3, -4]), 123, 4, chance.choice([-1, 5]))
+    producers += struct.pack(">qhiqiqiq", -8, 1, -1, -1, 0, -1, -1, -1)
+    body = struct.pack(">i", 2) + producers
+    crc = builder.crc32c(body) ^ (oddity == 5)
+    files = {
+        ".log": data,
+        ".index": b"".join(offsets),
+        ".timeindex": b"".join(times),
+        ".txnindex": chance.choice(
+            [b"", aborted * 2 + b"torn", struct.pack(">h", 255) + aborted[2:], aborted + b"\1" + aborted[1:]]
+        ),
+        ".snapshot": struct.pack(">hI", 2 if oddity == 6 else 1, crc) + body,
+    }
+    for suffix, content in files.items():
+        stem.with_suffix(suffix).write_bytes(content)
+    return [stem.with_suffix(suffix) for suffix in files]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """What Kafka's tool printed of everything, all in one JVM."""
+    program = java()
+    jars = class_path(program)
+    root = tmp_path_factory.mktemp("dumps")
+    chance = random.Random(SEED)
+    tasks: list[tuple[list[Path], dict[str, Any]]] = []
+    logs: list[Path] = []
+    for number, (base_offset, data) in enumerate([*varied(), *generated()]):
+        for path in write_partition(root / str(number), base_offset, data, chance):
+            tasks += [([path], mode) for mode in MODES[path.suffix]]
+            if path.suffix == ".log":
+                logs.append(path)
+    assert len(logs) > 80
+    tasks.append((logs[:5], {"deep_iteration": True}))
+    written = root / "out"
+    written.mkdir()
+    lines = ["\t".join([str(written / str(n)), *arguments(*task)]) for n, task in enumerate(tasks)]
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+    command = [program, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", quiet, "-cp", jars, str(_DRIVER)]
+    subprocess.run(command, input="\n".join(lines), text=True, encoding="utf-8", check=True, timeout=240)
+    found = []
+    for number, (paths, options) in enumerate(tasks):
+        texts = [(written / f"{number}.{kind}").read_bytes().decode() for kind in ("out", "err", "thrown")]
+        found.append(Run(paths, options, *texts))
+    return found
+
+
+# --- what comes of it -------------------------------------------------------------------------------------------------
+
+
+def ours(run: Run) -> tuple[str, str, bool]:
+    """Our text, our lists, and whether an error came behind them."""
+    dump = kafkalog.dump(run.paths, **run.options)
+    text = b""
+    failed = False
+    try:
+        for chunk in dump.chunks():
+            text += chunk
+    except KafkalogError:
+        failed = True
+    except ValueError:
+        # a decoder that needs more bytes
+        failed = True
+        assert any(name.endswith("decoder") for name in run.options)
+    return text.decode(), "".join(f"{line}\n" for line in dump.mismatches()), failed
+
+
+def is_unused(path: Path) -> bool:
+    """Whether an index is preallocated, and no more."""
+    return path.suffix == ".index" and not any(path.read_bytes())
+
+
+@pytest.mark.parametrize("suffix", MODES)
+def test_text_and_lists_are_those_of_kafkas_tool(runs: list[Run], suffix: str) -> None:
+    outcomes: Counter[bool] = Counter()
+    for run in runs:
+        if run.paths[0].suffix != suffix or len(run.paths) > 1:
+            continue
+        if "OutOfMemoryError" in run.thrown:
+            # it makes room for a message before it sees that the message is cut off; what then depends on the heap
+            continue
+        if run.thrown.startswith("java.util.NoSuchElementException") and is_unused(run.paths[0]):
+            # nothing is wrong with an index of a log without a batch
+            assert ours(run) == (run.out, "", False)
+            continue
+        text, lists, failed = ours(run)
+        about = f"{run.paths[0]} {run.options}: {run.thrown}"
+        assert text == run.out, about
+        assert failed == bool(run.thrown), about
+        if not failed and suffix != ".snapshot":
+            assert lists == run.err, about
+        outcomes[failed] += 1
+    assert outcomes[False] > 20
+    assert suffix == ".snapshot" or outcomes[True] > 5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'LeaderChange: {"version":0,',
+        '"voterDirectoryId"',
+        "SnapshotHeader {",
+        "SnapshotFooter {",
+        "KRaftVersion {",
+        'KRaftVoters {"version":0,"voters":[{"voterId":1,',
+        '"endpoints":[{"name":"CONTROLLER"',
+        "controlType: UNKNOWN(9)",
+        "endTxnMarker: COMMIT",
+        "deleteHorizonMs: OptionalLong[77]",
+        "count: 0 ",
+        "isvalid: false",
+        "compresscodec: zstd",
+        "magic: 0 compresscodec: lz4",
+        "LogAppendTime: ",
+        " invalid bytes at the end of ",
+        "headerKeys: [hé,]",
+        "\ufffd\ufffd",
+    ],
+)
+def test_what_was_dumped_holds_every_kind_of_line(runs: list[Run], words: str) -> None:
+    assert any(words in run.out for run in runs)
+
+
+def test_a_snapshot_that_the_tool_cannot_read_is_damage(runs: list[Run]) -> None:
+    complaints = 0
+    for run in runs:
+        if run.paths[0].suffix == ".snapshot":
+            dump = kafkalog.dump(run.paths)
+            list(dump)
+            assert bool(dump.n_damage) == bool(run.err)
+            complaints += bool(run.err)
+    assert complaints > 5
+
+
+def test_several_files_are_dumped_one_behind_the_other(runs: list[Run]) -> None:
+    (run,) = (run for run in runs if len(run.paths) > 1)
+    text, lists, failed = ours(run)
+    assert not failed
+    assert text == run.out
+    # the tool lists files in the order of a hash table
+    assert sorted(lists.splitlines()) == sorted(run.err.splitlines())
+
+
+def test_the_command_prints_the_same_bytes(runs: list[Run], capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    from kafkalog.cli import main
+
+    run = next(run for run in runs if run.options == {"print_data_log": True} and not run.thrown and run.err)
+    main(["dump", "--print-data-log", os.fspath(run.paths[0])])
+    printed = capfdbinary.readouterr()
+    assert printed.out.decode() == run.out
+    assert printed.err.decode().startswith(run.err)

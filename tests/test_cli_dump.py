@@ -1,0 +1,176 @@
+"""`kafkalog dump`, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import builder
+import golden_sets
+import pytest
+
+from kafkalog.cli import main
+
+TXN = golden_sets.LOG_DIR / "p-txn-0"
+HEADERS = golden_sets.LOG_DIR / "p-headers-0" / f"{0:020d}.log"
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
+    """Call `main`: exit code, lines of stdout, stderr."""
+
+    def call(*argv: object) -> tuple[int, list[str], str]:
+        code = main(["dump", *map(str, argv)])
+        captured = capfdbinary.readouterr()
+        return code, captured.out.decode().split("\n")[:-1], captured.err.decode()
+
+    return call
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    path = Path(shutil.copy(HEADERS, tmp_path))
+    data = bytearray(path.read_bytes())
+    data[1000] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+def test_the_help_explains_files_examples_and_exit_codes(run: Any) -> None:
+    code, out, _ = run("--help")
+    text = "\n".join(out)
+    assert code == 0
+    for part in ("FILE is a .log", "examples:", "  kafkalog dump ", "exit codes:", "--keep-going", "--dialect VERSION"):
+        assert part in text
+
+
+def test_a_healthy_log_is_printed_and_good(run: Any) -> None:
+    code, out, err = run(HEADERS)
+    assert (code, err) == (0, "")
+    assert out[:2] == [f"Dumping {HEADERS}", "Log starting offset: 0"]
+    assert out[2].startswith("baseOffset: 0 lastOffset: 41 count: 42 ")
+
+
+def test_gaps_between_offsets_are_listed_and_no_damage(run: Any) -> None:
+    path = TXN / f"{14:020d}.log"
+    code, _, err = run("--deep-iteration", path)
+    assert (code, err) == (0, f"Non-consecutive offsets in {path}\n  -1 is followed by 14\n")
+
+
+def test_a_wrong_checksum_is_shown_said_and_exit_code_1(run: Any, damaged: Path) -> None:
+    code, out, err = run(damaged)
+    assert code == 1
+    assert sum(line.endswith("isvalid: false") for line in out) == 1
+    assert err.startswith(f"kafkalog: damage: {damaged}@0 base_offset=0: crc_mismatch")
+
+
+def test_an_error_comes_behind_what_was_printed(run: Any, damaged: Path) -> None:
+    whole = run(damaged)[1]
+    damaged.write_bytes(damaged.read_bytes() + bytes(50))
+    code, out, err = run(damaged)
+    assert (code, out) == (1, whole)
+    assert "zero_fill" in err
+    code, out, _ = run(damaged, HEADERS)
+    assert (code, out) == (1, whole)
+    code, out, err = run("--keep-going", damaged, HEADERS)
+    assert (code, out) == (1, whole + run(HEADERS)[1])
+    assert "zero_fill" in err
+
+
+def test_a_torn_tail_of_the_last_segment_is_a_note_for_the_verbose(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / HEADERS.name
+    path.write_bytes(HEADERS.read_bytes()[:-3])
+    code, out, err = run(path)
+    assert (code, err) == (0, "")
+    assert out[-1].startswith("Found ")
+    assert "partial_tail" in run("-v", path)[2]
+
+
+def test_an_index_that_does_not_fit_is_damage(run: Any, tmp_path: Path) -> None:
+    for suffix in (".log", ".index", ".timeindex"):
+        shutil.copy(TXN / f"{14:020d}{suffix}", tmp_path)
+    index = tmp_path / f"{14:020d}.index"
+    code, out, err = run("--verify-index-only", index)
+    assert (code, len(out), err) == (0, 1, "")
+    entries = bytearray(index.read_bytes())
+    entries[3] -= 1
+    index.write_bytes(entries)
+    code, out, err = run("--verify-index-only", index)
+    assert (code, len(out)) == (1, 1)
+    assert err.startswith(f"Mismatches in :{index}\n  Index offset: ")
+    assert "kafkalog: damage: " in err
+    index.write_bytes(entries + b"odd")
+    code, out, err = run("--index-sanity-check", index)
+    assert (code, len(out)) == (1, 1)
+    assert "index_size" in err
+
+
+def test_json_has_the_values_of_headers(run: Any) -> None:
+    code, out, _ = run("--json", "--print-data-log", "--encoding", "utf8", HEADERS)
+    rows = [json.loads(line) for line in out]
+    assert code == 0
+    assert {row["kind"] for row in rows} == {"file", "batch", "record"}
+    records = [row for row in rows if row["kind"] == "record"]
+    assert records[1]["headers"] == [["n", None]]
+    assert [len(row["headers"]) for row in records[3:5]] == [3, 2]
+    assert {"key", "value", "offset", "timestamp"} < set(records[0])
+    assert "key" not in json.loads(run("--json", "--deep-iteration", HEADERS)[1][2])
+
+
+def test_json_lists_mismatches_as_objects(run: Any) -> None:
+    out = run("--json", "--deep-iteration", TXN / f"{14:020d}.log")[1]
+    assert json.loads(out[-1])["what"] == "non_consecutive"
+
+
+def test_json_ends_with_the_error_that_the_text_ends_with(run: Any, damaged: Path) -> None:
+    damaged.write_bytes(damaged.read_bytes() + bytes(50))
+    code, out, err = run("--json", damaged)
+    assert code == 1
+    assert [json.loads(line)["is_valid"] for line in out[1:]].count(False) == 1
+    assert "zero_fill" in err
+
+
+def test_what_makes_no_sense_is_usage(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(builder.batch_v2([builder.record_v2(0, 0, b"abc")]))
+    for arguments, said in (
+        (("--dialect", "9", path), "no dialect '9'"),
+        (("--key-decoder", "avro", path), "no decoder 'avro'"),
+        (("--key-decoder", "integer", path), "shorter than its decoder needs"),
+        (("--json", "--key-decoder", "integer", path), "the integer decoder needs 4"),
+        (("--encoding", "hex", path), "--encoding is for --json"),
+        ((tmp_path,), "is a directory"),
+        (("--max-bytes", "x", path), "not a number"),
+        (("--limit", "nonsense=1", path), "no limit"),
+    ):
+        code, _, err = run(*arguments)
+        assert code == 2, arguments
+        assert said in err
+
+
+def test_other_exit_codes(run: Any, tmp_path: Path) -> None:
+    assert run(tmp_path / "nope.log")[0] == 3
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(builder.batch_v2([builder.record_v2()], attributes=5))
+    assert run(path)[0] == 4
+    code, _, err = run(HEADERS, "--limit", "max_segment_bytes=1K")
+    assert code == 5
+    assert "--limit max_segment_bytes=N" in err
+    other = tmp_path / "leader-epoch-checkpoint"
+    other.write_text("0\n0\n")
+    assert run(other) == (0, [f"Dumping {other}"], f"Ignoring unknown file {other}\n")
+
+
+def test_a_reader_that_goes_away_ends_it_quietly() -> None:
+    command = [sys.executable, "-m", "kafkalog", "dump", "--print-data-log", *[str(HEADERS)] * 40]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
