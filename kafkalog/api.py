@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, Unpack
 
 import pyarrow as pa
 
@@ -61,6 +61,31 @@ def open(
     125
     """
     return open_path(path, memory_map=memory_map, limits=limits)
+
+
+class ScanOptions(TypedDict, total=False):
+    """The keywords of `scan`, which every function that reads records takes."""
+
+    columns: Sequence[str] | None
+    topics: str | Sequence[str] | None
+    partitions: Sequence[int] | int | None
+    start_offset: Offsets | None
+    end_offset: Offsets | None
+    start_timestamp: Timestamp | None
+    end_timestamp: Timestamp | None
+    filters: Filters | pc.Expression | None
+    where: Callable[..., Any] | None
+    extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None
+    isolation_level: IsolationLevel
+    include_control: bool
+    include_deleted: bool
+    on_corruption: OnCorruption
+    check_crcs: bool
+    threads: int | None
+    batch_size: int | None
+    memory_map: bool | str
+    binary_type: pa.DataType | None
+    limits: Limits | None
 
 
 def scan(
@@ -238,7 +263,7 @@ def scan_batches(
     )
 
 
-def read_table(path: Paths | LogDir | Partition | Segment, **options: Any) -> pa.Table:
+def read_table(path: Paths | LogDir | Partition | Segment, **options: Unpack[ScanOptions]) -> pa.Table:
     """Records as a `pyarrow.Table`; options of `scan`.
 
     Examples
@@ -251,13 +276,13 @@ def read_table(path: Paths | LogDir | Partition | Segment, **options: Any) -> pa
 
 
 def read_pandas(
-    path: Paths | LogDir | Partition | Segment, *, dtype_backend: str | None = None, **options: Any
+    path: Paths | LogDir | Partition | Segment, *, dtype_backend: str | None = None, **options: Unpack[ScanOptions]
 ) -> pd.DataFrame:
     """Records as a `pandas.DataFrame`; options of `scan`, and ``dtype_backend="pyarrow"``."""
     return scan(path, **options).to_pandas(**({} if dtype_backend is None else {"dtype_backend": dtype_backend}))
 
 
-def read_numpy(path: Paths | LogDir | Partition | Segment, **options: Any) -> RecordColumns:
+def read_numpy(path: Paths | LogDir | Partition | Segment, **options: Unpack[ScanOptions]) -> RecordColumns:
     """Records as NumPy columns (`RecordColumns`); options of `scan`.
 
     Examples

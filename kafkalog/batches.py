@@ -121,7 +121,7 @@ class BatchTable:
 
     def __getitem__(self, rows: slice | npt.NDArray[Any]) -> BatchTable:
         """Rows by a slice (a view), a mask or an array of row numbers (a copy)."""
-        if isinstance(rows, int):
+        if isinstance(rows, (int, np.integer)):
             raise TypeError("a BatchTable takes a slice, a mask or an array of rows; for one row use table[i:i+1]")
         return BatchTable(**{name: getattr(self, name)[rows] for name in COLUMNS})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +57,15 @@ class BinaryColumn:
     def __len__(self) -> int:
         return self.offsets.size - 1
 
-    def __getitem__(self, row: int) -> bytes | None:
+    @overload
+    def __getitem__(self, row: int) -> bytes | None: ...
+
+    @overload
+    def __getitem__(self, row: slice | npt.NDArray[Any]) -> BinaryColumn: ...
+
+    def __getitem__(self, row: int | slice | npt.NDArray[Any]) -> bytes | BinaryColumn | None:
+        if isinstance(row, (slice, np.ndarray)):
+            return self.take(np.arange(len(self))[row])
         n = len(self)
         if not -n <= row < n:
             raise IndexError(f"row {row} of {n}")
@@ -134,7 +142,15 @@ class HeadersColumn:
     def __len__(self) -> int:
         return self.offsets.size - 1
 
-    def __getitem__(self, row: int) -> list[tuple[bytes, bytes | None]]:
+    @overload
+    def __getitem__(self, row: int) -> list[tuple[bytes, bytes | None]]: ...
+
+    @overload
+    def __getitem__(self, row: slice | npt.NDArray[Any]) -> HeadersColumn: ...
+
+    def __getitem__(self, row: int | slice | npt.NDArray[Any]) -> list[tuple[bytes, bytes | None]] | HeadersColumn:
+        if isinstance(row, (slice, np.ndarray)):
+            return self.take(np.arange(len(self))[row])
         n = len(self)
         if not -n <= row < n:
             raise IndexError(f"row {row} of {n}")
@@ -257,7 +273,8 @@ class RecordColumns(Mapping[str, Column]):
 
     def slice(self, start: int, stop: int) -> RecordColumns:
         """Records `start` to `stop`; shares the memory."""
-        stop = min(stop, self.n_records)
+        start = min(max(start, 0), self.n_records)
+        stop = max(min(stop, self.n_records), start)
         return RecordColumns(
             stop - start,
             {

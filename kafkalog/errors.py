@@ -124,6 +124,9 @@ class KafkalogError(Exception):
             where += f" base_offset={self.base_offset}"
         return f"{where}: {self.reason.value}" + (f": {self.detail}" if self.detail else "")
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
     def __reduce__(self) -> Any:
         return _rebuild, (type(self), self.as_dict())
 

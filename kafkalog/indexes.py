@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Queries as an int64 array; TypeError for numbers with a fraction and for dates, whose unit would be guessed."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"whole numbers are expected (times in milliseconds), not {array.dtype}")
+    return array.astype(np.int64)
+
+
 class _Index:
     """Entries of one index file.
 
@@ -156,7 +164,7 @@ class OffsetIndex(_Index):
 
     def floor(self, offsets: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """int64[m]: number of the largest entry at or below each offset, -1 for none."""
-        return np.searchsorted(self.offset, np.asarray(offsets, np.int64), side="right").astype(np.int64) - 1
+        return np.searchsorted(self.offset, integers(offsets), side="right").astype(np.int64) - 1
 
     def lookup(self, offsets: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """int64[m]: position to scan from for each offset, 0 where no entry is small enough (`OffsetIndex.lookup`)."""
@@ -194,7 +202,7 @@ class TimeIndex(_Index):
 
         What the entries say, which may be wrong (`TimeIndex.lookup`); `Segment.find_timestamps` answers rightly.
         """
-        entry = np.searchsorted(self.timestamp, np.asarray(timestamps, np.int64), side="right") - 1
+        entry = np.searchsorted(self.timestamp, integers(timestamps), side="right") - 1
         if not len(self):
             return np.full(entry.shape, self.base_offset, np.int64)
         return np.where(entry >= 0, self.offset[entry], np.int64(self.base_offset))

@@ -28,7 +28,7 @@ from kafkalog.errors import (
     Reason,
     TruncatedTailError,
 )
-from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex, integers
 from kafkalog.source import ByteSource, open_source
 from kafkalog.timestamps import TimestampSearch
 
@@ -293,7 +293,7 @@ class Segment:
         intact, then a scan of the batch headers from there. The answer never depends on the index.
         Source: LogSegment.translateOffset, FileRecords.searchForOffsetFromPosition, Kafka 4.3.
         """
-        queries = np.asarray(offsets, np.int64)
+        queries = integers(offsets)
         result = np.full(queries.shape, -1, kf.LOG_OFFSET_POSITION_DTYPE)
         if not queries.size:
             return result
@@ -362,7 +362,7 @@ class Segment:
         and all, answers `Partition.offset_for_timestamp`.
         Source: FileRecords.searchForTimestamp, Kafka 4.3.
         """
-        queries = np.asarray(timestamps, np.int64)
+        queries = integers(timestamps)
         result = np.full(queries.shape, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
         if not queries.size:
             return result

@@ -217,6 +217,6 @@ class TimestampSearch:
         at = np.searchsorted(running, asked[:n], side="left")
         done = slice(self.n_done, self.n_done + n)
         for name in self.found.dtype.names or ():
-            self.found[name][done] = records[name][at]  # type: ignore[index]
+            self.found[name][done] = records[name][at]
         self.position[done] = records.batch_position[0]
         self.n_done += n

@@ -81,11 +81,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Print records."""
     if args.encoding is not None and not args.json:
         raise UsageError("--encoding is for --json; text shows bytes as text")
+    from kafkalog.arrow import DEFAULT_COLUMNS
     from kafkalog.cli.records import JsonFormat, TextFormat
 
     columns = columns_of(args)
     record_format: RecordFormat
     if args.json:
+        if columns is None and args.include_control:
+            columns = [*DEFAULT_COLUMNS, "is_control"]  # nobody should take a marker for a record
         record_format = JsonFormat(columns, encoding=args.encoding or "base64")
     else:
         cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None

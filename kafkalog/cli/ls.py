@@ -159,7 +159,7 @@ def _lines(summaries: list[PartitionSummary], with_segments: bool) -> list[str]:
 
 
 def _partition_table(summaries: list[PartitionSummary]) -> list[str]:
-    rows = [[escape_line(summary.name), f"{len(summary.segments):,}", *_cells(summary)] for summary in summaries]
+    rows = [[escape_line(summary.name), str(len(summary.segments)), *_cells(summary)] for summary in summaries]
     return table([["PARTITION", *_HEADER], *rows], _RIGHT)
 
 
@@ -173,7 +173,7 @@ def _segment_table(summaries: list[PartitionSummary]) -> list[str]:
 
 
 def _cells(summary: PartitionSummary | SegmentSummary) -> list[str]:
-    n_records = f"{summary.n_records:,}"
+    n_records = f"{summary.n_records:,}" if sys.stdout.isatty() else str(summary.n_records)
     if summary.n_records_is_minimum:
         n_records = f">={n_records}" if summary.n_records else "?"
     return [
