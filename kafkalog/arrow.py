@@ -48,6 +48,7 @@ EXTRA_COLUMNS: Final = (
 ALL_COLUMNS: Final = (*DEFAULT_COLUMNS, *EXTRA_COLUMNS)
 
 _INT32_MAX = 2**31 - 1
+_BOOL, _VIEW, _LARGE = pa.bool_(), pa.binary_view(), pa.large_binary()
 
 _TYPES: Final[dict[str, pa.DataType]] = {
     "topic": pa.string(),
@@ -119,6 +120,8 @@ class ArrowWriter:
         self, schema: pa.Schema, topic_partition: kf.TopicPartition | None = None, segment: str | None = None
     ) -> None:
         self.schema = schema
+        # each look at a schema makes new Python objects of what is asked for
+        self._fields: list[tuple[str, pa.DataType]] = [(field.name, field.type) for field in schema]
         topic, partition = topic_partition or (None, None)
         self._context = {"topic": topic, "partition": partition, "segment": segment}
         self._repeated: dict[str, pa.Array] = {}
@@ -133,17 +136,17 @@ class ArrowWriter:
             A `binary` column would pass 2 GiB: slice first, or ask for `large_binary`.
         """
         n = columns.n_records
-        return pa.RecordBatch.from_arrays([self._array(field, columns, n) for field in self.schema], schema=self.schema)
+        arrays = [self._array(name, kind, columns, n) for name, kind in self._fields]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _array(self, field: pa.Field, columns: RecordColumns, n: int) -> pa.Array:
-        name: str = field.name
+    def _array(self, name: str, kind: pa.DataType, columns: RecordColumns, n: int) -> pa.Array:
         if name in CONTEXT_COLUMNS:
-            return self._repeat(name, field.type, n)
+            return self._repeat(name, kind, n)
         column = columns[name]
         if isinstance(column, BinaryColumn):
-            return binary_array(column, field.type)
+            return binary_array(column, kind)
         if isinstance(column, HeadersColumn):
-            array, n_bad = headers_array(column, field.type)
+            array, n_bad = headers_array(column, kind)
             self.n_bad_header_keys += n_bad
             return array
         if name == "timestamp":
@@ -151,8 +154,8 @@ class ArrowWriter:
         if name == "compression":
             return _strings(kf.CODEC_NAMES).take(_fixed(column, pa.int8()))
         if isinstance(column, np.ma.MaskedArray):
-            return _fixed(np.ma.getdata(column), field.type, ~np.ma.getmaskarray(column))
-        return _fixed(column, field.type)
+            return _fixed(np.ma.getdata(column), kind, ~np.ma.getmaskarray(column))
+        return _fixed(column, kind)
 
     def _repeat(self, name: str, kind: pa.DataType, n: int) -> pa.Array:
         array = self._repeated.get(name)
@@ -174,7 +177,7 @@ def columns_needed(schema: pa.Schema) -> list[str]:
 
 def _fixed(column: Any, kind: pa.DataType, validity: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     """Numbers as they lie in memory, or booleans packed to bits."""
-    if kind == pa.bool_():
+    if kind.id == _BOOL.id:
         data = np.packbits(column, bitorder="little")
     else:
         data = np.ascontiguousarray(column)
@@ -218,9 +221,9 @@ def binary_array(column: BinaryColumn, kind: pa.DataType) -> pa.Array:
     """A binary column as an Arrow array of `binary`, `large_binary`, `string` or `binary_view`."""
     n = len(column)
     bitmap, n_null = _bitmap(column.validity), column.null_count
-    if kind == pa.binary_view():
+    if kind.id == _VIEW.id:
         return pa.Array.from_buffers(kind, n, [bitmap, pa.py_buffer(_views(column)), pa.py_buffer(column.data)], n_null)
-    if kind == pa.large_binary():
+    if kind.id == _LARGE.id:
         offsets: npt.NDArray[Any] = column.offsets
     else:
         if column.data.size > _INT32_MAX:
