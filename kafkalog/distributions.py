@@ -139,8 +139,14 @@ def rounded(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def buckets(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """How many numbers round down to each of the sizes there are, in order."""
+    return np.bincount(bucket_numbers(values), minlength=_N_BUCKETS).astype(np.int64)
+
+
+def bucket_numbers(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Which size, in order, each number rounds down to."""
     shift = _shifts(values)
-    return np.bincount(shift * _HALF + (values >> shift), minlength=_N_BUCKETS).astype(np.int64)
+    numbers: npt.NDArray[np.int64] = shift * _HALF + (values >> shift)
+    return numbers
 
 
 def bucket_starts(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

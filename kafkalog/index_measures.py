@@ -322,7 +322,8 @@ def _sums(values: Numbers) -> Numbers:
 
 
 def _steps(before: int, values: Numbers) -> Numbers:
-    return values - np.concatenate([np.array([before], np.int64), values[:-1]])
+    steps: Numbers = values - np.concatenate([np.array([before], np.int64), values[:-1]])
+    return steps
 
 
 def _between(inner: Numbers, end: int) -> Numbers:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kafkalog.distributions import bucket_numbers, bucket_starts
 from kafkalog.index_statistics import IndexStatistics, find_knee
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ _BLUE: Final = "#0072B2"
 _ORANGE: Final = "#D55E00"
 _GREY: Final = "#666666"
 _PALE: Final = "#8FC1E0"
-_BINS_A_DOUBLING: Final = 4
+_MOST_BINS: Final = 48
+_LABEL_WIDTH: Final = 0.09  # of the axis
 _STYLE: Final = {
     "font.size": 10.0,
     "axes.spines.top": False,
@@ -69,9 +72,12 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
         raise ModuleNotFoundError(
             "pictures need Matplotlib: pip install 'kafkalog[plot]' (or matplotlib)", name="matplotlib"
         ) from error
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # of a name in a script that the font does not have
         figure = Figure(figsize=(11.5, 5.0), dpi=150, layout="constrained")
-        figure.suptitle(f"Offset index of {name}", x=0.012, ha="left", fontsize=13, fontweight="bold")
+        # a name is no formula, whatever is in it
+        options = {"fontsize": 13, "fontweight": "bold", "parse_math": False}
+        figure.suptitle(f"Offset index of {name}", x=0.012, ha="left", **options)
         left, right = figure.subplots(1, 2)
         _draw_gaps(left, shown)
         _draw_curve(right, statistics)
@@ -82,19 +88,20 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
 
 
 def _draw_gaps(axes: Any, measures: IndexMeasures) -> None:
-    """A histogram whose bins are as wide as each other on a logarithmic axis."""
+    """A histogram on a logarithmic axis; its bins are the steps in which gaps were counted, or so many of these."""
+    from matplotlib.ticker import MaxNLocator
+
     if measures.gaps is None:
         return
     sizes, counts = measures.gaps.histogram()
-    sizes, counts = sizes[sizes > 0], counts[sizes > 0]
-    first = np.floor(np.log2(sizes[0]) * _BINS_A_DOUBLING)
-    last = np.floor(np.log2(sizes[-1]) * _BINS_A_DOUBLING) + 1
-    edges = 2.0 ** (np.arange(first, last + 1) / _BINS_A_DOUBLING)
-    # sizes are rounded down: one on an edge belongs to the bin above it
-    shares, _ = np.histogram(sizes * (1 + 1e-9), bins=edges, weights=counts)
-    axes.bar(
-        edges[:-1], shares / counts.sum() * 100, np.diff(edges), align="edge", color=_PALE, edgecolor="white", lw=0.8
-    )
+    numbers = bucket_numbers(sizes)
+    width = 1
+    while (numbers[-1] - numbers[0]) // width > _MOST_BINS:
+        width *= 2
+    bins = np.arange(numbers[0] // width, numbers[-1] // width + 2)
+    edges = np.maximum(bucket_starts(bins * width), 0.5)
+    shares = np.bincount(numbers // width - bins[0], weights=counts, minlength=bins.size - 1) / counts.sum() * 100
+    axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=_PALE, edgecolor=_BLUE, lw=0.5)
     spread = measures.gap_bytes
     for value, text, style, colour in (
         (spread.p50, "median", "-", _BLUE),
@@ -115,10 +122,14 @@ def _draw_gaps(axes: Any, measures: IndexMeasures) -> None:
     )
     axes.set_xlabel("Gap in the log")
     axes.set_ylabel("Share of gaps (%)")
-    _log_bytes(axes, "x", float(edges[0]), float(edges[-1]))
+    middle = max(spread.p50 or 1, 1)
+    _log_bytes(axes, "x", min(float(edges[0]) / 1.1, middle / 1.7), max(float(edges[-1]) * 1.1, middle * 1.7))
+    # room for the legend, without shares above 100
+    axes.set_ylim(0, float(shares.max()) * 1.38)
+    ticks = MaxNLocator(7, steps=[1, 2, 5, 10]).tick_values(0, float(shares.max()) * 1.3)
+    axes.set_yticks([tick for tick in ticks if tick <= 100])
     axes.grid(visible=False, axis="x")
-    axes.margins(y=0.28)
-    axes.legend(loc="upper left", frameon=False)
+    axes.legend(loc="upper left", frameon=True, framealpha=0.9, edgecolor="none")
 
 
 def _draw_curve(axes: Any, statistics: IndexStatistics) -> None:
@@ -131,19 +142,31 @@ def _draw_curve(axes: Any, statistics: IndexStatistics) -> None:
     expected = [one.expected_scan_by_offset or 0.0 for one in points]
     axes.plot(size, [one.worst_scan for one in points], "s--", ms=5, lw=1.2, color=_GREY, label="at worst")
     axes.plot(size, expected, "o-", ms=6, lw=1.8, color=_BLUE, label="expected (each offset as likely)")
-    seen: dict[tuple[float, float], str] = {}
+    labels: dict[tuple[float, float], list[int]] = {}
     for one, x, y in zip(points, size, expected, strict=True):
-        seen.setdefault((x, y), _interval(one.index_interval_bytes or 0))
-    for (x, y), text in seen.items():
-        axes.annotate(text, (x, y), xytext=(-6, -7), textcoords="offset points", ha="right", va="top", color=_BLUE)
+        labels.setdefault((x, y), []).append(one.index_interval_bytes or 0)
+    reach = np.log(max(size, default=1.0) / min(size, default=1.0))
+    before, is_above = -np.inf, True
+    for place, intervals in labels.items():
+        text = " to ".join(_interval(interval) for interval in dict.fromkeys((min(intervals), max(intervals))))
+        # where two points are too near for both texts, the second one goes above
+        is_above = not is_above and np.log(place[0]) - before < _LABEL_WIDTH * reach
+        before = np.log(place[0])
+        side: dict[str, Any] = (
+            {"xytext": (5, 6), "ha": "left", "va": "bottom"}
+            if is_above
+            else {"xytext": (-6, -7), "ha": "right", "va": "top"}
+        )
+        axes.annotate(text, place, textcoords="offset points", color=_BLUE, **side)
     now = statistics.index
     if now is not None and now.index_bytes and now.expected_scan_by_offset:
         axes.plot([_percent(now)], [now.expected_scan_by_offset], "D", ms=9, color=_ORANGE, label="the index as it is")
     knee = find_knee(points)
     if knee is not None:
         label = f"knee: {knee.index_interval_bytes:,}"
-        place = [_percent(knee)], [knee.expected_scan_by_offset]
-        axes.plot(*place, "o", ms=15, mfc="none", mew=2, color="black", label=label)
+        axes.plot(
+            [_percent(knee)], [knee.expected_scan_by_offset], "o", ms=15, mfc="none", mew=2, color="black", label=label
+        )
     axes.set_title("Trade-off: index size against lookup cost\nlabels: index.interval.bytes")
     axes.set_xlabel("Offset and time index, share of the log (%)")
     axes.set_ylabel("Bytes of log passed over by a lookup")
@@ -153,9 +176,13 @@ def _draw_curve(axes: Any, statistics: IndexStatistics) -> None:
     _log_bytes(axes, "y", min(costs, default=1.0) / 2.2, max(costs, default=1.0) * 2.2)
     sizes = [*size, *([_percent(now)] if now is not None and now.index_bytes else [])]
     if sizes:
-        axes.set_xlim(min(sizes) / 1.9, max(sizes) * 1.6)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.xaxis.set_minor_formatter(lambda value, _: "")
+        low, high = min(sizes) / 2.6, max(sizes) * 1.6
+        axes.set_xlim(low, high)
+        steps = (1, 2, 5) if high < 300 * low else (1,)
+        ticks = [step * 10.0**power for power in range(-9, 4) for step in steps]
+        axes.xaxis.set_major_locator(_fixed([tick for tick in ticks if low <= tick <= high]))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_locator(_fixed([]))
     axes.legend(loc="upper right", frameon=True, framealpha=0.9, edgecolor="none")
 
 
@@ -164,12 +191,11 @@ def _log_bytes(axes: Any, which: str, low: float, high: float) -> None:
     axis = {"x": axes.xaxis, "y": axes.yaxis}[which]
     getattr(axes, f"set_{which}scale")("log", base=2)
     getattr(axes, f"set_{which}lim")(low, high)
-    powers = np.arange(np.ceil(np.log2(low)), np.floor(np.log2(high)) + 1)
-    if powers.size < 2:
-        # within a doubling: whole powers would leave the axis without numbers
-        ticks = np.linspace(low, high, 5)
-    else:
-        ticks = 2.0 ** powers[:: -(-powers.size // 9)]
+    powers = 2.0 ** np.arange(np.floor(np.log2(low)), np.ceil(np.log2(high)) + 1)
+    parts = (1.0, 1.25, 1.5, 1.75) if high < 6 * low else (1.0, 1.5) if high < 20 * low else (1.0,)
+    ticks = np.sort(np.outer(powers, parts).ravel())
+    ticks = ticks[(ticks >= low) & (ticks <= high)]
+    ticks = ticks[:: -(-ticks.size // 9)]
     axis.set_major_locator(_fixed(ticks))
     axis.set_major_formatter(lambda value, _: _bytes(value))
     axis.set_minor_locator(_fixed(np.empty(0)))

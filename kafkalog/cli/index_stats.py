@@ -164,7 +164,8 @@ def _measure(
     """The partitions; one that cannot be read to its end is said, unless damage is to end it all."""
     if console.shows_progress:
         console.start_progress(sum(partition.size_in_bytes for _, partition in scan.partitions()), "headers")
-    said: set[str] = set()
+    console.findings(getattr(scan.target, "findings", ()))
+    n_said = len(scan.findings)
     for _, partition in scan.partitions():
         console.findings(partition.findings)
         try:
@@ -179,10 +180,7 @@ def _measure(
             raise
         except KafkalogError as error:
             console.error(error)
-    for finding in scan.findings:
-        if str(finding) not in said:
-            said.add(str(finding))
-            console.findings([finding])
+    console.findings(scan.findings[n_said:])  # partitions that could not be opened
 
 
 def _report(console: Console, finding: Any) -> None:
@@ -295,9 +293,11 @@ def _what_if(rows: list[IndexStatistics], args: argparse.Namespace, names: list[
 
 def _sentence(total: IndexStatistics, n: int) -> str:
     """What it means."""
-    parts = [
-        f"total: {n:,} partition{'' if n == 1 else 's'}, {total.n_segments:,} segments, {_size_text(total)} of log"
+    things = [
+        f"{count:,} {name}{'' if count == 1 else 's'}"
+        for count, name in ((n, "partition"), (total.n_segments, "segment"))
     ]
+    parts = [f"total: {', '.join(things)}, {human_bytes(total.size_in_bytes)} of log"]
     measures = total.index
     if measures is None or measures.expected_scan_by_offset is None:
         parts.append("no index to measure")
@@ -310,10 +310,6 @@ def _sentence(total: IndexStatistics, n: int) -> str:
     if total.n_unindexed and measures is not None:
         parts.append(f"{total.n_unindexed:,} of the segments without an index that can be measured")
     return "; ".join(parts)
-
-
-def _size_text(total: IndexStatistics) -> str:
-    return human_bytes(total.size_in_bytes)
 
 
 def _recommendation(one: IndexStatistics) -> str:
