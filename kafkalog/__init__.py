@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.exporter import ExportResult
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
+    from kafkalog.index_measures import IndexMeasures
+    from kafkalog.index_statistics import IndexStatistics, RollLimits
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.log_dir import LogDir
     from kafkalog.partition import Partition
@@ -55,6 +57,9 @@ _LAZY = {
     "BatchScan": "batch_scan",
     "ExportResult": "exporter",
     "BatchTable": "batches",
+    "IndexMeasures": "index_measures",
+    "IndexStatistics": "index_statistics",
+    "RollLimits": "index_statistics",
     "OffsetIndex": "indexes",
     "TimeIndex": "indexes",
     "TransactionIndex": "indexes",
@@ -83,6 +88,8 @@ __all__ = [
     "FileChangedError",
     "Finding",
     "HeadersColumn",
+    "IndexMeasures",
+    "IndexStatistics",
     "KafkalogError",
     "LimitExceededError",
     "Limits",
@@ -94,6 +101,7 @@ __all__ = [
     "ReadError",
     "Reason",
     "RecordColumns",
+    "RollLimits",
     "Scan",
     "Segment",
     "SidecarError",

@@ -72,7 +72,7 @@ class Distribution:
         self._combine(
             values.size,
             mean,
-            float(np.dot(distances, distances)),
+            float((distances * distances).sum()),
             int(values.min()),
             int(values.max()),
             buckets(values),
@@ -157,8 +157,8 @@ def bucket_starts(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _shifts(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    # a number near 2**63 becomes a float of one bit more than it has
-    bits = np.minimum(np.frexp(values)[1], 63)
-    shifts: npt.NDArray[np.int64] = np.maximum(bits - EXACT_BITS, 0).astype(np.int64)
-    # as does one of more than 53 bits just below a power of two
+    """How many low bits each number loses."""
+    # the exponent of a number as a float; one of more than 53 bits may be rounded up to the next power of two
+    exponents = (values.astype(np.float64).view(np.int64) >> 52) - 1022
+    shifts: npt.NDArray[np.int64] = np.maximum(exponents - EXACT_BITS, 0)
     return shifts - ((values >> shifts < _HALF) & (shifts > 0))

@@ -7,6 +7,8 @@ work for another index is in proportion to its entries, the memory is constant.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -116,7 +118,7 @@ class EntryRule:
     Examples
     --------
     >>> rule = EntryRule(4096)
-    >>> rule.rows(np.array([0, 4000, 4097, 8193])).tolist(), rule.rows(np.array([8194, 20000])).tolist()
+    >>> rule.rows([0, 4000, 4097, 8193]).tolist(), rule.rows([8194, 20000]).tolist()
     ([2], [0, 1])
     """
 
@@ -126,27 +128,17 @@ class EntryRule:
         self.index_interval_bytes = index_interval_bytes
         self._last = 0
 
-    def rows(self, position: Numbers) -> Numbers:
-        """int64[k]: numbers of the rows with an entry, of batches at these rising positions."""
-        n, interval = position.size, self.index_interval_bytes
-        row = int(np.searchsorted(position, self._last + interval, side="right"))
-        if row == n:
-            return np.empty(0, np.int64)
+    def rows(self, position: Sequence[int]) -> Numbers:
+        """int64[k]: numbers of the rows with an entry, of batches at these rising positions (best a list)."""
+        n, interval, last = len(position), self.index_interval_bytes, self._last
         rows = []
-        if (int(position[-1]) - int(position[0])) // (interval + 1) < n // _ROWS_WORTH_A_SEARCH:
-            while row < n:
-                rows.append(row)
-                row = int(np.searchsorted(position, position[row] + interval, side="right"))
-        else:
-            following = np.searchsorted(position, position + interval, side="right").tolist()
-            while row < n:
-                rows.append(row)
-                row = following[row]
-        self._last = int(position[rows[-1]])
+        row = bisect_right(position, last + interval)
+        while row < n:
+            rows.append(row)
+            last = position[row]
+            row = bisect_right(position, last + interval, row + 1)
+        self._last = last
         return np.array(rows, np.int64)
-
-
-_ROWS_WORTH_A_SEARCH: Final = 16  # one search by itself costs about as much as a part in one of so many rows
 
 
 class Rows:
@@ -188,7 +180,7 @@ class Rows:
         counts, sizes = self.last_offset - self.first_offset + 1, batches.size_in_bytes.astype(np.int64)
         self.n_offsets, self.n_bytes = _sums(counts), _sums(sizes)
         places = (self.position - self.position[0]).astype(np.float64)
-        self.offset_places, self.byte_places = float(np.dot(counts, places)), float(np.dot(sizes, places))
+        self.offset_places, self.byte_places = _product(counts, places), _product(sizes, places)
         self.end_position = int(batches.next_position[-1])
 
 
@@ -249,11 +241,11 @@ class IndexMeter:
         n_before = rows.n_offsets[row] + np.clip(offset - rows.first_offset[row], 0, np.diff(rows.n_offsets)[row])
         bounds = _between(n_before, int(rows.n_offsets[-1]))
         n_offsets = np.diff(bounds)
-        self._passed_by_offset += rows.offset_places - float(np.dot(n_offsets, place))
+        self._passed_by_offset += rows.offset_places - _product(n_offsets, place)
         self._n_offsets += int(rows.n_offsets[-1])
         asked = np.searchsorted(rows.first_offset, offset, side="left")
         n_bytes = np.diff(_between(rows.n_bytes[asked], int(rows.n_bytes[-1])))
-        self._passed_by_byte += rows.byte_places - float(np.dot(n_bytes, place))
+        self._passed_by_byte += rows.byte_places - _product(n_bytes, place)
         self._n_bytes += int(rows.n_bytes[-1])
         used = n_offsets > 0
         farthest = np.searchsorted(rows.n_offsets, bounds[1:][used] - 1, side="right") - 1
@@ -315,6 +307,11 @@ class IndexMeter:
             self._worst,
             self._gaps["bytes"] if keep_gaps else None,
         )
+
+
+def _product(counts: Numbers, places: npt.NDArray[np.float64]) -> float:
+    # not np.dot, which may wake threads that cost more than they do
+    return float((counts * places).sum())
 
 
 def _sums(values: Numbers) -> Numbers:

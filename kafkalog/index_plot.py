@@ -65,13 +65,9 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
     shown = next((one for one in (statistics.index, find_knee(statistics.what_if), *statistics.what_if) if one), None)
     if shown is None or shown.gaps is None or not shown.gaps.n:
         raise ValueError("there are no batches to draw a picture of")
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "pictures need Matplotlib: pip install 'kafkalog[plot]' (or matplotlib)", name="matplotlib"
-        ) from error
+    mpl = import_matplotlib()
+    from matplotlib.figure import Figure
+
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # of a name in a script that the font does not have
         figure = Figure(figsize=(11.5, 5.0), dpi=150, layout="constrained")
@@ -85,6 +81,23 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format)
         figure.savefig(file, format=format, metadata=metadata)
     return file.getvalue()
+
+
+def import_matplotlib() -> Any:
+    """Matplotlib.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        It is not installed; the message says how to install it.
+    """
+    try:
+        import matplotlib as mpl
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "pictures need Matplotlib: pip install 'kafkalog[plot]'", name="matplotlib"
+        ) from error
+    return mpl
 
 
 def _draw_gaps(axes: Any, measures: IndexMeasures) -> None:

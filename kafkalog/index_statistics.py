@@ -255,8 +255,9 @@ class SegmentMeter:
             fed = slice(self._n_fed, end)
             self.index.feed(rows, self._entries.offset[fed], self._entries.position[fed])
             self._n_fed = end
+        positions = rows.position.tolist() if self._rules else []
         for rule, meter in zip(self._rules, self.what_if, strict=True):
-            chosen = rule.rows(rows.position)
+            chosen = rule.rows(positions)
             meter.feed(rows, rows.last_offset[chosen], rows.position[chosen])
         self.n_batches += len(batches)
         self.size_in_bytes = rows.end_position

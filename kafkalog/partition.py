@@ -578,7 +578,7 @@ class Partition:
         --------
         >>> statistics = kafkalog.open("tests/golden/log_dir/p-multi-0").index_statistics(intervals=[1024])
         >>> statistics.index.n_entries, statistics.what_if[0].n_entries
-        (2, 9)
+        (3, 9)
         """
         meter = self.measure_indexes(
             intervals=intervals,

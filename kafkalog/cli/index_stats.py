@@ -191,7 +191,7 @@ class _Picture:
     """The file of ``--plot``; what is wrong with it is known before anything is read."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        from kafkalog.index_plot import FORMATS
+        from kafkalog.index_plot import FORMATS, import_matplotlib
         from kafkalog.publish import check_outside
 
         self._path, self._overwrite = args.plot, args.overwrite
@@ -199,9 +199,9 @@ class _Picture:
         if self._format not in FORMATS:
             raise UsageError(f"--plot: the name of a picture ends in .{', .'.join(FORMATS)}, not as {args.plot}")
         try:
-            import matplotlib  # noqa: F401
-        except ModuleNotFoundError:
-            raise UsageError("--plot needs Matplotlib: pip install 'kafkalog[plot]'") from None
+            import_matplotlib()
+        except ModuleNotFoundError as error:
+            raise UsageError(f"--plot: {error}") from None
         check_outside(args.plot, args.paths)
 
     def write(self, statistics: IndexStatistics, name: str, n_partitions: int) -> None:
