@@ -216,8 +216,11 @@ class SegmentMeter:
         self._is_finished = False
 
     def _read_index(self) -> OffsetIndex | None:
+        if not self._segment.has_base_offset:
+            return None  # its entries count from an offset that only the file's name tells
         try:
-            index = self._segment.offset_index
+            # a partition may have more segments than memory has room for their indexes
+            index = self._segment.read_offset_index()
         except KafkalogError as error:
             self.findings.append(error.to_finding())
             return None
@@ -230,8 +233,10 @@ class SegmentMeter:
         return index
 
     def _read_time_index(self) -> TimeIndex | None:
+        if not self._segment.has_base_offset:
+            return None
         try:
-            index = self._segment.time_index
+            index = self._segment.read_time_index()
         except KafkalogError as error:
             self.findings.append(error.to_finding())
             return None

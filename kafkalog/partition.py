@@ -601,28 +601,26 @@ class Partition:
         """The same for who wants to sum up several partitions."""
         total = PartitionMeter(str(self.path), self.topic_partition, intervals)
         damaged: set[str | None] = set()
-        is_cut = False
 
         def report_and_note(finding: Finding) -> None:
-            nonlocal is_cut
             if finding.damage:
                 damaged.add(finding.path)
-                is_cut |= on_corruption == "stop"
             report(finding)
 
         walk = self.iter_batches(on_corruption=on_corruption, report=report_and_note, progress=progress)
         row = next(walk, None)
         for segment in self.segments:
-            if is_cut and (row is None or row.segment is not segment) and str(segment.path) not in damaged:
-                break  # what a broker would delete is not measured
             meter = SegmentMeter(segment, intervals, roll_limits)
             while row is not None and row.segment is segment:
                 meter.feed(row.batches)
                 row = next(walk, None)
-            meter.finish(is_whole=str(segment.path) not in damaged)
+            is_whole = str(segment.path) not in damaged
+            meter.finish(is_whole=is_whole)
             for finding in meter.findings:
                 report(finding)
             total.add(meter)
+            if on_corruption == "stop" and not is_whole:
+                break  # a broker would delete the segments behind
         return total
 
 

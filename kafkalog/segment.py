@@ -186,21 +186,29 @@ class Segment:
             "max_entries": self.size_in_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2,
         }
 
-    @cached_property
-    def offset_index(self) -> OffsetIndex | None:
-        """The `.index`, None when there is none."""
+    def read_offset_index(self) -> OffsetIndex | None:
+        """The `.index` as `offset_index` has it, but not kept."""
         path = self._sidecar(kf.INDEX_SUFFIX)
         if path is None:
             return None
         return OffsetIndex.open(path, self.base_offset, **self._index_options())
 
-    @cached_property
-    def time_index(self) -> TimeIndex | None:
-        """The `.timeindex`, None when there is none."""
+    def read_time_index(self) -> TimeIndex | None:
+        """The `.timeindex` as `time_index` has it, but not kept."""
         path = self._sidecar(kf.TIME_INDEX_SUFFIX)
         if path is None:
             return None
         return TimeIndex.open(path, self.base_offset, **self._index_options())
+
+    @cached_property
+    def offset_index(self) -> OffsetIndex | None:
+        """The `.index`, None when there is none."""
+        return self.read_offset_index()
+
+    @cached_property
+    def time_index(self) -> TimeIndex | None:
+        """The `.timeindex`, None when there is none."""
+        return self.read_time_index()
 
     @cached_property
     def transaction_index(self) -> TransactionIndex | None:

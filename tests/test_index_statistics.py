@@ -435,6 +435,41 @@ def test_damage_is_met_as_asked(log_dir: Path, tmp_path: Path) -> None:
     assert skipped.segments[3].size_in_bytes == damaged.size_in_bytes
 
 
+def test_a_damaged_start_of_a_segment_behind_an_empty_one_ends_it(tmp_path: Path) -> None:
+    directory = a_log(tmp_path, [1, 2, 3])
+    (directory / f"{10:020}.log").touch()
+    for base in (20, 30):
+        a_log(tmp_path, [4, 5], base_offset=base)
+    with (directory / f"{20:020}.log").open("r+b") as file:
+        file.seek(8)
+        file.write(b"\xff" * 4)
+    partition = kafkalog.Partition(directory)
+    stopped = partition.index_statistics(on_corruption="stop")
+    assert [(one.segment[:20].lstrip("0"), one.n_batches) for one in stopped.segments if one.segment] == [
+        ("", 3),
+        ("10", 0),
+        ("20", 0),
+    ]
+    skipped = partition.index_statistics(on_corruption="skip")
+    assert [one.n_batches for one in skipped.segments] == [3, 0, 0, 2]
+
+
+def test_indexes_are_not_kept(log_dir: Path) -> None:
+    partition = kafkalog.Partition(log_dir / "p-txn-0")
+    assert partition.index_statistics().index is not None
+    assert not any("offset_index" in vars(segment) or "time_index" in vars(segment) for segment in partition.segments)
+
+
+def test_a_file_of_another_name_has_no_index_that_could_be_measured(log_dir: Path, tmp_path: Path) -> None:
+    for suffix in ("log", "index", "timeindex"):
+        shutil.copy(log_dir / "p-txn-0" / f"00000000000000000164.{suffix}", tmp_path / f"copy.{suffix}")
+    segment = kafkalog.Segment(tmp_path / "copy.log")
+    statistics = segment.index_statistics(intervals=[1024])
+    assert (statistics.index, segment.findings, statistics.roll["relative offset"]) == (None, [], None)
+    named = kafkalog.Segment(log_dir / "p-txn-0" / "00000000000000000164.log").index_statistics(intervals=[1024])
+    assert statistics.what_if == named.what_if
+
+
 @given(st.binary(max_size=200), st.binary(max_size=100))
 @settings(max_examples=150, deadline=None)
 def test_any_index_bytes_give_figures_or_findings(offsets: bytes, times: bytes) -> None:

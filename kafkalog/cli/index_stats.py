@@ -176,9 +176,9 @@ def _measure(
                 report=partial(_report, console),
                 progress=console.progress.advance,
             )
-        except CorruptionError:
-            raise
         except KafkalogError as error:
+            if args.on_corruption == "raise":
+                raise
             console.error(error)
     console.findings(scan.findings[n_said:])  # partitions that could not be opened
 
