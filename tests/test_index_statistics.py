@@ -7,6 +7,8 @@ import json
 import math
 import shutil
 import struct
+import tempfile
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ import builder
 import golden_sets
 import numpy as np
 import pytest
+import strategies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -473,8 +476,6 @@ def test_a_file_of_another_name_has_no_index_that_could_be_measured(log_dir: Pat
 @given(st.binary(max_size=200), st.binary(max_size=100))
 @settings(max_examples=150, deadline=None)
 def test_any_index_bytes_give_figures_or_findings(offsets: bytes, times: bytes) -> None:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as root:
         directory = a_log(Path(root), list(range(8)), base_offset=100)
         (directory / f"{100:020}.index").write_bytes(offsets)
@@ -484,6 +485,41 @@ def test_any_index_bytes_give_figures_or_findings(offsets: bytes, times: bytes) 
         assert (statistics.index is None) <= bool(found)
         json.dumps(statistics.as_dict())
         statistics.to_arrow()
+
+
+def measure_bytes(data: bytes, base_offset: int, on_corruption: Any) -> tuple[Any, list[kafkalog.Finding]]:
+    with tempfile.TemporaryDirectory() as root:
+        directory = Path(root) / "orders-0"
+        directory.mkdir()
+        (directory / f"{base_offset:020}.log").write_bytes(data)
+        found: list[kafkalog.Finding] = []
+        statistics = kafkalog.Partition(directory).index_statistics(
+            intervals=(0, 100), on_corruption=on_corruption, report=found.append
+        )
+        json.dumps(statistics.as_dict(), allow_nan=False)
+        statistics.to_arrow()
+        return statistics, found
+
+
+@given(strategies.segments(min_batches=1))
+@settings(max_examples=40, deadline=None)
+def test_a_healthy_segment_of_any_format_is_measured(segment: strategies.Segment) -> None:
+    statistics, found = measure_bytes(segment.data, segment.base_offset, "raise")
+    assert found == []
+    assert (statistics.n_batches, statistics.size_in_bytes) == (len(segment.batches), len(segment.data))
+    every = statistics.what_if[0]
+    assert every.n_entries == len(segment.batches) - 1
+    assert every.worst_scan <= max(stop - start for start, stop in segment.batches)
+
+
+@given(strategies.segments(min_batches=1).flatmap(strategies.damaged), st.sampled_from(("stop", "skip")))
+@settings(max_examples=60, deadline=None)
+def test_a_damaged_segment_gives_figures_of_what_was_walked(damaged: strategies.Damaged, on_corruption: str) -> None:
+    statistics, _ = measure_bytes(damaged.data, 0, on_corruption)
+    assert statistics.size_in_bytes <= len(damaged.data)
+    for measures in statistics.what_if:
+        assert 0 <= measures.worst_scan <= len(damaged.data)
+        assert (measures.expected_scan_by_offset or 0) <= measures.worst_scan + 1e-6
 
 
 def test_windows_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -520,8 +556,6 @@ def _flat(values: dict[str, Any]) -> dict[str, float]:
 
 
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
-    import tracemalloc
-
     one = builder.batch_v2(base_timestamp=5, records_count=1, last_offset_delta=0, crc=0)[8:]
     peaks = []
     for n in (150_000, 450_000):

@@ -15,7 +15,7 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits
 from kafkalog.cli.scanning import add_on_corruption, note_if_nothing_matches, path_of, usage_errors
 from kafkalog.cli.text import escape_line, human_bytes, parse_bytes, table
-from kafkalog.errors import CorruptionError, CorruptionWarning, KafkalogError, OutputExistsError
+from kafkalog.errors import CorruptionError, CorruptionWarning, KafkalogError, OutputExistsError, Reason
 
 if TYPE_CHECKING:
     from kafkalog.batch_scan import BatchScan
@@ -39,7 +39,7 @@ more entries, the more disk and page cache the indexes take.
   WORST            the most that a lookup of an offset passes over
   INDEX/LOG        bytes of both indexes by bytes of log; what is allocated ahead does not count
   LATE, MAX LAG    batches whose largest timestamp lies below an earlier one's in the segment, and by how much at most:
-                   what follows such a place is found by time only after a longer scan
+                   the time index goes by the largest timestamp so far, and never leads to these
   NEAREST ROLL     the limit that the (last) segment is nearest to, and how near: segment.bytes, segment.ms (by record
                    time), a full offset or time index, an offset that is no int32 beyond the segment's base
 
@@ -203,6 +203,10 @@ class _Picture:
         except ModuleNotFoundError as error:
             raise UsageError(f"--plot: {error}") from None
         check_outside(args.plot, args.paths)
+        if not self._overwrite and os.path.lexists(self._path):
+            exists = OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=self._path)
+            exists.add_note("--overwrite replaces it")
+            raise exists
 
     def write(self, statistics: IndexStatistics, name: str, n_partitions: int) -> None:
         """Draw it."""
@@ -213,13 +217,8 @@ class _Picture:
             name = f"{n_partitions:,} partitions of {name}"
         with usage_errors():
             picture = draw(statistics, escape_line(name), format=self._format)
-        try:
-            with staged_file(self._path, overwrite=self._overwrite) as file:
-                file.write(picture)
-        except OutputExistsError as error:
-            if not self._overwrite:
-                error.add_note("--overwrite replaces it")
-            raise
+        with staged_file(self._path, overwrite=self._overwrite) as file:
+            file.write(picture)
 
 
 def _fields(statistics: IndexStatistics, args: argparse.Namespace) -> dict[str, Any]:
