@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from kafkalog.dumper import Dump, dump
     from kafkalog.exporter import ExportResult
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
+    from kafkalog.index_measures import IndexMeasures
+    from kafkalog.index_statistics import IndexStatistics, RollLimits
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.log_dir import LogDir
     from kafkalog.partition import Partition
@@ -56,6 +58,9 @@ _LAZY = {
     "BatchScan": "batch_scan",
     "ExportResult": "exporter",
     "BatchTable": "batches",
+    "IndexMeasures": "index_measures",
+    "IndexStatistics": "index_statistics",
+    "RollLimits": "index_statistics",
     "OffsetIndex": "indexes",
     "TimeIndex": "indexes",
     "TransactionIndex": "indexes",
@@ -87,6 +92,8 @@ __all__ = [
     "FileChangedError",
     "Finding",
     "HeadersColumn",
+    "IndexMeasures",
+    "IndexStatistics",
     "KafkalogError",
     "LimitExceededError",
     "Limits",
@@ -98,6 +105,7 @@ __all__ = [
     "ReadError",
     "Reason",
     "RecordColumns",
+    "RollLimits",
     "Scan",
     "Segment",
     "SidecarError",

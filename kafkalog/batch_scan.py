@@ -104,6 +104,11 @@ class BatchScan:
         return f"BatchScan({self._scan.target!r})"
 
     @property
+    def target(self) -> LogDir | Partition | Segment:
+        """What is at the path."""
+        return self._scan.target
+
+    @property
     def findings(self) -> list[Finding]:
         """What the last pass found."""
         return list(self._found.rows)

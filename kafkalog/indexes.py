@@ -8,6 +8,7 @@ batch that it points at (see `kafkalog.segment`). Mirrors the reading half of `O
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,11 +17,15 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason
+from kafkalog.index_measures import IndexMeasures
+from kafkalog.index_statistics import measure_index
 from kafkalog.source import Bytes, open_source
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+    from kafkalog.batches import BatchTable
 
 
 def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -172,6 +177,32 @@ class OffsetIndex(_Index):
         if not len(self):
             return np.zeros(entry.shape, np.int64)
         return np.where(entry >= 0, self.position[entry], np.int64(0))
+
+    def statistics(self, batches: BatchTable | Iterable[BatchTable]) -> IndexMeasures:
+        """How good the index is for the batches of its segment: its gaps, its size, what a lookup passes over.
+
+        Parameters
+        ----------
+        batches : BatchTable, or iterable of BatchTable
+            All of the segment, in order, such as `Segment.iter_batches`.
+
+        Returns
+        -------
+        IndexMeasures
+
+        Raises
+        ------
+        SidecarError
+            The entries do not rise, or one points behind the batch that holds its offset.
+
+        Examples
+        --------
+        >>> segment = kafkalog.open("tests/golden/log_dir/p-multi-0").segments[0]
+        >>> measures = segment.offset_index.statistics(segment.iter_batches())
+        >>> measures.n_entries, measures.gap_bytes.max, measures.worst_scan
+        (3, 5281, 5281)
+        """
+        return measure_index(self, batches)
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         return {"offset": self.offset, "position": self.position}

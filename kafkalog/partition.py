@@ -26,6 +26,7 @@ from kafkalog.errors import (
     Reason,
     SidecarError,
 )
+from kafkalog.index_statistics import IndexStatistics, PartitionMeter, RollLimits, SegmentMeter
 from kafkalog.isolation import PLACE_BITS, IsolationLevel, ReadCommitted, Stretch
 from kafkalog.list_offsets import ListOffsets
 from kafkalog.lock import is_locked
@@ -545,6 +546,83 @@ class Partition:
             if len(batches):
                 yield SegmentBatches(piece.segment, batches)
             progress(size)
+
+    def index_statistics(
+        self,
+        *,
+        intervals: Sequence[int] = (),
+        roll_limits: RollLimits | None = None,
+        on_corruption: OnCorruption = "raise",
+        report: Callable[[Finding], None] = lambda finding: None,
+        progress: Callable[[int], object] = lambda n_bytes: None,
+    ) -> IndexStatistics:
+        """How good the indexes are, segment by segment and in all, and what others would be in their place.
+
+        Parameters
+        ----------
+        intervals : sequence of int
+            Values of `index.interval.bytes` whose indexes are measured too, without writing them.
+        roll_limits : RollLimits, optional
+            The topic's settings; Kafka's defaults when left out.
+        on_corruption : {"raise", "stop", "skip"}
+            What to do where headers cannot be walked.
+        report : callable
+            Given each finding; an index that cannot be measured is one.
+        progress : callable
+            Told how many more bytes are done.
+
+        Returns
+        -------
+        IndexStatistics
+
+        Examples
+        --------
+        >>> statistics = kafkalog.open("tests/golden/log_dir/p-multi-0").index_statistics(intervals=[1024])
+        >>> statistics.index.n_entries, statistics.what_if[0].n_entries
+        (3, 9)
+        """
+        meter = self.measure_indexes(
+            intervals=intervals,
+            roll_limits=roll_limits,
+            on_corruption=on_corruption,
+            report=report,
+            progress=progress,
+        )
+        return meter.statistics(keep_gaps=True)
+
+    def measure_indexes(
+        self,
+        *,
+        intervals: Sequence[int] = (),
+        roll_limits: RollLimits | None = None,
+        on_corruption: OnCorruption = "raise",
+        report: Callable[[Finding], None] = lambda finding: None,
+        progress: Callable[[int], object] = lambda n_bytes: None,
+    ) -> PartitionMeter:
+        """The same for who wants to sum up several partitions."""
+        total = PartitionMeter(str(self.path), self.topic_partition, intervals)
+        damaged: set[str | None] = set()
+
+        def report_and_note(finding: Finding) -> None:
+            if finding.damage:
+                damaged.add(finding.path)
+            report(finding)
+
+        walk = self.iter_batches(on_corruption=on_corruption, report=report_and_note, progress=progress)
+        row = next(walk, None)
+        for segment in self.segments:
+            meter = SegmentMeter(segment, intervals, roll_limits)
+            while row is not None and row.segment is segment:
+                meter.feed(row.batches)
+                row = next(walk, None)
+            is_whole = str(segment.path) not in damaged
+            meter.finish(is_whole=is_whole)
+            for finding in meter.findings:
+                report(finding)
+            total.add(meter)
+            if on_corruption == "stop" and not is_whole:
+                break  # a broker would delete the segments behind
+        return total
 
 
 def _overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:

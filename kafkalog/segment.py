@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from kafkalog.errors import (
     Reason,
     TruncatedTailError,
 )
+from kafkalog.index_statistics import IndexStatistics, RollLimits, SegmentMeter
 from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex, integers
 from kafkalog.source import ByteSource, open_source
 from kafkalog.timestamps import TimestampSearch
@@ -186,21 +187,29 @@ class Segment:
             "max_entries": self.size_in_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2,
         }
 
-    @cached_property
-    def offset_index(self) -> OffsetIndex | None:
-        """The `.index`, None when there is none."""
+    def read_offset_index(self) -> OffsetIndex | None:
+        """The `.index` as `offset_index` has it, but not kept."""
         path = self._sidecar(kf.INDEX_SUFFIX)
         if path is None:
             return None
         return OffsetIndex.open(path, self.base_offset, **self._index_options())
 
-    @cached_property
-    def time_index(self) -> TimeIndex | None:
-        """The `.timeindex`, None when there is none."""
+    def read_time_index(self) -> TimeIndex | None:
+        """The `.timeindex` as `time_index` has it, but not kept."""
         path = self._sidecar(kf.TIME_INDEX_SUFFIX)
         if path is None:
             return None
         return TimeIndex.open(path, self.base_offset, **self._index_options())
+
+    @cached_property
+    def offset_index(self) -> OffsetIndex | None:
+        """The `.index`, None when there is none."""
+        return self.read_offset_index()
+
+    @cached_property
+    def time_index(self) -> TimeIndex | None:
+        """The `.timeindex`, None when there is none."""
+        return self.read_time_index()
 
     @cached_property
     def transaction_index(self) -> TransactionIndex | None:
@@ -209,6 +218,23 @@ class Segment:
         if path is None:
             return None
         return TransactionIndex.open(path, self.base_offset, **self._index_options())
+
+    def index_statistics(
+        self, *, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None
+    ) -> IndexStatistics:
+        """How good the indexes are, and what others would be; see `Partition.index_statistics`.
+
+        Raises
+        ------
+        KafkalogError
+            The segment is damaged. What is wrong with an index is among its `findings`, and it is not measured.
+        """
+        meter = SegmentMeter(self, intervals, roll_limits)
+        for batches in self.iter_batches():
+            meter.feed(batches)
+        meter.finish()
+        self.findings += meter.findings
+        return meter.statistics()
 
     @property
     def next_offset(self) -> int:

@@ -17,7 +17,7 @@ import kafkalog
 from kafkalog.batch_scan import BATCH_COLUMNS
 from kafkalog.batches import COLUMNS, DERIVED
 from kafkalog.cli import main
-from kafkalog.cli.batch_summary import MAX_GROUPS, BatchSummary, _rounded
+from kafkalog.cli.batch_summary import MAX_GROUPS, BatchSummary
 from kafkalog.format import CODEC_NAMES
 
 
@@ -265,15 +265,6 @@ def test_a_summary_in_text_has_a_total_and_the_rest(run: Any, log_dir: Path) -> 
     code, out, err = run("batches", log_dir, "-p", 77, "--summary")
     assert (code, out) == (2, [])
     assert "no partition 77 here; there are 0, 1, 2" in err
-
-
-def test_sizes_are_rounded_down_by_less_than_a_64th() -> None:
-    sizes = np.unique(np.concatenate([np.arange(1, 5000), 2 ** np.arange(31), 2 ** np.arange(1, 31) - 1, [2**31 - 1]]))
-    rounded = _rounded(sizes.astype(np.int64))
-    assert (rounded <= sizes).all()
-    assert (sizes - rounded < sizes / 64).all()
-    assert len(np.unique(rounded)) < 64 * 31
-    assert (rounded[sizes < 128] == sizes[sizes < 128]).all()
 
 
 def test_as_many_producers_as_batches_are_counted_in_bounded_memory(

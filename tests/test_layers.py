@@ -14,10 +14,10 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 
 # a package counts as one unit: its modules may import one another
 LAYERS = (
-    {"_kernels", "format", "functions", "statistics"},
-    {"errors", "memory"},
-    {"source", "lock"},
-    {"compression", "publish", "batches", "indexes", "checkpoints", "columns"},
+    {"_kernels", "distributions", "format", "functions", "statistics"},
+    {"errors", "index_measures", "memory"},
+    {"index_statistics", "source", "lock"},
+    {"compression", "index_plot", "publish", "batches", "indexes", "checkpoints", "columns"},
     {"spans", "transactions"},
     {"legacy", "selection"},
     {"records", "compiled"},
@@ -44,11 +44,15 @@ WITHIN_A_RANK: set[tuple[str, str]] = set()
 
 ARROW_FROM = RANKS["arrow"]
 # objects below that which hand themselves over as Arrow, importing it when asked
-LAZY_ARROW = {("batches", "BatchTable.to_arrow"), ("indexes", "_Index.to_arrow")}
+LAZY_ARROW = {
+    ("batches", "BatchTable.to_arrow"),
+    ("index_statistics", "IndexStatistics.to_arrow"),
+    ("indexes", "_Index.to_arrow"),
+}
 
 # libraries that only one unit may touch, and libraries that nobody may import with a module
-HOMES = {"tqdm": "cli", "numba": "compiled", "pyspark": "spark"}
-NEVER_AT_MODULE_LEVEL = {"duckdb", "numba", "pandas", "polars", "tqdm"}
+HOMES = {"tqdm": "cli", "matplotlib": "index_plot", "numba": "compiled", "pyspark": "spark"}
+NEVER_AT_MODULE_LEVEL = {"duckdb", "matplotlib", "numba", "pandas", "polars", "tqdm"}
 
 
 class Import(NamedTuple):

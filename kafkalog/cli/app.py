@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkalog import __version__
-from kafkalog.cli import batches, cat, dump, export, lookup, ls
+from kafkalog.cli import batches, cat, dump, export, index_stats, lookup, ls
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.options import Parser
@@ -28,12 +28,13 @@ examples:
   kafkalog export orders-0 -o orders.parquet     records as Parquet, Arrow, CSV or JSON lines
   kafkalog lookup orders-0 --offset 42           how an offset or a time leads to a record
   kafkalog dump orders-0/*.log --print-data-log  what Kafka's DumpLogSegments prints, line for line
+  kafkalog index-stats orders-0 --recommend      how good the indexes are, and a better index.interval.bytes
 
 'kafkalog COMMAND --help' says more about a command.
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (ls, cat, batches, lookup, dump, export)
+_COMMANDS: Final = (ls, cat, batches, lookup, dump, export, index_stats)
 
 
 def build_parser() -> argparse.ArgumentParser:

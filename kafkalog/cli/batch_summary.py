@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from kafkalog.batch_scan import BatchRows, batch_column
 from kafkalog.batches import BatchTable
 from kafkalog.cli.text import escape_line, table
+from kafkalog.distributions import nearest_rank, rounded
 
 DEFAULT_KEYS: Final = ("producer_id", "compression", "magic")
 KEYS: Final = (
@@ -34,7 +34,6 @@ MAX_GROUPS: Final = 100_000
 _CONTEXT: Final = ("topic", "partition", "segment")
 _COUNTS: Final = ("n_batches", "n_records", "n_hidden", "n_bytes", "n_transactional", "n_control", "n_idempotent")
 _PERCENTILES: Final = (50, 90, 99)
-_EXACT_BITS: Final = 7  # bits of a size that are kept: right to 1/64
 
 
 @dataclass(slots=True)
@@ -50,7 +49,7 @@ class _Group:
     smallest: int = 2**63 - 1
     largest: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
-    """Batches by size, rounded down to `_EXACT_BITS` bits."""
+    """Batches by size, rounded down to `EXACT_BITS` bits."""
 
     def merge(self, other: _Group) -> None:
         """Count another one's batches."""
@@ -61,14 +60,10 @@ class _Group:
             self.sizes[size] = self.sizes.get(size, 0) + n
 
     def percentile(self, percent: int) -> int:
-        """The size that so many percent of the batches do not pass, rounded down to `_EXACT_BITS` bits."""
-        wanted = -(-self.n_batches * percent // 100)
-        seen = 0
-        for size in sorted(self.sizes):
-            seen += self.sizes[size]
-            if seen >= wanted:
-                return max(size, self.smallest)
-        return self.largest
+        """The size that so many percent of the batches do not pass, rounded down to `EXACT_BITS` bits."""
+        sizes = sorted(self.sizes)
+        counts = [self.sizes[size] for size in sizes]
+        return max(nearest_rank(np.array(sizes, np.int64), np.array(counts, np.int64), percent), self.smallest)
 
     @property
     def records_a_batch(self) -> float | None:
@@ -222,14 +217,7 @@ def _by(names: Sequence[str], batches: BatchTable) -> Iterator[tuple[tuple[Any, 
     columns_out["largest"] = np.maximum.reduceat(sizes[order], starts).tolist()
     groups = [_Group(*row) for row in zip(*columns_out.values(), strict=True)]
     numbers = np.cumsum(changes) - 1
-    pairs, n_each = np.unique(numbers << 32 | _rounded(sizes[order]), return_counts=True)
+    pairs, n_each = np.unique(numbers << 32 | rounded(sizes[order]), return_counts=True)
     for number, size, n in zip((pairs >> 32).tolist(), (pairs & 0xFFFFFFFF).tolist(), n_each.tolist(), strict=True):
         groups[number].sizes[size] = n
     return zip(zip(*values, strict=True) if values else [()], groups, strict=True)
-
-
-def _rounded(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Sizes down to `_EXACT_BITS` bits."""
-    shift = np.maximum(np.frexp(sizes)[1] - _EXACT_BITS, 0).astype(np.int64)
-    rounded: npt.NDArray[np.int64] = (sizes >> shift) << shift
-    return rounded

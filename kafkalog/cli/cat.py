@@ -17,6 +17,7 @@ from kafkalog.cli.scanning import (
     columns_of,
     note_if_nothing_matches,
     path_of,
+    record_columns_of,
     scan_options,
     usage_errors,
 )
@@ -81,14 +82,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Print records."""
     if args.encoding is not None and not args.json:
         raise UsageError("--encoding is for --json; text shows bytes as text")
-    from kafkalog.arrow import DEFAULT_COLUMNS
     from kafkalog.cli.records import JsonFormat, TextFormat
 
-    columns = columns_of(args)
+    columns = record_columns_of(args) if args.json else columns_of(args)
     record_format: RecordFormat
     if args.json:
-        if columns is None and args.include_control:
-            columns = [*DEFAULT_COLUMNS, "is_control"]  # nobody should take a marker for a record
         record_format = JsonFormat(columns, encoding=args.encoding or "base64")
     else:
         cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None

@@ -14,9 +14,9 @@ from kafkalog.cli.scanning import (
     Watch,
     add_scan_reading,
     add_scan_selection,
-    columns_of,
     note_if_nothing_matches,
     path_of,
+    record_columns_of,
     scan_options,
     usage_errors,
 )
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     with usage_errors():
         from kafkalog.exporter import Exporter
 
-        options = scan_options(args)
+        options, columns = scan_options(args), record_columns_of(args)
         exporter = Exporter(
             path_of(args),
             to,
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             null=args.null,
             max_records=args.n,
             overwrite=args.overwrite,
-            **({} if args.columns is None else {"columns": columns_of(args)}),
+            **({} if columns is None else {"columns": columns}),
             **options,
         )
     from kafkalog.text_formats import NotTextError

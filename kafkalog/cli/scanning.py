@@ -73,6 +73,15 @@ def columns_of(args: argparse.Namespace) -> list[str] | None:
     return None if args.columns is None else [name.strip() for name in args.columns.split(",")]
 
 
+def record_columns_of(args: argparse.Namespace) -> list[str] | None:
+    """The same for records; with control records among them the default says which ones they are."""
+    if args.columns is not None or not args.include_control:
+        return columns_of(args)
+    from kafkalog.arrow import DEFAULT_COLUMNS
+
+    return [*DEFAULT_COLUMNS, "is_control"]
+
+
 def scan_options(args: argparse.Namespace) -> dict[str, Any]:
     """What `kafkalog.scan` takes, columns aside."""
     return {
