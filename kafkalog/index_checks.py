@@ -78,7 +78,6 @@ class OffsetIndexCheck:
         self._index, self._time_index = index, time_index
         self._tally = Tally()
         self._order = _check_order(index.entries, "position", "relative_offset", self._describe, self._tally)
-        self.is_ordered = self._order is None
         self._next = 0  # entry, in the order of positions
         self._end = 0  # position behind the batches seen
         self._last_offset = index.base_offset - 1
@@ -190,7 +189,7 @@ class OffsetIndexCheck:
     def _why_sparse(self) -> str:
         if self._before is not None and self._before[2]:
             tail = np.array([self._end - self._entry_position], np.int64)
-            self._gaps.add(tail, np.array([self._last_size], np.int64))
+            self._gaps.add(tail, np.array([self._last_size], np.int64), is_open=True)
         elif self._before is None and self._end > _LARGEST_APPEND:
             tail = np.array([self._end - _LARGEST_APPEND], np.int64)
             self._gaps.add(tail, np.array([self._last_size], np.int64))
@@ -262,10 +261,11 @@ class _Gaps:
         self._n = self._n_wide = self._widest = self._widest_short = 0
         self._at_least, self._below = -1, 2**62
 
-    def add(self, gap: npt.NDArray[np.int64], last_size: npt.NDArray[np.int64]) -> None:
+    def add(self, gap: npt.NDArray[np.int64], last_size: npt.NDArray[np.int64], *, is_open: bool = False) -> None:
         """Bytes from an entry to the next one, and the size of the last batch between them.
 
-        Before that batch was appended the bytes had not passed the interval; with it they had.
+        Before that batch was appended the bytes had not passed the interval; with it they had, unless the log ends
+        there (`is_open`).
         """
         if not gap.size:
             return
@@ -275,7 +275,8 @@ class _Gaps:
         self._widest = max(self._widest, int(gap.max()))
         self._widest_short = max(self._widest_short, int(short.max()))
         self._at_least = max(self._at_least, int(short.max()))
-        self._below = min(self._below, int(gap.min()))
+        if not is_open:
+            self._below = min(self._below, int(gap.min()))
 
     def finding(self) -> str:
         """Why the index is too sparse; empty if it is not."""
@@ -317,10 +318,12 @@ class TimeIndexCheck:
     """
 
     def __init__(self, index: TimeIndex, *, offset_index: OffsetIndex | None = None, is_last: bool = False) -> None:
+        if offset_index is not None and not _is_rising(offset_index.entries, ("relative_offset",)):
+            offset_index = None
         self._index, self._offset_index, self._is_last = index, offset_index, is_last
         self._tally = Tally()
         order = _check_order(index.entries, "relative_offset", "timestamp", self._describe, self._tally)
-        self.is_ordered = order is None
+        self._is_ordered = order is None
         self._next = self._next_offset_entry = 0
         self._largest = -1
         self._last_offset = index.base_offset - 1
@@ -348,7 +351,7 @@ class TimeIndexCheck:
         np.maximum(largest, self._largest, out=largest)
         before = np.concatenate([[self._largest], largest[:-1]])
         last_offset = np.maximum.accumulate(batches.last_offset)
-        if self.is_ordered and not self._has_holes:
+        if self._is_ordered and not self._has_holes:
             self._judge(batches, largest, before, last_offset)
             self._match(largest, last_offset)
         self._largest = int(largest[-1])
@@ -431,7 +434,7 @@ class TimeIndexCheck:
         """What is wrong with the entries; `size_in_bytes` is that of the `.log`."""
         is_whole = not self._has_holes and size_in_bytes in (None, self._end)
         entries = self._index.entries
-        if is_whole and self.is_ordered:
+        if is_whole and self._is_ordered:
             n_left = entries.size - self._next
             self._tally.add(
                 Reason.INDEX_OFFSET,
@@ -457,11 +460,22 @@ class TimeIndexCheck:
         return f"entry {int(number)} (timestamp {int(entry['timestamp'])}, offset {offset})"
 
 
+def _is_rising(entries: npt.NDArray[np.void], names: tuple[str, ...]) -> bool:
+    for first in range(0, entries.size, _SCAN_ENTRIES):
+        part = entries[max(first - 1, 0) : first + _SCAN_ENTRIES]
+        for name in names:
+            values = part[name].astype(np.int64)
+            if (values[1:] <= values[:-1]).any() or values.min() < 0:
+                return False
+    return True
+
+
 def _check_order(
     entries: npt.NDArray[np.void], name: str, other: str, describe: Any, tally: Tally
 ) -> npt.NDArray[np.int64] | None:
     """Whether both fields rise from entry to entry, and none is negative; if not, the order by the first of them."""
-    is_rising = True
+    if _is_rising(entries, (name, other)):
+        return None
     for first in range(0, entries.size, _SCAN_ENTRIES):
         part = entries[max(first - 1, 0) : first + _SCAN_ENTRIES]
         behind = np.zeros(part.size, np.bool_)
@@ -484,7 +498,4 @@ def _check_order(
             int(negative.sum()),
             describe(first + int(np.argmax(negative))),
         )
-        is_rising = is_rising and not behind.any() and not negative.any()
-    if is_rising:
-        return None
     return np.argsort(entries[name].astype(np.int64), kind="stable")

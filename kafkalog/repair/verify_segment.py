@@ -169,8 +169,7 @@ class SegmentCheck:
         if offset_index is not None:
             offset_check = OffsetIndexCheck(offset_index, time_index=time_index, interval_bytes=self._interval_bytes)
         if time_index is not None:
-            by = offset_index if offset_check is not None and offset_check.is_ordered else None
-            time_check = TimeIndexCheck(time_index, offset_index=by, is_last=segment.is_last)
+            time_check = TimeIndexCheck(time_index, offset_index=offset_index, is_last=segment.is_last)
         epochs = _Epochs(segment, findings.add)
         end = largest = 0
         stream = SegmentStream(segment, source, segment.base_offset - 1, add, WINDOW_BYTES)
