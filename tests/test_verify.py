@@ -184,8 +184,7 @@ def test_an_offset_index_that_is_gone_is_a_fact_as_a_broker_makes_a_new_one(part
     assert (finding.reason.value, finding.damage) == ("index_missing", False)
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_preallocated_indexes_are_normal_in_pairs_and_only_until_a_clean_shutdown(log_dir: Path, suffix: str) -> None:
+def test_preallocated_indexes_are_normal_until_a_clean_shutdown(log_dir: Path) -> None:
     partition = log_dir / "p-multi-1"
     sizes = {".index": 10_485_760, ".timeindex": 10_485_756}
     (log_dir / ".kafka_cleanshutdown").unlink()
@@ -194,10 +193,9 @@ def test_preallocated_indexes_are_normal_in_pairs_and_only_until_a_clean_shutdow
         for path in partition.glob(f"*{which}"):
             change(path, lambda data: data.extend(bytes(sizes[which] - len(data))))
 
-    grow(suffix)
-    other = ".timeindex" if suffix == ".index" else ".index"
-    assert list(reasons(partition).values()) == [{"index_padding"}]  # nobody preallocates one of the two
-    grow(other)
+    grow(".index")
+    assert reasons(partition) == {f"{0:020d}.index": {"index_padding"}}  # it is the first that a broker trims
+    grow(".timeindex")
     assert reasons(partition) == {}
     (log_dir / ".kafka_cleanshutdown").touch()
     assert list(reasons(partition).values()) == [{"index_padding"}, {"index_padding"}]

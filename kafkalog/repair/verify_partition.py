@@ -135,7 +135,13 @@ def _check_transactions(
         return
     last = wanted[-1]
     indexes: list[TransactionIndex | None] = [
-        open_index(TransactionIndex, segment, kf.TRANSACTION_INDEX_SUFFIX, result.findings.append)
+        open_index(
+            TransactionIndex,
+            segment,
+            kf.TRANSACTION_INDEX_SUFFIX,
+            result.findings.append,
+            is_live=around.is_live,
+        )
         for segment, result in zip(partition.segments[: last + 1], segments, strict=False)
     ]
     state = _state_at(partition)

@@ -16,6 +16,7 @@ from kafkalog._kernels.crc import check_crcs
 from kafkalog._kernels.wire import STATUS
 from kafkalog.batches import WINDOW_BYTES, BatchTable, Window
 from kafkalog.errors import (
+    FileChangedError,
     Finding,
     Findings,
     KafkalogError,
@@ -35,6 +36,7 @@ from kafkalog.selection import Selection
 from kafkalog.source import ByteSource
 from kafkalog.streams import SegmentStream
 
+_ATTEMPTS: Final = 5
 _MAX_INDEX_BYTES: Final = 2**31 - 1
 _READ_BYTES: Final = 2**26
 _EPOCHS: Final = 10_000
@@ -143,8 +145,8 @@ class SegmentCheck:
         done = 0
         try:
             # indexes first: a running broker writes to the log before it adds an entry
-            offset_index = open_index(OffsetIndex, segment, kf.INDEX_SUFFIX, findings.add)
-            time_index = open_index(TimeIndex, segment, kf.TIME_INDEX_SUFFIX, findings.add)
+            offset_index = open_index(OffsetIndex, segment, kf.INDEX_SUFFIX, findings.add, is_live=around.is_live)
+            time_index = open_index(TimeIndex, segment, kf.TIME_INDEX_SUFFIX, findings.add, is_live=around.is_live)
             with segment.open() as source:
                 done = self._walk(segment, source, offset_index, time_index, around, result, findings)
         except KafkalogError as error:
@@ -193,26 +195,25 @@ class SegmentCheck:
                 return end
         result.epochs = epochs.changes()
         is_torn = end < source.size
-        may_be_padded = segment.is_last and not around.was_closed
-        if offset_index is not None and time_index is not None:
-            may_be_padded = may_be_padded and _were_preallocated(offset_index, time_index)
+        is_open = segment.is_last and not around.was_closed
+        rows: list[Finding] = []
         if offset_index is not None and offset_check is not None:
-            rows = [*offset_index.findings(), *offset_index.padding_findings(is_last=may_be_padded)]
-            for finding in (*rows, *offset_check.finish(source.size)):
-                findings.add(finding)
-        elif offset_index is None and end and segment.has_base_offset:
-            findings.add(
-                _missing(segment, kf.INDEX_SUFFIX, "a broker rebuilds all indexes of the segment", damage=False)
-            )
+            is_normal = is_open and (time_index is None or _were_preallocated(offset_index, time_index))
+            rows += [*offset_index.findings(), *offset_index.padding_findings(is_last=is_normal)]
+            rows += offset_check.finish(source.size)
+        elif end and segment.has_base_offset:
+            what = "a broker makes all indexes of the segment anew"
+            rows.append(_missing(segment, kf.INDEX_SUFFIX, what, damage=False))
         if time_index is not None and time_check is not None:
-            found = time_check.finish(end if is_torn and segment.is_last else source.size)
             used = time_index.dtype.itemsize if time_check.starts_with_zeros else 0
-            rows = [*time_index.findings(), *time_index.padding_findings(is_last=may_be_padded, used=used)]
-            for finding in (*rows, *found):
-                findings.add(finding)
-        elif time_index is None and offset_index is not None and largest > 0:
+            rows += [*time_index.findings(), *time_index.padding_findings(is_last=is_open, used=used)]
+            rows += time_check.finish(end if is_torn and segment.is_last else source.size)
+        elif offset_index is not None and largest > 0:
+            # of a new segment the first batch may be there before its time index
             what = "a broker makes an empty one, and then finds no times in the segment"
-            findings.add(_missing(segment, kf.TIME_INDEX_SUFFIX, what, damage=True))
+            rows.append(_missing(segment, kf.TIME_INDEX_SUFFIX, what, damage=not is_open))
+        for finding in rows:
+            findings.add(finding)
         return end
 
     def _check_bytes(self, segment: Segment, window: Window, add: Callable[[Finding], None]) -> None:
@@ -307,22 +308,28 @@ class _Epochs:
         return np.concatenate([np.empty((0, 2), np.int64), *self._parts])[:_EPOCHS]
 
 
-def open_index(kind: type[AnyIndex], segment: Segment, suffix: str, add: Callable[[Finding], None]) -> AnyIndex | None:
+def open_index(
+    kind: type[AnyIndex], segment: Segment, suffix: str, add: Callable[[Finding], None], *, is_live: bool = False
+) -> AnyIndex | None:
     """An index of a segment, whole; None where there is none or it cannot be read, which is a finding."""
     path = Path(str(segment.path).removesuffix(kf.LOG_SUFFIX) + suffix)
-    try:
-        size = os.stat(path).st_size
-    except OSError:
-        return None
-    try:
-        if size > _MAX_INDEX_BYTES:
-            raise SidecarError(
-                Reason.INDEX_SIZE, f"{size} bytes; a broker cannot map an index of 2 GiB or more", path=path
-            )
-        index = kind.open(path, segment.base_offset, memory_map=size > _READ_BYTES)
-    except KafkalogError as error:
-        add(error.to_finding())
-        return None
+    for attempt in range(_ATTEMPTS):
+        try:
+            size = os.stat(path).st_size
+        except OSError:
+            return None
+        try:
+            if size > _MAX_INDEX_BYTES:
+                detail = f"{size} bytes; a broker cannot map an index of 2 GiB or more"
+                raise SidecarError(Reason.INDEX_SIZE, detail, path=path)
+            index = kind.open(path, segment.base_offset, memory_map=size > _READ_BYTES)
+            break
+        except KafkalogError as error:
+            # a running broker cuts it when it rolls, and removes it with its segment
+            if is_live and isinstance(error, (FileChangedError, ReadError)) and attempt < _ATTEMPTS - 1:
+                continue
+            add(error.to_finding(damage=not (is_live and isinstance(error, FileChangedError))))
+            return None
     most = segment.size_in_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
     if len(index) > most:
         detail = f"overfull: {len(index)} entries, and the .log has room for {most - 2} batches"
@@ -333,7 +340,7 @@ def open_index(kind: type[AnyIndex], segment: Segment, suffix: str, add: Callabl
 def _were_preallocated(offset_index: OffsetIndex, time_index: TimeIndex) -> bool:
     """Whether the sizes are those of two files that were made for the same `segment.index.bytes`.
 
-    A broker preallocates both, and trims both: zeros in one alone come from somewhere else.
+    A broker preallocates both, and trims both, the offset index first: zeros in that alone come from somewhere else.
     """
     sizes = []
     for index in (offset_index, time_index):
