@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkalog import __version__
-from kafkalog.cli import batches, cat, export, lookup, ls, verify
+from kafkalog.cli import batches, cat, epochs, export, lookup, ls, producers, verify
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.options import Parser
@@ -27,12 +27,14 @@ examples:
   kafkalog export orders-0 -o orders.parquet     records as Parquet, Arrow, CSV or JSON lines
   kafkalog lookup orders-0 --offset 42           how an offset or a time leads to a record
   kafkalog verify /var/lib/kafka                 checksums, indexes, snapshots, checkpoints: OK or what is wrong
+  kafkalog producers --open /var/lib/kafka       open and hanging transactions, and what they block
+  kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
 
 'kafkalog COMMAND --help' says more about a command.
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (ls, cat, batches, lookup, verify, export)
+_COMMANDS: Final = (ls, cat, batches, lookup, producers, epochs, verify, export)
 
 
 def build_parser() -> argparse.ArgumentParser:

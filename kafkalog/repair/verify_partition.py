@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,8 @@ _CHECKPOINTS: Final = (
     kf.RECOVERY_POINT_CHECKPOINT,
     "cleaner-offset-checkpoint",
 )
+_ATTEMPTS: Final = 5
+_PAUSE: Final = 0.02
 _RAFT_SNAPSHOT: Final = ".checkpoint"
 
 Add = Callable[[Finding], None]
@@ -103,14 +106,18 @@ def check_root(root: Path) -> Iterator[Finding]:
 
 
 def _try(add: Add, read: Callable[[], Any], consequence: str, around: Surroundings) -> Any:
-    try:
-        return read()
-    except KafkalogError as error:
-        if around.is_live and error.path is not None and not os.path.exists(error.path):
-            return None  # a broker deletes old ones
-        error.detail = f"{error.detail}; {consequence}"
-        add(error.to_finding())
-        return None
+    for attempt in range(_ATTEMPTS):
+        try:
+            return read()
+        except KafkalogError as error:
+            if around.is_live and attempt < _ATTEMPTS - 1:
+                time.sleep(_PAUSE)  # a broker may be writing it right now, or have deleted it
+                continue
+            if around.is_live and error.path is not None and not os.path.exists(error.path):
+                return None
+            error.detail = f"{error.detail}; {consequence}"
+            add(error.to_finding())
+    return None
 
 
 def _check_strays(partition: Partition, names: list[str], logs: set[str], add: Add) -> None:

@@ -198,7 +198,10 @@ class SegmentCheck:
         is_open = segment.is_last and not around.was_closed
         rows: list[Finding] = []
         if offset_index is not None and offset_check is not None:
-            is_normal = is_open and (time_index is None or _were_preallocated(offset_index, time_index))
+            # between reading the one and the other, a running broker may have trimmed both
+            is_normal = is_open and (
+                around.is_live or time_index is None or _were_preallocated(offset_index, time_index)
+            )
             rows += [*offset_index.findings(), *offset_index.padding_findings(is_last=is_normal)]
             rows += offset_check.finish(source.size)
         elif end and segment.has_base_offset:
