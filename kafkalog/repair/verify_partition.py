@@ -113,10 +113,10 @@ def _try(add: Add, read: Callable[[], Any], consequence: str, around: Surroundin
             if around.is_live and attempt < _ATTEMPTS - 1:
                 time.sleep(_PAUSE)  # a broker may be writing it right now, or have deleted it
                 continue
-            if around.is_live and error.path is not None and not os.path.exists(error.path):
-                return None
-            error.detail = f"{error.detail}; {consequence}"
-            add(error.to_finding())
+            if not (around.is_live and error.path is not None and not os.path.exists(error.path)):
+                error.detail = f"{error.detail}; {consequence}"
+                add(error.to_finding())
+            return None
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from kafkalog.source import ByteSource
 from kafkalog.streams import SegmentStream
 
 _ATTEMPTS: Final = 5
+_PAUSE: Final = 0.05
 _MAX_INDEX_BYTES: Final = 2**31 - 1
 _READ_BYTES: Final = 2**26
 _EPOCHS: Final = 10_000
@@ -140,6 +142,16 @@ class SegmentCheck:
 
     def run(self, segment: Segment, around: Surroundings) -> VerifiedSegment:
         """Check a segment; what cannot be read is a finding."""
+        result = self._check(segment, around, self._progress)
+        for _ in range(_ATTEMPTS if around.is_live else 0):
+            if result.is_ok or self._stopped:
+                break
+            # a running broker may have rolled, cleaned or removed it under our eyes: real damage stays
+            time.sleep(_PAUSE)
+            result = self._check(segment, around, lambda n_bytes: None)
+        return result
+
+    def _check(self, segment: Segment, around: Surroundings, progress: Callable[[int], object]) -> VerifiedSegment:
         result = VerifiedSegment(str(segment.path), segment.base_offset, segment.base_offset - 1, segment.size_in_bytes)
         findings = Findings(self._limits.max_findings)
         done = 0
@@ -148,11 +160,11 @@ class SegmentCheck:
             offset_index = open_index(OffsetIndex, segment, kf.INDEX_SUFFIX, findings.add, is_live=around.is_live)
             time_index = open_index(TimeIndex, segment, kf.TIME_INDEX_SUFFIX, findings.add, is_live=around.is_live)
             with segment.open() as source:
-                done = self._walk(segment, source, offset_index, time_index, around, result, findings)
+                done = self._walk(segment, source, offset_index, time_index, around, result, findings, progress)
         except KafkalogError as error:
             is_gone = isinstance(error, ReadError) and around.is_live and not os.path.exists(segment.path)
             findings.add(error.to_finding(damage=not is_gone))
-        self._progress(max(segment.size_in_bytes - done, 0))
+        progress(max(segment.size_in_bytes - done, 0))
         result.findings, result.n_more_findings = findings.rows, findings.n_more
         return result
 
@@ -165,6 +177,7 @@ class SegmentCheck:
         around: Surroundings,
         result: VerifiedSegment,
         findings: Findings,
+        progress: Callable[[int], object],
     ) -> int:
         add = _Tails(findings.add, around) if segment.is_last else findings.add
         offset_check = time_check = None
@@ -187,7 +200,7 @@ class SegmentCheck:
             result.has_aborted |= bool((batches.is_control & (batches.control_type <= 0)).any())
             result.n_batches += len(batches)
             result.last_offset = int(batches.last_offset[-1])
-            self._progress(int(batches.next_position[-1]) - end)
+            progress(int(batches.next_position[-1]) - end)
             end = int(batches.next_position[-1])
             source.release(window.data, window.start)
             del window, batches
