@@ -8,7 +8,7 @@ opens no file, and changes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -186,6 +186,11 @@ class OffsetIndexCheck:
             )
         return findings
 
+    @property
+    def spacing(self) -> Spacing:
+        """How far apart the entries lie; to be asked for behind `finish`."""
+        return self._gaps.spacing()
+
     def _why_sparse(self) -> str:
         if self._before is not None and self._before[2]:
             tail = np.array([self._end - self._entry_position], np.int64)
@@ -248,8 +253,34 @@ class OffsetIndexCheck:
 
 _LARGEST_APPEND: Final = 2 * 2**20
 """Bytes that one append may well have: they get no entry inside."""
+_LEAST_INTERVAL: Final = 512
 _RESTARTS: Final = 8
 """Restarts of a broker that one segment may well see without a new leader epoch."""
+
+
+class Spacing(NamedTuple):
+    """How far apart the entries of an offset index lie, where each stands for one batch."""
+
+    n: int
+    passed_bytes: int
+    """Before the last batch between two entries: on the average; never more than the topic's interval."""
+    least_gap_bytes: int
+    """From an entry to the next: always more than the interval."""
+    is_usual: bool
+    """Whether all agree with an interval that people set."""
+
+    def contradicts(self, other: Spacing) -> bool:
+        """Whether entries are far fewer than in another segment of the same topic, and no other setting explains it."""
+        return (
+            self.n > 0
+            and other.n >= _ENOUGH
+            and not self.is_usual
+            and self.passed_bytes > _TOO_SPARSE * max(other.least_gap_bytes, _LEAST_INTERVAL)
+        )
+
+
+_ENOUGH: Final = 4
+"""Gaps that tell what a topic's interval is."""
 
 
 class _Gaps:
@@ -257,8 +288,9 @@ class _Gaps:
 
     def __init__(self, interval_bytes: int | None) -> None:
         self._interval_bytes = interval_bytes
-        self._limit = _TOO_SPARSE * max(interval_bytes or 0, DEFAULT_INDEX_INTERVAL_BYTES)
-        self._n = self._n_wide = self._widest = self._widest_short = 0
+        interval = DEFAULT_INDEX_INTERVAL_BYTES if interval_bytes is None else max(interval_bytes, _LEAST_INTERVAL)
+        self._limit = _TOO_SPARSE * interval
+        self._n = self._n_wide = self._widest = self._widest_short = self._short = 0
         self._at_least, self._below = -1, 2**62
 
     def add(self, gap: npt.NDArray[np.int64], last_size: npt.NDArray[np.int64], *, is_open: bool = False) -> None:
@@ -274,9 +306,14 @@ class _Gaps:
         self._n_wide += int((short > self._limit).sum())
         self._widest = max(self._widest, int(gap.max()))
         self._widest_short = max(self._widest_short, int(short.max()))
+        self._short += int(short.sum())
         self._at_least = max(self._at_least, int(short.max()))
         if not is_open:
             self._below = min(self._below, int(gap.min()))
+
+    def spacing(self) -> Spacing:
+        """The same in numbers."""
+        return Spacing(self._n, self._short // max(self._n, 1), self._below, self._is_usual())
 
     def finding(self) -> str:
         """Why the index is too sparse; empty if it is not."""

@@ -178,6 +178,21 @@ def test_damage_to_an_index_is_found_where_it_is(partition: Path, kind: str, onl
     assert reason in next(iter(found.values()))
 
 
+@pytest.mark.parametrize("name", ["p-txn-0", "p-zstd-java-0", "p-v1-lz4-0"])
+def test_an_index_with_a_twentieth_of_its_entries_is_found_by_those_around_it(log_dir: Path, name: str) -> None:
+    log = max((log_dir / name).glob("*.index"), key=lambda path: path.stat().st_size)
+    entries = log.read_bytes()
+    log.write_bytes(b"".join(entries[first : first + 8] for first in range(0, len(entries), 160)))
+    assert log.stat().st_size < len(entries) / 5
+    assert reasons(log_dir / name, index_interval_bytes=1024) == {log.name: {"index_sparse"}}
+    assert reasons(log_dir / name) == {log.name: {"index_sparse"}}
+
+
+@pytest.mark.parametrize(("name", "interval"), [("k44", 1024), ("k44", 4096), ("k28", 1024), ("k44_extra", 1024)])
+def test_knowing_the_interval_says_nothing_against_healthy_indexes(name: str, interval: int) -> None:
+    assert kafkalog.verify(golden_sets.unpacked(name), indexes_only=True, index_interval_bytes=interval).is_ok
+
+
 def test_an_offset_index_that_is_gone_is_a_fact_as_a_broker_makes_a_new_one(partition: Path) -> None:
     sorted(partition.glob("*.index"))[1].unlink()
     (finding,) = kafkalog.verify(partition).all_findings()

@@ -15,7 +15,7 @@ from .common import CpuTimed, Segments, make_segments
 class Verify(CpuTimed):
     """Segments of batches of usual size, of single messages, compressed, and of v1."""
 
-    params = (["A", "B", "M", "B-zstd", "V1"],)
+    params = (["A", "B", "C", "M", "B-zstd", "V1"],)
     param_names = ("shape",)
 
     def setup_cache(self) -> Segments:

@@ -34,6 +34,7 @@ _CHECKPOINTS: Final = (
     kf.RECOVERY_POINT_CHECKPOINT,
     "cleaner-offset-checkpoint",
 )
+_NEAR: Final = 8
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.02
 _RAFT_SNAPSHOT: Final = ".checkpoint"
@@ -65,6 +66,7 @@ def check_partition(
                     Reason.OFFSET_ORDER, f"{detail} ({after_path})", path=before.path, base_offset=before.base_offset
                 )
             )
+    _compare_spacings(segments)
     _check_transactions(partition, segments, around, add)
     if indexes_only or not partition.path.is_dir():
         return
@@ -118,6 +120,23 @@ def _try(add: Add, read: Callable[[], Any], consequence: str, around: Surroundin
                 add(error.to_finding())
             return None
     return None
+
+
+def _compare_spacings(segments: Sequence[VerifiedSegment]) -> None:
+    """An offset index with far fewer entries than most of its neighbours' has lost some."""
+    known = [(segment, segment.spacing) for segment in segments if segment.spacing is not None and segment.spacing.n]
+    # the interval may have been changed at some time: nearby segments count, and work stays in proportion
+    for number, (segment, spacing) in enumerate(known):
+        near = [*known[max(number - _NEAR, 0) : number], *known[number + 1 : number + 1 + _NEAR]]
+        at_odds = [(other, its) for other, its in near if spacing.contradicts(its)]
+        if at_odds and 2 * len(at_odds) >= len(near):
+            other, its = at_odds[0]
+            detail = (
+                f"an entry only after {spacing.passed_bytes} bytes and more, in {os.path.basename(other.path)} after"
+                f" {its.least_gap_bytes}: some are gone, and a broker scans more at every lookup"
+            )
+            path = segment.path.removesuffix(kf.LOG_SUFFIX) + kf.INDEX_SUFFIX
+            segment.findings.append(Finding(Reason.INDEX_SPARSE, detail, path=path, base_offset=segment.base_offset))
 
 
 def _check_strays(partition: Partition, names: list[str], logs: set[str], add: Add) -> None:

@@ -27,7 +27,7 @@ from kafkalog.errors import (
     SidecarError,
     error_from_status,
 )
-from kafkalog.index_checks import OffsetIndexCheck, TimeIndexCheck
+from kafkalog.index_checks import OffsetIndexCheck, Spacing, TimeIndexCheck
 from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.lock import is_locked
 from kafkalog.partition import Partition
@@ -90,6 +90,8 @@ class VerifiedSegment:
         Counted, not kept.
     has_aborted : bool
         Whether there is an abort marker, or one that cannot be read.
+    spacing : Spacing or None
+        How far apart the entries of the offset index lie.
     epochs : int64[n, 2]
         Leader epoch and first offset, where the epoch changes.
     """
@@ -102,6 +104,7 @@ class VerifiedSegment:
     findings: list[Finding] = field(default_factory=list)
     n_more_findings: int = 0
     has_aborted: bool = False
+    spacing: Spacing | None = None
     epochs: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
     @property
@@ -217,6 +220,7 @@ class SegmentCheck:
             )
             rows += [*offset_index.findings(), *offset_index.padding_findings(is_last=is_normal)]
             rows += offset_check.finish(source.size)
+            result.spacing = offset_check.spacing if not rows and self._interval_bytes is None else None
         elif end and segment.has_base_offset:
             what = "a broker makes all indexes of the segment anew"
             rows.append(_missing(segment, kf.INDEX_SUFFIX, what, damage=False))
