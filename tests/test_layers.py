@@ -17,7 +17,7 @@ LAYERS = (
     {"_kernels", "format", "functions", "statistics"},
     {"errors", "memory"},
     {"source", "lock"},
-    {"compression", "publish", "batches", "checkpoints", "columns"},
+    {"compression", "publish", "batches", "checkpoints", "columns", "index_spacing"},
     {"spans", "transactions", "index_checks", "epochs"},
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},

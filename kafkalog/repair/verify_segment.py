@@ -27,7 +27,8 @@ from kafkalog.errors import (
     SidecarError,
     error_from_status,
 )
-from kafkalog.index_checks import OffsetIndexCheck, Spacing, TimeIndexCheck
+from kafkalog.index_checks import OffsetIndexCheck, TimeIndexCheck
+from kafkalog.index_spacing import Spacing
 from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.lock import is_locked
 from kafkalog.partition import Partition
