@@ -29,7 +29,7 @@ from kafkalog.errors import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.api import export, open, read_numpy, read_pandas, read_table, scan, scan_batches
+    from kafkalog.api import export, open, read_numpy, read_pandas, read_table, scan, scan_batches, verify
     from kafkalog.batch_scan import BatchScan
     from kafkalog.batches import BatchTable
     from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
@@ -55,6 +55,7 @@ _LAZY = {
     "read_numpy": "api",
     "export": "api",
     "scan_batches": "api",
+    "verify": "api",
     "BatchScan": "batch_scan",
     "ExportResult": "exporter",
     "BatchTable": "batches",
@@ -125,6 +126,7 @@ __all__ = [
     "read_table",
     "scan",
     "scan_batches",
+    "verify",
 ]
 
 

@@ -16,6 +16,7 @@ from kafkalog.isolation import IsolationLevel
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import Partition
 from kafkalog.predicates import Filters
+from kafkalog.repair.verify import verify as verify
 from kafkalog.scanner import Offsets, Scan, Timestamp
 from kafkalog.segment import Segment
 from kafkalog.streams import OnCorruption

@@ -17,9 +17,11 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason
+from kafkalog.index_checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.index_measures import IndexMeasures
 from kafkalog.index_statistics import measure_index
 from kafkalog.source import Bytes, open_source
+from kafkalog.transaction_checks import TransactionIndexCheck
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,6 +110,17 @@ class _Index:
             return []
         detail = f"{self.odd_bytes} bytes more than a multiple of {self.dtype.itemsize}"
         return [Finding(Reason.INDEX_SIZE, detail, path=self.path, base_offset=self.base_offset)]
+
+    def padding_findings(self, *, is_last: bool = False, used: int = 0) -> list[Finding]:
+        """Zeros behind the entries, where they are not normal; `used` bytes of them are an entry."""
+        padding = self.padding_bytes - used
+        if is_last or padding <= 0:
+            return []
+        detail = (
+            f"{padding} bytes of zeros behind {len(self)} entries, where nobody appends any more: a broker that starts"
+            " takes them for entries at the base offset, and lookups for late offsets begin at the start of the segment"
+        )
+        return [Finding(Reason.INDEX_PADDING, detail, path=self.path, base_offset=self.base_offset)]
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The entries as contiguous native columns, offsets absolute."""
@@ -207,6 +220,45 @@ class OffsetIndex(_Index):
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         return {"offset": self.offset, "position": self.position}
 
+    def check(
+        self,
+        batches: Iterable[BatchTable],
+        *,
+        time_index: TimeIndex | None = None,
+        interval_bytes: int | None = None,
+        is_last: bool = False,
+    ) -> list[Finding]:
+        """Whether the entries are those that a broker writes for these batches.
+
+        Parameters
+        ----------
+        batches : iterable of BatchTable
+            The whole segment, such as `Segment.iter_batches()`; a window of it at a time is enough.
+        time_index : TimeIndex, optional
+            Of the same segment.
+        interval_bytes : int, optional
+            The topic's `index.interval.bytes`, if it is known.
+        is_last : bool
+            Whether zeros behind the entries are normal: in the segment that a broker appends to, or did when it
+            crashed.
+
+        Returns
+        -------
+        list of Finding
+            A row for each kind of fault, with the first entry that has it and what a broker does with it; empty for an
+            index that never misleads, by whichever version of Kafka.
+
+        Examples
+        --------
+        >>> segment = kafkalog.open("tests/golden/log_dir/p-txn-0").segments[0]
+        >>> segment.offset_index.check(segment.iter_batches())
+        []
+        """
+        check = OffsetIndexCheck(self, time_index=time_index, interval_bytes=interval_bytes)
+        for table in batches:
+            check.feed(table)
+        return [*self.findings(), *self.padding_findings(is_last=is_last), *check.finish()]
+
 
 class TimeIndex(_Index):
     """`.timeindex`: (largest timestamp so far, last offset of the batch that reached it), 12 bytes an entry.
@@ -241,6 +293,33 @@ class TimeIndex(_Index):
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         return {"timestamp": self.timestamp, "offset": self.offset}
 
+    def check(
+        self, batches: Iterable[BatchTable], *, offset_index: OffsetIndex | None = None, is_last: bool = False
+    ) -> list[Finding]:
+        """Whether the entries are those that a broker writes for these batches.
+
+        Parameters
+        ----------
+        batches : iterable of BatchTable
+            The whole segment; a window of it at a time is enough.
+        offset_index : OffsetIndex, optional
+            Of the same segment: an entry there goes with one here.
+        is_last : bool
+            Whether the segment is the last one, where the largest timestamp may still be missing, and zeros behind the
+            entries are normal.
+
+        Returns
+        -------
+        list of Finding
+            See `OffsetIndex.check`.
+        """
+        check = TimeIndexCheck(self, offset_index=offset_index, is_last=is_last)
+        for table in batches:
+            check.feed(table)
+        found = check.finish()
+        used = self.dtype.itemsize if check.starts_with_zeros else 0
+        return [*self.findings(), *self.padding_findings(is_last=is_last, used=used), *found]
+
 
 class TransactionIndex(_Index):
     """`.txnindex`: aborted transactions whose abort marker lies in the segment, 34 bytes an entry.
@@ -252,6 +331,35 @@ class TransactionIndex(_Index):
     """
 
     dtype = kf.TRANSACTION_INDEX_DTYPE
+
+    def check(self, batches: Iterable[BatchTable]) -> list[Finding]:
+        """Whether the entries are the aborted transactions of these batches.
+
+        Parameters
+        ----------
+        batches : iterable of BatchTable
+            From where the earliest of the transactions began, or from the start of the partition, to the end of the
+            segment; a window of it at a time is enough.
+
+        Returns
+        -------
+        list of Finding
+            See `OffsetIndex.check`. `kafkalog.verify` checks the indexes of a whole partition in one pass.
+        """
+        check = TransactionIndexCheck([self.entries["first_offset"].astype(np.int64)])
+        is_before = True
+        for table in batches:
+            row = int(np.searchsorted(table.last_offset, self.base_offset)) if is_before else 0
+            if is_before:
+                check.feed(table[:row])
+            if row < len(table):
+                if is_before:
+                    check.begin(self.entries, self.path, self.base_offset)
+                    is_before = False
+                check.feed(table[row:])
+        if is_before:
+            check.begin(self.entries, self.path, self.base_offset)
+        return [*self.findings(), *self.padding_findings(), *check.finish()]
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         return {name: self.entries[name].astype(self.dtype[name].newbyteorder("=")) for name in self.dtype.names or ()}

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.batches import WINDOW_BYTES, BatchTable, Window
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
+from kafkalog.epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
@@ -217,6 +218,59 @@ class Partition:
         """
         epochs = read_leader_epochs(self.path / kf.LEADER_EPOCH_CHECKPOINT)
         return np.empty(0, kf.LEADER_EPOCH_DTYPE) if epochs is None else epochs
+
+    @cached_property
+    def epoch_cache(self) -> LeaderEpochs:
+        """Leader epochs as a broker that has loaded this partition knows them.
+
+        Those of `leader-epoch-checkpoint`, cut at the log start offset; where there is no such file, those of the
+        batches, of which all headers are walked.
+
+        Raises
+        ------
+        SidecarError
+            The file is malformed.
+        KafkalogError
+            There is none, and the log is damaged.
+        """
+        entries = read_leader_epochs(self.path / kf.LEADER_EPOCH_CHECKPOINT)
+        if entries is None:
+            epochs = LeaderEpochs.from_batches(piece.batches for piece in self.iter_batches())
+        else:
+            # the file is written behind the log's back, and may be older than its end
+            epochs = LeaderEpochs(entries[entries["start_offset"] <= self.log_end_offset])
+        epochs.truncate_from_start(self.log_start_offset)
+        return epochs
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """Where a leader epoch ends, as the leader of this partition answers (OffsetForLeaderEpoch).
+
+        Parameters
+        ----------
+        epoch : int
+
+        Returns
+        -------
+        EpochEndOffset
+            The largest epoch at or below `epoch` that the log knows, and the offset where it ends; -1 for both where
+            `epoch` lies above all that is known.
+
+        Examples
+        --------
+        >>> kafkalog.open("tests/golden/log_dir/p-txn-0").end_offset_for_epoch(3)
+        EpochEndOffset(leader_epoch=0, end_offset=430)
+        """
+        return self.epoch_cache.end_offset_for(epoch, self.log_end_offset)
+
+    def truncation_for(self, epoch: int, end_offset: int) -> Truncation:
+        """Where a follower has to truncate before it may fetch from this log as its leader's.
+
+        Parameters
+        ----------
+        epoch, end_offset : int
+            The follower's last leader epoch and log end offset.
+        """
+        return self.epoch_cache.truncation_for(epoch, end_offset, self.log_end_offset)
 
     @cached_property
     def list_offsets(self) -> ListOffsets:

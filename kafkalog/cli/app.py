@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkalog import __version__
-from kafkalog.cli import batches, cat, dump, export, index_stats, lookup, ls
+from kafkalog.cli import batches, cat, dump, epochs, export, index_stats, lookup, ls, producers, verify
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.options import Parser
@@ -29,12 +29,15 @@ examples:
   kafkalog lookup orders-0 --offset 42           how an offset or a time leads to a record
   kafkalog dump orders-0/*.log --print-data-log  what Kafka's DumpLogSegments prints, line for line
   kafkalog index-stats orders-0 --recommend      how good the indexes are, and a better index.interval.bytes
+  kafkalog verify /var/lib/kafka                 checksums, indexes, snapshots, checkpoints: OK or what is wrong
+  kafkalog producers --open /var/lib/kafka       open and hanging transactions, and what they block
+  kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
 
 'kafkalog COMMAND --help' says more about a command.
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (ls, cat, batches, lookup, dump, export, index_stats)
+_COMMANDS: Final = (ls, cat, batches, lookup, dump, export, producers, epochs, index_stats, verify)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -148,6 +148,10 @@ class Console:
             else:
                 self._n_unsaid += 1
 
+    def judge(self, findings: Iterable[Finding]) -> None:
+        """Rows that a command shows itself: they count for the exit code."""
+        self._codes.update(exit_of_finding(finding) for finding in findings)
+
     def unkept_findings(self, n: int) -> None:
         """Damage that was counted but not kept."""
         if n:

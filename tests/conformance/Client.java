@@ -44,6 +44,10 @@ import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.server.util.KafkaScheduler;
+import org.apache.kafka.storage.internals.checkpoint.LeaderEpochCheckpointFile;
+import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
+import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 import org.apache.kafka.tools.DumpLogSegments;
 
 /** Kafka's own clients and dump tool behind a pipe: a JSON object a line in, a JSON object a line out. */
@@ -85,6 +89,8 @@ public class Client {
             case "consume" -> consume(command, reply);
             case "offsets" -> offsets(command, reply);
             case "stable" -> stable(reply);
+            case "producers" -> producers(reply);
+            case "epochs" -> epochs(command, reply);
             case "flood" -> flood(command);
             case "dry" -> dry(reply);
             case "dump" -> dump(command);
@@ -414,6 +420,42 @@ public class Client {
                 (partition, info) ->
                     rows.addArray().add(partition.topic()).add(partition.partition()).add(info.offset()));
         }
+    }
+
+    /** DescribeProducers of all partitions. */
+    static void producers(ObjectNode reply) throws Exception {
+        try (Admin admin = admin()) {
+            ArrayNode rows = reply.putArray("partitions");
+            admin.describeProducers(partitions(admin)).all().get().forEach((partition, states) -> {
+                ObjectNode row = rows.addObject();
+                row.put("topic", partition.topic()).put("partition", partition.partition());
+                ArrayNode producers = row.putArray("producers");
+                states.activeProducers().forEach(state -> producers.addArray()
+                    .add(state.producerId()).add(state.producerEpoch()).add(state.lastSequence())
+                    .add(state.lastTimestamp()).add(state.coordinatorEpoch().orElse(-1))
+                    .add(state.currentTransactionStartOffset().orElse(-1)));
+            });
+        }
+    }
+
+    /** What a broker's cache of leader epochs answers that has loaded a checkpoint file; the file may be written to. */
+    static void epochs(JsonNode command, ObjectNode reply) throws Exception {
+        ArrayNode rows = reply.putArray("answers");
+        KafkaScheduler scheduler = new KafkaScheduler(1);
+        scheduler.startup();
+        for (JsonNode one : command.get("logs")) {
+            LeaderEpochFileCache cache = new LeaderEpochFileCache(
+                new TopicPartition("any", 0),
+                new LeaderEpochCheckpointFile(new java.io.File(one.get("file").asText()), new LogDirFailureChannel(1)),
+                scheduler);
+            cache.truncateFromStartAsyncFlush(one.get("start").asLong());
+            ArrayNode answers = rows.addArray();
+            for (JsonNode epoch : one.get("epochs")) {
+                Map.Entry<Integer, Long> end = cache.endOffsetFor(epoch.asInt(), one.get("end").asLong());
+                answers.addArray().add(end.getKey()).add(end.getValue());
+            }
+        }
+        scheduler.shutdown();
     }
 
     static OffsetSpec spec(long time) {

@@ -1,0 +1,66 @@
+"""Verifying against the checksum pass that it cannot do without, and checking indexes against walking headers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import kafkalog
+from kafkalog._kernels.crc import check_crcs
+
+from .common import CpuTimed, Segments, make_segments
+
+
+class Verify(CpuTimed):
+    """Segments of batches of usual size, of single messages, compressed, and of v1."""
+
+    params = (["A", "B", "C", "M", "B-zstd", "V1"],)
+    param_names = ("shape",)
+
+    def setup_cache(self) -> Segments:
+        return make_segments(self.params[0])
+
+    setup_cache.timeout = 600
+
+    def setup(self, segments: Segments, shape: str) -> None:
+        self.directory = Path(segments[shape].path).parent
+        self.result = kafkalog.verify(self.directory, jobs=1)
+        self.size = sum(segment.size_in_bytes for one in self.result.partitions for segment in one.segments)
+
+    def time_verify(self, segments: Segments, shape: str) -> None:
+        kafkalog.verify(self.directory, jobs=1)
+
+    def time_indexes_only(self, segments: Segments, shape: str) -> None:
+        kafkalog.verify(self.directory, jobs=1, indexes_only=True)
+
+    def time_deep(self, segments: Segments, shape: str) -> None:
+        kafkalog.verify(self.directory, jobs=1, deep=True)
+
+    def peakmem_verify(self, segments: Segments, shape: str) -> None:
+        kafkalog.verify(self.directory, jobs=1)
+
+    def time_limit_crcs(self, segments: Segments, shape: str) -> None:
+        for segment in kafkalog.Partition(self.directory).segments:
+            with segment.open() as source:
+                for window in segment.iter_windows(source):
+                    batches = window.batches
+                    place = batches.position, batches.size_in_bytes, batches.magic, batches.crc
+                    check_crcs(window.data, window.start, *place, np.zeros(len(batches), np.uint8))
+                    source.release(window.data, window.start)
+                    del window
+
+    def time_limit_headers(self, segments: Segments, shape: str) -> None:
+        for segment in kafkalog.Partition(self.directory).segments:
+            for _ in segment.iter_batches():
+                pass
+
+    def track_mb_per_s(self, segments: Segments, shape: str) -> float:
+        best = 1e9
+        for _ in range(5):
+            start = self.timer()
+            kafkalog.verify(self.directory, jobs=1)
+            best = min(best, self.timer() - start)
+        return self.size / best / 1e6
+
+    track_mb_per_s.unit = "MB/s"

@@ -1,0 +1,97 @@
+"""How far apart the entries of an offset index lie, and whether that is an interval that a topic may have.
+
+An entry is made when more than `index.interval.bytes` were appended since the one before. So the bytes up to the last
+append before an entry never pass the interval, and with that append they do: entries tell what their interval was.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+DEFAULT_INDEX_INTERVAL_BYTES: Final = 4096
+"""Default of a topic's `index.interval.bytes`."""
+
+LARGEST_APPEND: Final = 2 * 2**20
+"""Bytes that one append may well have: they get no entry inside."""
+
+_TOO_SPARSE: Final = 8  # times the interval: restarts of a broker begin the count anew, some of them may fall together
+_LEAST_INTERVAL: Final = 512
+
+
+class Spacing(NamedTuple):
+    """How far apart the entries of an offset index lie, where each stands for one batch."""
+
+    n: int
+    passed_bytes: int
+    """Before the last batch between two entries: on the average; never more than the topic's interval."""
+    least_gap_bytes: int
+    """From an entry to the next: always more than the interval."""
+    is_usual: bool
+    """Whether all agree with an interval that people set."""
+
+    def contradicts(self, other: Spacing) -> bool:
+        """Whether entries are far fewer than in another segment of the same topic, and no other setting explains it."""
+        return (
+            self.n > 0
+            and other.n >= _ENOUGH
+            and not self.is_usual
+            and self.passed_bytes > _TOO_SPARSE * max(other.least_gap_bytes, _LEAST_INTERVAL)
+        )
+
+
+_ENOUGH: Final = 4
+"""Gaps that tell what a topic's interval is."""
+
+
+class Gaps:
+    """How far apart entries lie, and what interval that agrees with."""
+
+    def __init__(self, interval_bytes: int | None) -> None:
+        self._interval_bytes = interval_bytes
+        interval = DEFAULT_INDEX_INTERVAL_BYTES if interval_bytes is None else max(interval_bytes, _LEAST_INTERVAL)
+        self._limit = _TOO_SPARSE * interval
+        self._n = self._n_wide = self._widest = self._widest_short = self._short = 0
+        self._at_least, self._below = -1, 2**62
+
+    def add(self, gap: npt.NDArray[np.int64], last_size: npt.NDArray[np.int64], *, is_open: bool = False) -> None:
+        """Bytes from an entry to the next one, and the size of the last batch between them.
+
+        Before that batch was appended the bytes had not passed the interval; with it they had, unless the log ends
+        there (`is_open`).
+        """
+        if not gap.size:
+            return
+        short = gap - last_size
+        self._n += gap.size
+        self._n_wide += int((short > self._limit).sum())
+        self._widest = max(self._widest, int(gap.max()))
+        self._widest_short = max(self._widest_short, int(short.max()))
+        self._short += int(short.sum())
+        self._at_least = max(self._at_least, int(short.max()))
+        if not is_open:
+            self._below = min(self._below, int(gap.min()))
+
+    def spacing(self) -> Spacing:
+        """The same in numbers."""
+        return Spacing(self._n, self._short // max(self._n, 1), self._below, self._is_usual())
+
+    def finding(self) -> str:
+        """Why the index is too sparse; empty if it is not."""
+        is_wide = 2 * self._n_wide > self._n or self._widest_short > self._limit + LARGEST_APPEND
+        if not is_wide or self._is_usual():
+            return ""
+        known = "the default" if self._interval_bytes is None else "the topic's setting"
+        interval = DEFAULT_INDEX_INTERVAL_BYTES if self._interval_bytes is None else self._interval_bytes
+        return (
+            f"up to {self._widest} bytes without an entry where index.interval.bytes is {interval} ({known}): a broker"
+            " scans them at every lookup"
+        )
+
+    def _is_usual(self) -> bool:
+        if self._interval_bytes is not None:
+            return False
+        usual = [2**n for n in range(31)] + [10**n for n in range(10)]
+        return self._n > 1 and any(self._at_least <= one < self._below for one in usual)
