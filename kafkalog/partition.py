@@ -220,13 +220,7 @@ class Partition:
         """A selection that leaves out what lies below the log start offset."""
         if include_deleted or self.log_start_offset <= (selection.start_offset or 0):
             return selection
-        return Selection(
-            self.log_start_offset,
-            selection.end_offset,
-            selection.start_timestamp,
-            selection.end_timestamp,
-            selection.include_control,
-        )
+        return replace(selection, start_offset=self.log_start_offset)
 
     def pieces(
         self,

@@ -172,7 +172,7 @@ def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term:
         return np.ones(column.shape, np.bool_) if null is None else ~null
     if operation in _MEMBERSHIP:
         known = [one for one in value if one is not None]
-        if column.dtype.kind == "i":
+        if column.dtype.kind in "iu":
             known = [one for one in known if np.iinfo(column.dtype).min <= one <= np.iinfo(column.dtype).max]
         found = np.isin(column, np.array(known, column.dtype)) if known else np.zeros(column.shape, np.bool_)
         if null is not None:

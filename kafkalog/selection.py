@@ -155,9 +155,10 @@ class Selection:
         for predicate in self.predicates:
             if predicate.reads_derived:
                 troubles += predicate.narrow(spans, mask, derived)
-        if mask.all():
+        matches = mask.view(np.bool_)
+        if matches.all():
             return Selected(None, derived, troubles)
-        rows = np.flatnonzero(mask)
+        rows = np.flatnonzero(matches)
         return Selected(rows, {name: column[rows] for name, column in derived.items()}, troubles)
 
     def _in_ranges(self, spans: Spans) -> npt.NDArray[np.bool_] | None:
