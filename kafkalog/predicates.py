@@ -174,10 +174,13 @@ def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term:
         known = [one for one in value if one is not None]
         if column.dtype.kind in "iu":
             known = [one for one in known if np.iinfo(column.dtype).min <= one <= np.iinfo(column.dtype).max]
-        found = np.isin(column, np.array(known, column.dtype)) if known else np.zeros(column.shape, np.bool_)
+        kind = np.dtype(np.float64) if column.dtype.kind == "f" else column.dtype
+        found = np.isin(column, np.array(known, kind)) if known else np.zeros(column.shape, np.bool_)
         if null is not None:
             found = np.where(null, None in value, found)
         return ~found if operation == "not in" else found
+    if column.dtype == np.float32:
+        column = column.astype(np.float64)  # else the value would be rounded, and 0.1 equal what is not 0.1
     matches: npt.NDArray[np.bool_] = _COMPARISONS[operation](column, value).astype(np.bool_)
     return matches if null is None else matches & ~null
 
@@ -210,6 +213,16 @@ class Filter:
     def reads_derived(self) -> bool:
         """Whether it looks at derived columns."""
         return any(term.column in self.derived for group in self.groups for term in group)
+
+    def split(self) -> tuple[Filter, ...]:
+        """Filters that together hold where this one holds: what is about derived columns apart from the rest.
+
+        So that columns are derived only of records that the rest leaves.
+        """
+        if len(self.groups) != 1 or not self.reads_derived:
+            return (self,)
+        parts = [tuple(term for term in self.groups[0] if (term.column in self.derived) == late) for late in (0, 1)]
+        return tuple(Filter((part,), self.derived) for part in parts if part)
 
     def bind(self, place: Mapping[str, Any]) -> Filter | Literal[True] | None:
         """What is left to judge where topic, partition or segment are known; None if nothing there can match."""
@@ -409,7 +422,7 @@ def _texts(column: str, operation: str, value: Any) -> tuple[Any, ...]:
     known = sorted({one for one in value if one is not None})
     offsets = np.cumsum([0, *map(len, known)], dtype=np.int64)
     texts = np.frombuffer(b"".join(known), np.uint8)
-    table = np.empty(1 << (2 * len(known)).bit_length(), np.int32)
+    table = np.empty(1 << (8 * len(known)).bit_length(), np.int32)  # sparse: most records are in no list
     kernels.hash_texts(texts, offsets, table)
     return texts, offsets, table
 

@@ -323,7 +323,8 @@ class Scan:
         }
         if self._filter is not None:
             for name, bound in self._filter.bounds().items():
-                ranges[name] = bound if ranges[name] is None else ranges[name]
+                if not isinstance(ranges[name], Mapping):
+                    ranges[name] = (_smaller if name == "end_offset" else _larger)(ranges[name], bound)
         for name, bound in ranges.items():
             if bound is not None:
                 text = f"{name}={bound}"
@@ -391,7 +392,8 @@ class Scan:
         )
 
     def _predicates(self, condition: Filter | None) -> tuple[Predicate, ...]:
-        return tuple(predicate for predicate in (condition, self._where) if predicate is not None)
+        parts = () if condition is None else condition.split()
+        return (*parts, *(() if self._where is None else (self._where,)))
 
     def _bind(self, condition: Filter | None, **place: Any) -> tuple[bool, Filter | None]:
         """Whether anything in a place can match, and what is left to judge there."""
@@ -585,11 +587,10 @@ class Scan:
 
     def _report_troubles(self) -> None:
         for (function, path), failures in self._troubles.items():
-            what = "where" if function == "where" else f"extract[{function!r}]"
             shown = ", ".join(map(str, failures.first)) + (", ..." if failures.n > len(failures.first) else "")
             finding = Finding(
                 Reason.FUNCTION_ERROR,
-                f"{what} failed on {failures.n} records (offsets {shown}); the first: {failures.detail}",
+                f"{function} failed on {failures.n} records (offsets {shown}); the first: {failures.detail}",
                 path=path,
                 base_offset=failures.first[0],
                 last_offset=failures.last,

@@ -24,7 +24,7 @@ class Trouble(NamedTuple):
     """Records on which a caller's function failed."""
 
     function: str
-    """`where`, or the name of the extracted column."""
+    """``where``, or ``extract['price']``."""
     offsets: npt.NDArray[np.int64]
     """int64[n]: of the records."""
     detail: str

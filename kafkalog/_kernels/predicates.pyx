@@ -3,13 +3,46 @@
 Every function narrows a mask: rows that are already out are not looked at.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcmp
 
-from kafkalog._kernels.crc cimport crc32c
 from kafkalog._kernels.wire cimport OK, Cursor, read_varint, remaining
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__GNUC__) || defined(__clang__)
+    #define kl_prefetch(p) __builtin_prefetch(p)
+    #else
+    #define kl_prefetch(p) ((void)0)
+    #endif
+    static inline uint64_t kl_word(const uint8_t *p) { uint64_t w; memcpy(&w, p, 8); return w; }
+    static inline uint64_t kl_tail(const uint8_t *p, Py_ssize_t n) {
+        uint64_t w = 0;
+        while (n > 0) w = w << 8 | p[--n];
+        return w;
+    }
+    /* keys differ at their ends more often than at their starts */
+    static inline int kl_same(const uint8_t *a, const uint8_t *b, Py_ssize_t n) {
+        if (n >= 8) return kl_word(a + n - 8) == kl_word(b + n - 8) && memcmp(a, b, n - 8) == 0;
+        while (n > 0) { n--; if (a[n] != b[n]) return 0; }
+        return 1;
+    }
+    /* for tables in memory alone: it differs from machine to machine */
+    static inline uint64_t kl_hash(const uint8_t *p, Py_ssize_t n) {
+        uint64_t h = (uint64_t)n * 0x9E3779B97F4A7C15u;
+        while (n >= 8) { h = (h ^ kl_word(p)) * 0x9E3779B97F4A7C15u; h ^= h >> 29; p += 8; n -= 8; }
+        if (n > 0) h = (h ^ kl_tail(p, n)) * 0x9E3779B97F4A7C15u;
+        return h ^ h >> 32;
+    }
+    """
+    void kl_prefetch(const void* p) noexcept nogil
+    bint same "kl_same"(const uint8_t* a, const uint8_t* b, Py_ssize_t n) noexcept nogil
+    uint64_t hashed "kl_hash"(const uint8_t* p, Py_ssize_t n) noexcept nogil
+
 cdef enum:
+    AHEAD = 12
     EQUAL = 0
     NOT_EQUAL = 1
     LESS = 2
@@ -68,11 +101,11 @@ cdef inline bint judge(const uint8_t* data, Py_ssize_t size, int operation, Text
     if operation == IS_NOT_NULL:
         return True
     if operation == EQUAL:
-        return size == text.size and memcmp(data, text.pointer, size) == 0
+        return size == text.size and same(data, text.pointer, size)
     if operation == NOT_EQUAL:
-        return size != text.size or memcmp(data, text.pointer, size) != 0
+        return size != text.size or not same(data, text.pointer, size)
     if operation == STARTS_WITH:
-        return size >= text.size and memcmp(data, text.pointer, text.size) == 0
+        return size >= text.size and same(data, text.pointer, text.size)
     if operation == CONTAINS:
         return search(data, size, text)
     shorter = size if size < text.size else text.size
@@ -107,7 +140,7 @@ def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not N
     """Take out of `mask` the rows whose bytes do not stand in a relation to `needle`; bytes compare unsigned."""
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t limit = data.shape[0]
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, soon
     cdef const uint8_t* origin = NULL
     cdef Text text = text_of(needle)
     cdef bint outside = False
@@ -118,6 +151,10 @@ def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not N
         origin = &data[0]
     with nogil:
         for i in range(n):
+            if i + AHEAD < n:
+                soon = start[i + AHEAD]
+                if 0 <= soon < limit:
+                    kl_prefetch(origin + soon)
             if mask[i] == 0:
                 continue
             if size[i] > 0 and (start[i] < 0 or size[i] > limit - start[i]):
@@ -136,7 +173,7 @@ def hash_texts(const uint8_t[::1] data not None, const int64_t[::1] offsets not 
     cdef Py_ssize_t n = offsets.shape[0] - 1
     cdef Py_ssize_t size = table.shape[0]
     cdef Py_ssize_t i
-    cdef uint32_t place
+    cdef uint64_t place
     cdef const uint8_t* origin = NULL
     if n < 0 or size <= n or size & (size - 1):
         raise ValueError("the table does not fit")
@@ -149,9 +186,9 @@ def hash_texts(const uint8_t[::1] data not None, const int64_t[::1] offsets not 
         for i in range(size):
             table[i] = -1
         for i in range(n):
-            place = crc32c(origin + offsets[i], offsets[i + 1] - offsets[i]) & <uint32_t>(size - 1)
+            place = hashed(origin + offsets[i], offsets[i + 1] - offsets[i]) & <uint64_t>(size - 1)
             while table[place] >= 0:
-                place = (place + 1) & <uint32_t>(size - 1)
+                place = (place + 1) & <uint64_t>(size - 1)
             table[place] = <int32_t>i
 
 
@@ -163,12 +200,14 @@ def match_set(const uint8_t[::1] data not None, const int32_t[::1] start not Non
     cdef Py_ssize_t limit = data.shape[0]
     cdef Py_ssize_t i
     cdef int64_t number, length
-    cdef Py_ssize_t _probe
-    cdef uint32_t place
+    cdef Py_ssize_t _probe, soon
+    cdef uint64_t place
     cdef bint found
     cdef bint outside = False
     cdef const uint8_t* origin = NULL
     cdef const uint8_t* known = NULL
+    cdef const uint8_t* empty = <const uint8_t*>b""
+    cdef const uint8_t* here
     check_spans(data, start, size, mask)
     if table.shape[0] <= offsets.shape[0] - 1 or table.shape[0] & (table.shape[0] - 1) or offsets.shape[0] < 1:
         raise ValueError("the table does not fit")
@@ -184,6 +223,10 @@ def match_set(const uint8_t[::1] data not None, const int32_t[::1] start not Non
         known = &texts[0]
     with nogil:
         for i in range(n):
+            if i + AHEAD < n:
+                soon = start[i + AHEAD]
+                if 0 <= soon < limit:
+                    kl_prefetch(origin + soon)
             if mask[i] == 0:
                 continue
             if size[i] > 0 and (start[i] < 0 or size[i] > limit - start[i]):
@@ -193,16 +236,17 @@ def match_set(const uint8_t[::1] data not None, const int32_t[::1] start not Non
             if size[i] < 0:
                 found = null_is_in
             else:
-                place = crc32c(origin + start[i], size[i]) & <uint32_t>(table.shape[0] - 1)
+                here = origin + start[i] if size[i] else empty
+                place = hashed(here, size[i]) & <uint64_t>(table.shape[0] - 1)
                 for _probe in range(table.shape[0]):
                     number = table[place]
                     if number < 0:
                         break
                     length = offsets[number + 1] - offsets[number]
-                    if length == size[i] and memcmp(known + offsets[number], origin + start[i], length) == 0:
+                    if length == size[i] and same(known + offsets[number], here, length):
                         found = True
                         break
-                    place = (place + 1) & <uint32_t>(table.shape[0] - 1)
+                    place = (place + 1) & <uint64_t>(table.shape[0] - 1)
             mask[i] = found != negate
     if outside:
         raise IndexError("a span lies outside data")
@@ -253,7 +297,7 @@ def match_header(const uint8_t[::1] data not None, const int32_t[::1] headers_st
                     if read_varint(&cursor, &value_size) != OK or value_size > remaining(&cursor):
                         outside = True
                         break
-                    if key_size == wanted.size and memcmp(key, wanted.pointer, key_size) == 0:
+                    if key_size == wanted.size and same(key, wanted.pointer, key_size):
                         if any_value or judge(cursor.pointer, value_size, operation, text):
                             found = True
                             break
