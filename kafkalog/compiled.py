@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
@@ -234,8 +235,8 @@ def _compile(
     except ImportError as error:
         raise ImportError("where= and extract= need numba: pip install 'kafkalog[numba]'") from error
     columns = tuple(name for name in _COLUMNS if any(name in ARGUMENTS[one] for one in names))
-    with _compiling:
-        _teach_numba()
+    with _compiling, wrapping_integers():
+        teach_numba()
         compiled = numba.njit(function, boundscheck=True, error_model="python", nogil=True)
         byte_array = types.Array(types.uint8, 1, "C", readonly=True)
         try:
@@ -319,8 +320,25 @@ def _brief(error: Exception) -> str:
     return " ".join(shown[:4])[:500]
 
 
+@contextmanager
+def wrapping_integers() -> Iterator[None]:
+    """What is compiled meanwhile has integers that wrap.
+
+    numba tells LLVM that they never overflow; LLVM then drops the bounds check of an index that did, and bytes of a
+    record, added to a position, would make a function read outside of memory.
+    """
+    from numba.cpython import numbers
+
+    flags = numbers._int_arith_flags
+    numbers._int_arith_flags = lambda kind: []
+    try:
+        yield
+    finally:
+        numbers._int_arith_flags = flags
+
+
 @lru_cache(maxsize=1)
-def _teach_numba() -> None:
+def teach_numba() -> None:
     """Make the helpers known, so that a function that calls them compiles."""
     from numba.core import types
     from numba.extending import intrinsic, overload, register_jitable
