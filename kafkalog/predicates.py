@@ -69,7 +69,12 @@ class Term:
     texts: tuple[Any, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{self.column} {self.operation}" + ("" if self.operation in _NULLS else f" {self.value!r}")
+        if self.operation in _NULLS:
+            return f"{self.column} {self.operation}"
+        value = self.value
+        if self.column == "compression":
+            value = tuple(map(_codec_name, value)) if self.operation in _MEMBERSHIP else _codec_name(value)
+        return f"{self.column} {self.operation} {list(value) if isinstance(value, tuple) else value!r}"
 
     @property
     def is_of_batch(self) -> bool:
@@ -161,6 +166,10 @@ class Term:
         kernels.match_header(
             spans.data, spans.headers_start, spans.headers_count, name, operation, value, any_value, has_not, mask
         )
+
+
+def _codec_name(number: int | None) -> str | None:
+    return None if number is None else kf.CODEC_NAMES[number]
 
 
 def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term: Term) -> npt.NDArray[np.bool_]:
@@ -351,6 +360,11 @@ def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None 
             raise TypeError(f"a filter must be a (column, operation, value) tuple or a list of them, not {group!r}")
         groups.append(tuple(_parse_term(item, derived) for item in group))
     return Filter(tuple(groups), frozenset(derived))
+
+
+def check_term(item: tuple[Any, ...]) -> None:
+    """Raise what `parse_filters` would raise about one condition on records as they are."""
+    _parse_term(item, {})
 
 
 def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Term:

@@ -307,7 +307,10 @@ class Scan:
             for event in self._plan(set()):
                 if isinstance(event, KafkalogError) and self._on_corruption == "raise":
                     raise event
-        return Explanation(self._conditions(), self._statistics)
+        conditions = self._conditions()
+        if self._statistics.n_bytes_jumped and not conditions["bytes"]:
+            conditions["bytes"].append("the log start offset by the offset index")
+        return Explanation(conditions, self._statistics)
 
     def _conditions(self) -> dict[str, list[str]]:
         """What is judged at which level, as text."""

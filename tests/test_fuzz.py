@@ -41,6 +41,7 @@ import kafkalog
 from kafkalog._kernels import batches as batch_kernels
 from kafkalog._kernels import crc as crc_kernels
 from kafkalog._kernels import legacy as legacy_kernels
+from kafkalog._kernels import predicates as predicate_kernels
 from kafkalog._kernels import records as record_kernels
 from kafkalog._kernels import wire as wire_kernels
 from kafkalog.batches import walk
@@ -671,6 +672,55 @@ def _walk_headers(a: Arguments, n: int) -> None:
     record_kernels.walk_headers(data, *a.columns("ii", n), _rows(a, n), a.column("q", n + 1), *a.columns("iiii", room))
 
 
+def _texts(a: Arguments, n: int) -> tuple[npt.NDArray[np.uint8], Any, Any]:
+    """Texts, where each ends, and a table: mostly as they belong together."""
+    sizes = a.rng.integers(0, 5, n % 4)
+    offsets: Any = np.cumsum([0, *sizes], dtype=np.int64)
+    texts = a.rng.integers(97, 100, int(offsets[-1])).astype(np.uint8)
+    table: Any = np.full(16, -1, np.int32)
+    if a.rng.random() < 0.8:
+        predicate_kernels.hash_texts(texts, offsets, table)
+    elif a.rng.random() < 0.5:
+        table = a.column("i", 16)
+    else:
+        offsets = a.column("q", n % 4)
+    return texts, offsets, table
+
+
+def _needle(a: Arguments) -> npt.NDArray[np.uint8]:
+    start = int(a.rng.integers(0, a.data.size + 1))
+    return np.array(a.data[start : start + int(a.rng.integers(0, 9))])
+
+
+def _mask(a: Arguments, n: int) -> Any:
+    return (a.column("B", n) % 3).astype(np.uint8)
+
+
+def _match_bytes(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    operation = int(a.rng.integers(-1, 11))
+    predicate_kernels.match_bytes(data, *a.columns("ii", n), operation, _needle(a), _mask(a, n))
+
+
+def _hash_texts(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    predicate_kernels.hash_texts(data, a.column("q", n % 4), np.empty(int(a.rng.choice([0, 1, 3, 4, 8])), np.int32))
+
+
+def _match_set(a: Arguments, n: int) -> None:
+    texts = _texts(a, n)
+    data = a.bytes()
+    predicate_kernels.match_set(data, *a.columns("ii", n), *texts, bool(n % 2), bool(n % 3), _mask(a, n))
+
+
+def _match_header(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    operation = int(a.rng.integers(-1, 11))
+    flags = bool(n % 2), bool(n % 3)
+    columns = a.columns("ii", n)
+    predicate_kernels.match_header(data, *columns, _needle(a), operation, _needle(a), *flags, _mask(a, n))
+
+
 def _varints(a: Arguments, n: int) -> None:
     data = a.guard.ending(a.rng.integers(64, 256, n % 13).astype(np.uint8))
     for decode_one in (wire_kernels.decode_unsigned_varint, wire_kernels.decode_varint, wire_kernels.decode_varlong):
@@ -689,6 +739,10 @@ KERNEL_CALLS = (
     _measure_binary,
     _fill_binary,
     _walk_headers,
+    _match_bytes,
+    _hash_texts,
+    _match_set,
+    _match_header,
     _varints,
 )
 

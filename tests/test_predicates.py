@@ -367,18 +367,22 @@ def _for_pyarrow(term: tuple[Any, ...], schema: pa.Schema) -> tuple[Any, ...] | 
     if column.startswith("headers") or operation not in (*list(COMPARISONS)[:6], "in", "not in"):
         return None
     kind = schema.field(column).type
+    if column in BOOLEANS and operation not in ("==", "!=", "in", "not in"):
+        return None
 
     def scalar(value: Any) -> Any:
         if isinstance(value, str) and column in BINARY:
             return value.encode()
-        if column == "timestamp" and isinstance(value, int):
-            return pa.scalar(value, kind) if -(2**63) <= value < 2**63 else None
+        if column == "timestamp":
+            # it casts both sides to microseconds, which fails for times far away
+            stamp = None if isinstance(value, datetime) and value.microsecond % 1000 else milliseconds("", value)
+            return pa.scalar(stamp, kind) if stamp is not None and -(2**63) <= stamp < 2**63 else None
         if isinstance(value, int) and not isinstance(value, bool):
             return value if pa.types.is_integer(kind) and -(2**63) <= value < 2**63 else None
         return value
 
     if operation in ("in", "not in"):
-        values = [scalar(one) for one in term[2]]
+        values = [None if one is None else scalar(one) for one in term[2]]
         bits = kind.bit_width if pa.types.is_integer(kind) else 64
         for one, given_one in zip(values, term[2], strict=True):
             if (one is None) != (given_one is None):
@@ -386,10 +390,11 @@ def _for_pyarrow(term: tuple[Any, ...], schema: pa.Schema) -> tuple[Any, ...] | 
             if isinstance(one, int) and not -(2 ** (bits - 1)) <= one < 2 ** (bits - 1):
                 return None
         if column == "timestamp":
-            if any(isinstance(one, datetime) and one.microsecond % 1000 for one in term[2]):
-                return None
-            stamps = [None if one is None else milliseconds("timestamp", one) for one in term[2]]
-            return column, operation, pa.array(stamps, pa.int64()).cast(kind)
+            return (
+                column,
+                operation,
+                pa.array([None if one is None else one.value for one in values], pa.int64()).cast(kind),
+            )
         return column, operation, pa.array(values, kind)
     value = scalar(term[2])
     return None if value is None else (column, operation, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import warnings
 from collections.abc import Sequence
@@ -10,7 +11,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, count, flatten, make_limits, timestamp
+from kafkalog.cli.options import (
+    FILTER_HELP,
+    Words,
+    add_command,
+    add_filters,
+    add_limits,
+    add_selection,
+    count,
+    flatten,
+    make_limits,
+    timestamp,
+)
 from kafkalog.errors import CorruptionError, CorruptionWarning, KafkalogError
 
 if TYPE_CHECKING:
@@ -19,10 +31,10 @@ if TYPE_CHECKING:
 
 _WORDS: Final = Words(
     summary="print records, as text or as JSON lines",
-    description="""\
+    description=f"""\
 Print records in the order of topic, partition and offset, a line each:
 
-  orders-0@42  2026-11-21T08:00:00.000Z  key="k1" value="{\\"id\\": 7}" headers={trace="ab", n=null}
+  orders-0@42  2026-11-21T08:00:00.000Z  key="k1" value="{{\\"id\\": 7}}" headers={{trace="ab", n=null}}
 
 Bytes that are valid UTF-8 are shown as text; what does not print is escaped (\\n, \\", \\\\, \\xff), so that nothing is
 lost; null is null and an empty value is "". At a terminal long values are cut, unless --full is given. A record without
@@ -35,11 +47,17 @@ Columns: topic, partition, offset, timestamp, timestamp_type, key, value, header
 producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset, batch_position,
 segment.
 
+{FILTER_HELP}
+
+--explain prints, instead of records, how many partitions, segments, bytes and batches there are and have to be read,
+and what rules out the others; it reads batch headers only.
+
 Transactions are not looked at: records of aborted and open ones are printed too.""",
     examples="""\
   kafkalog cat /var/lib/kafka -t orders -p 0,3 -n 20
   kafkalog cat orders-0 --start-offset 1000 --end-offset 1100 --full
   kafkalog cat /backup/kafka -t orders --start-timestamp 2026-11-21T08:00:00Z --json --encoding utf8 | jq .value
+  kafkalog cat /backup/kafka -t orders --filter 'key == user-42' --filter 'headers has trace-id'
   kafkalog cat damaged-0 --on-corruption skip --json > intact.jsonl
   kafkalog cat __consumer_offsets-7 --columns offset,key,producer_id --include-control""",
 )
@@ -60,6 +78,7 @@ def add_parser(commands: Any) -> None:
         "--start-timestamp", metavar="TIME", type=timestamp, help="not before this: ms, or ISO 8601 with Z or an offset"
     )
     what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this")
+    add_filters(what)  # type: ignore[arg-type]
     what.add_argument(
         "--include-control",
         action="store_true",
@@ -70,6 +89,7 @@ def add_parser(commands: Any) -> None:
     )
     how = parser.add_argument_group("how they are printed")
     how.add_argument("--json", action="store_true", help="an object a line")
+    how.add_argument("--explain", action="store_true", help="no records, but what has to be read for them, and why")
     how.add_argument("--columns", metavar="C,...", help="only these columns, in this order")
     how.add_argument(
         "--encoding",
@@ -104,9 +124,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
         cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
         record_format = TextFormat(columns, include_control=args.include_control, cut_at=cut_at)
     prepare_stdout(is_json=args.json)
-    with_progress = sys.stderr.isatty() and not sys.stdout.isatty() and not args.quiet
+    with_progress = sys.stderr.isatty() and not sys.stdout.isatty() and not args.quiet and not args.explain
     scan = _scan(args, [*record_format.columns, *(_POSITION_COLUMNS if with_progress else ())], record_format.shown)
     starts = _starts(scan, console) if with_progress else {}
+    if args.explain:
+        _explain(scan, args.json, console)
+        return
     if (args.topics or args.partitions) and next(scan.partitions(), None) is None:
         console.note("no partition matches")
     with warnings.catch_warnings():
@@ -130,6 +153,7 @@ def _scan(args: argparse.Namespace, columns: Sequence[str], shown: Sequence[str]
             end_offset=args.end_offset,
             start_timestamp=args.start_timestamp,
             end_timestamp=args.end_timestamp,
+            filters=args.filters,
             include_control=args.include_control,
             include_deleted=args.include_deleted,
             on_corruption=args.on_corruption,
@@ -141,6 +165,11 @@ def _scan(args: argparse.Namespace, columns: Sequence[str], shown: Sequence[str]
         raise
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from error
+
+
+def _explain(scan: Scan, is_json: bool, console: Console) -> None:
+    explanation = scan.explain()
+    console.write(json.dumps(explanation.as_dict(), default=str) + "\n" if is_json else f"{explanation}\n")
 
 
 def _print(
