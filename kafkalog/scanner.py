@@ -570,7 +570,7 @@ class Scan:
         if self._residual is None or columns is None:
             return columns
         writer = ArrowWriter(self._residual.schema, task.topic_partition, task.piece.segment.path.name)
-        rows = self._residual.rows(writer.batch(columns))
+        rows = self._residual.rows(writer.batch(columns), columns.n_records)
         if rows.size == columns.n_records:
             return columns
         return columns.take(rows) if rows.size else None

@@ -12,9 +12,11 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import builder
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import strategies
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,8 +24,9 @@ from numpy.typing import NDArray
 
 import kafkalog
 from kafkalog import format as kf
+from kafkalog._kernels import predicates as kernels
 from kafkalog.arrow import ALL_COLUMNS
-from kafkalog.predicates import OPERATIONS, milliseconds
+from kafkalog.predicates import OPERATIONS, Filter, milliseconds, parse_filters
 
 Row = dict[str, Any]
 CODECS = kf.CODEC_NAMES[:5]
@@ -398,3 +401,345 @@ def _for_pyarrow(term: tuple[Any, ...], schema: pa.Schema) -> tuple[Any, ...] | 
         return column, operation, pa.array(values, kind)
     value = scalar(term[2])
     return None if value is None else (column, operation, value)
+
+
+# --- words, values, places --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("filters", "error", "message"),
+    [
+        ("key == abc", TypeError, "must be a list of \\(column, operation, value\\) tuples, not str"),
+        (b"key", TypeError, "not bytes"),
+        ({"key": b"a"}, TypeError, "not dict"),
+        (7, TypeError, "not int"),
+        (("key", "==", b"a"), TypeError, r"did you mean filters=\[\('key', '==', b'a'\)\]"),
+        (["key"], TypeError, "must be a \\(column, operation, value\\) tuple"),
+        ([["key"]], TypeError, "tuple, not 'key'"),
+        ([("key",)], TypeError, "tuple, not \\('key',\\)"),
+        ([("key", "==", b"a", 1)], TypeError, "tuple"),
+        ([("key", 3, b"a")], TypeError, "tuple"),
+        ([("kee", "==", b"a")], ValueError, "no column 'kee' to filter by; there are topic, partition.*headers.NAME"),
+        ([("key", "~", b"a")], ValueError, "no operation '~' for column 'key'; there are ==, .*contains"),
+        ([("offset", "contains", b"a")], ValueError, "no operation 'contains' for column 'offset'"),
+        ([("key", "==")], ValueError, "'key' '==' needs a value"),
+        ([("key", "==", None)], ValueError, "nothing compares with None; write \\('key', 'is null'\\)"),
+        ([("key", "is null", b"a")], ValueError, "takes no value"),
+        ([("key", "in", b"a")], TypeError, "'in' needs a list of values, not b'a'"),
+        ([("key", "==", 3)], TypeError, "key is bytes \\(or text, taken as UTF-8\\), not 3"),
+        ([("key", "in", [b"a", 3])], TypeError, "key is bytes"),
+        ([("offset", "==", "3")], TypeError, "offset is a number"),
+        ([("offset", "==", 3.5)], TypeError, "offset is a whole number"),
+        ([("offset", "==", True)], TypeError, "offset is a number"),
+        ([("is_control", "==", 1)], TypeError, "is_control is True or False"),
+        ([("topic", "==", b"t")], TypeError, "topic is text"),
+        ([("compression", "==", "gz")], ValueError, "no compression 'gz'; there are none, gzip, snappy, lz4, zstd"),
+        ([("compression", "<", "gzip")], ValueError, "whose values have no order"),
+        ([("timestamp", ">", "2023-11-14")], TypeError, "milliseconds as an int or an aware datetime"),
+        ([("timestamp", ">", datetime(2023, 11, 14))], ValueError, "naive datetime; say which zone"),
+        ([("timestamp", "in", [datetime(2023, 11, 14)])], ValueError, "naive datetime"),
+        ([("headers", "==", "n")], ValueError, "\\('headers', 'has', name\\)"),
+        ([("headers", "has", 3)], TypeError, "headers is bytes"),
+        ([("headers.n", "in", [b"a"])], ValueError, "write a group for each value"),
+        ([("headers.n", "==", None)], ValueError, "nothing compares with None"),
+    ],
+)
+def test_a_filter_that_is_none_is_refused_and_the_right_one_shown(
+    filters: Any, error: type[Exception], message: str, log_dir: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        kafkalog.scan(log_dir, filters=filters)
+
+
+def test_other_ways_to_write_an_operation_mean_the_same(log_dir: Path) -> None:
+    for one, other in [
+        (("key", "=", b"k1"), ("key", "==", "k1")),
+        (("key", "startswith", b"k1"), ("key", "starts_with", bytearray(b"k1"))),
+        (("key", "is_null"), ("key", "is null", None)),
+        (("key", "is_not_null"), ("key", "is  not  null")),
+        (("key", "not  in", {b"k1"}), ("key", "not in", (b"k1",))),
+        (("headers", "not has", "n"), ("headers", "has not", b"n")),
+        (("offset", "<", np.int64(7)), ("offset", "<", 7)),
+    ]:
+        tables = [kafkalog.read_table(log_dir, filters=[one]), kafkalog.read_table(log_dir, filters=[[other]])]
+        assert tables[0].equals(tables[1])
+        assert 0 < len(tables[0]) < kafkalog.scan(log_dir).count_rows()
+
+
+def test_no_condition_holds_for_everything(log_dir: Path) -> None:
+    n = kafkalog.scan(log_dir).count_rows()
+    for filters in ([], [[]], (), [[("key", "==", b"nobody")], []]):
+        assert kafkalog.scan(log_dir, filters=filters).count_rows() == n
+    assert kafkalog.scan(log_dir, filters=[("key", "in", [])]).count_rows() == 0
+
+
+def test_a_filter_reads_as_what_it_says() -> None:
+    def text(*groups: list[tuple[Any, ...]]) -> str:
+        return str(parse_filters(groups))
+
+    assert text([("key", "==", "a"), ("offset", "<", 3)]) == "key == b'a' and offset < 3"
+    assert text([("key", "is null")], [("compression", "in", ["zstd", None])]) == (
+        "(key is null) or (compression in ['zstd', None])"
+    )
+    assert text([("headers", "has", "n")]) == "headers has b'n'"
+    assert str(Filter(())) == "false"
+
+
+def test_sub_millisecond_times_are_not_rounded_into_matching(tmp_path: Path) -> None:
+    records = [builder.record_v2(i, i) for i in range(4)]
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(builder.batch_v2(records, base_timestamp=1000, max_timestamp=1003))
+    between = EPOCH + timedelta(microseconds=1_001_500)
+    for operation, expected in {
+        "==": [], "!=": [0, 1, 2, 3], "<": [0, 1], "<=": [0, 1], ">": [2, 3], ">=": [2, 3],
+    }.items():  # fmt: skip
+        table = kafkalog.read_table(log, columns=["offset"], filters=[("timestamp", operation, between)])
+        assert table["offset"].to_pylist() == expected, operation
+    listed = [between, EPOCH + timedelta(milliseconds=1002), None]
+    assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "in", listed)])] == [2]
+    assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "not in", listed)])] == [0, 1, 3]
+
+
+def test_places_are_judged_by_name_a_lone_file_has_none(log_dir: Path) -> None:
+    lone = log_dir.parent / "log_dir" / "p-multi-0" / f"{0:020d}.log"
+    everything = rows_of(log_dir, ["topic", "partition", "segment", "offset"])
+    for filters in (
+        [("topic", "==", "p-multi"), ("partition", ">", 0)],
+        [("topic", "in", ["p-multi", "p-txn"]), ("segment", "!=", f"{0:020d}.log")],
+        [("topic", ">=", "p-t"), ("offset", "<", 20)],
+        [("partition", "in", [2**40, 1])],
+        [("partition", "<", 2**70)],
+        [("topic", "is null")],
+        [("topic", "not in", [None])],
+    ):
+        found = rows_of(log_dir, ["topic", "partition", "segment", "offset"], filters=filters)
+        assert found == [row for row in everything if holds(row, [filters])], filters
+    by_itself = kafkalog.open(lone)
+    assert kafkalog.scan(by_itself, filters=[("topic", "==", "p-multi")]).count_rows() == 120
+
+
+@pytest.mark.parametrize(
+    ("filters", "n"),
+    [
+        ([("topic", "is null")], 3), ([("partition", "==", 0)], 0), ([("partition", "!=", 0)], 0),
+        ([("topic", "in", ["t", None])], 3), ([("topic", "not in", [None])], 0), ([("topic", "not in", ["t"])], 3),
+        ([("topic", "is not null")], 0), ([("segment", "==", f"{0:020d}.log")], 3),
+    ],
+)  # fmt: skip
+def test_without_a_topic_there_is_null(tmp_path: Path, filters: Any, n: int) -> None:
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(builder.batch_v2([builder.record_v2(i) for i in range(3)]))
+    assert kafkalog.scan(log, filters=filters).count_rows() == n
+    names = ["topic", "partition", "segment"]
+    table = kafkalog.read_table(log, columns=names)
+    if filters[0][1] not in ("is null", "is not null") and filters[0][2] != [None]:
+        assert len(table.filter(pq.filters_to_expression(filters))) == n
+
+
+def test_functions_and_filters_hold_behind_deleted_records_too(log_dir: Path) -> None:
+    path = log_dir / "p-delrec-0"
+    start = kafkalog.open(path).log_start_offset
+    assert start > 0
+    whole = rows_of(path)
+    assert rows_of(path, filters=[("offset", ">=", 0)]) == whole
+    kept = rows_of(path, where=odd_value, extract=EXTRACT)
+    assert kept == [with_first(row) for row in whole if WHERE[odd_value](row)]
+    assert 0 < len(rows_of(path, filters=[("key", ">", b"k2")])) < len(whole)
+
+
+@settings(max_examples=150)
+@given(st.lists(terms([]), max_size=3), st.integers(-(2**63), 2**63 - 1))
+def test_bounds_leave_no_matching_offset_or_time_outside(group: list[tuple[Any, ...]], number: int) -> None:
+    group = [term for term in group if term[0] in ("offset", "timestamp")]
+    bounds = parse_filters([group]).bounds()
+    for name, column in (("start_offset", "offset"), ("end_offset", "offset"), ("start_timestamp", "timestamp")):
+        if name in bounds:
+            for near in (number, bounds[name] - 1, bounds[name], bounds[name] + 1):
+                row = {"offset": near, "timestamp": near, "headers": []}
+                inside = near < bounds[name] if name == "end_offset" else near >= bounds[name]
+                mine = [term for term in group if term[0] == column]
+                assert inside or not holds(row, [mine])
+
+
+@pytest.mark.parametrize(
+    ("group", "bounds"),
+    [
+        ([("offset", ">", 5), ("offset", "<=", 9)], {"start_offset": 6, "end_offset": 10}),
+        ([("offset", "==", 7)], {"start_offset": 7, "end_offset": 8}),
+        ([("offset", "in", [3, 9, 4])], {"start_offset": 3, "end_offset": 10}),
+        ([("offset", "!=", 7)], {}),
+        ([("offset", ">=", 7), ("offset", ">", 8)], {"start_offset": 9}),
+        ([("timestamp", ">", 7)], {"start_timestamp": 8}),
+        ([("timestamp", "<", 7)], {}),
+        ([("timestamp", "in", [7, None])], {}),
+    ],
+)
+def test_bounds_are_as_narrow_as_they_can_be(group: Any, bounds: dict[str, int]) -> None:
+    assert parse_filters([group]).bounds() == bounds
+    wide = [("offset", ">=", -5), ("offset", "<", 2**62), ("timestamp", ">=", 0)]
+    outer = {"start_offset": -5, "end_offset": 2**62, "start_timestamp": 0}
+    assert parse_filters([group, wide]).bounds() == {name: outer[name] for name in bounds}
+    assert not parse_filters([group, [("key", "==", b"k")]]).bounds()
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
+
+
+def test_expressions_are_judged_as_pyarrow_judges_tables(log_dir: Path) -> None:
+    import pyarrow.compute as pc
+
+    table = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
+    field = pc.field
+    for expression in (
+        field("key") == b"k1",
+        field("offset") + field("partition") > 77,
+        pc.match_substring(field("key"), "1") & field("is_transactional"),
+        pc.list_value_length(field("headers")) > 1,
+        field("topic").isin(["p-multi", "p-txn"]) | (field("compression") == "zstd"),
+        field("timestamp") > pa.scalar(datetime(2023, 11, 14, 22, 17, tzinfo=UTC)),
+        field("key").is_null(),
+        pc.binary_length(field("value")) > 50,
+        pc.scalar(True),
+        pc.scalar(False),
+        field("segment") != f"{0:020d}.log",
+    ):
+        expected = table.filter(expression)
+        for names in (["offset"], ["value", "topic"], list(ALL_COLUMNS)):
+            found = kafkalog.read_table(log_dir, columns=names, filters=expression, threads=2, batch_size=50)
+            assert found.equals(expected.select(names)), expression
+        scan = kafkalog.scan(log_dir, filters=expression, where=odd_value)
+        odd = pc.binary_length(expected["value"]).to_pylist()
+        assert scan.count_rows() == sum(size is not None and size % 2 == 1 for size in odd)
+        assert str(expression) in str(scan.explain())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda pc: pc.field("nope") == 3, "no column 'nope' to filter by; there are topic"),
+        (lambda pc: pc.field("offset") + 1, "cannot be applied"),
+        (lambda pc: pc.field("offset") == b"a", "cannot be applied"),
+        (lambda pc: pc.field("key") == 3, "cannot be applied"),
+    ],
+)
+def test_an_expression_that_says_nothing_of_a_record_is_refused(log_dir: Path, make: Any, message: str) -> None:
+    import pyarrow.compute as pc
+
+    with pytest.raises(ValueError, match=message):
+        kafkalog.scan(log_dir, filters=make(pc))
+
+
+def test_expressions_see_extracted_columns(log_dir: Path) -> None:
+    import pyarrow.compute as pc
+
+    path = log_dir / "p-multi-0"
+    expected = [row for row in map(with_first, rows_of(path)) if row["first"] is not None and row["first"] > 100]
+    assert rows_of(path, extract=EXTRACT, filters=pc.field("first") > 100) == expected
+    assert expected
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def spans_of(values: Sequence[bytes | None]) -> tuple[Any, Any, Any]:
+    """Bytes one behind the other, starts, sizes; what is null starts nowhere."""
+    size = np.array([-1 if value is None else len(value) for value in values], np.int32)
+    start = np.cumsum([0, *np.maximum(size, 0)], dtype=np.int32)[:-1]
+    start[size <= 0] = -(2**31)
+    return np.frombuffer(b"".join(value or b"" for value in values), np.uint8), start, size
+
+
+VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=20), st.text("ab", max_size=20).map(str.encode)), max_size=12)
+MASKS = st.lists(st.booleans(), min_size=12, max_size=12)
+
+
+@settings(max_examples=200)
+@given(VALUES, MASKS, st.sampled_from(sorted(kernels.OPERATIONS)), st.one_of(st.binary(max_size=9), st.just(b"ab")))
+def test_match_bytes_narrows_a_mask_to_what_stands_in_the_relation(
+    values: list[bytes | None], wanted: list[bool], operation: str, needle: bytes
+) -> None:
+    for text in (needle, values[0] or b"" if values else b""):
+        mask = np.array(wanted[: len(values)], np.uint8)
+        kernels.match_bytes(*spans_of(values), kernels.OPERATIONS[operation], np.frombuffer(text, np.uint8), mask)
+        expected = [
+            want and known_holds("key", value, operation, text) for want, value in zip(wanted, values, strict=False)
+        ]
+        assert mask.tolist() == expected
+
+
+@settings(max_examples=200)
+@given(VALUES, MASKS, VALUES, st.booleans(), st.sampled_from([1, 2, 8]))
+def test_match_set_finds_what_is_in_it_however_full_its_table_is(
+    values: list[bytes | None], wanted: list[bool], others: list[bytes | None], negate: bool, room: int
+) -> None:
+    listed = [*values[::2], *others]
+    known = sorted({one for one in listed if one is not None})
+    texts = np.frombuffer(b"".join(known), np.uint8)
+    offsets = np.cumsum([0, *map(len, known)], dtype=np.int64)
+    table = np.empty(1 << (room * len(known)).bit_length(), np.int32)
+    kernels.hash_texts(texts, offsets, table)
+    assert sorted(number for number in table.tolist() if number >= 0) == list(range(len(known)))
+    mask = np.array(wanted[: len(values)], np.uint8)
+    kernels.match_set(*spans_of(values), texts, offsets, table, None in listed, negate, mask)
+    assert mask.tolist() == [
+        want and (value in listed) != negate for want, value in zip(wanted, values, strict=False)
+    ]  # fmt: skip
+
+
+def test_hash_texts_needs_a_table_with_room() -> None:
+    offsets = np.array([0, 1, 2], np.int64)
+    data = np.frombuffer(b"ab", np.uint8)
+    for size in (0, 1, 2, 3, 5):
+        with pytest.raises(ValueError, match="the table does not fit"):
+            kernels.hash_texts(data, offsets, np.empty(size, np.int32))
+    kernels.hash_texts(data, offsets, np.empty(4, np.int32))
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(strategies.HEADERS, max_size=6),
+    MASKS,
+    st.sampled_from([b"", b"n", b"trace-id"]),
+    st.sampled_from(sorted(kernels.OPERATIONS)),
+    strategies.BLOBS,
+    st.booleans(),
+    st.booleans(),
+)
+def test_match_header_holds_where_any_header_of_the_name_matches(
+    records: list[Any], wanted: list[bool], name: bytes, operation: str, text: bytes | None, any_value: bool, no: bool
+) -> None:
+    data = bytearray()
+    start = []
+    for headers in records:
+        start.append(len(data))
+        for key, value in headers:
+            data += builder.varint(len(key)) + key
+            data += b"\x01" if value is None else builder.varint(len(value)) + value
+    mask = np.array(wanted[: len(records)], np.uint8)
+    kernels.match_header(
+        np.frombuffer(bytes(data), np.uint8), np.array(start, np.int32),
+        np.array([len(headers) for headers in records], np.int32), np.frombuffer(name, np.uint8),
+        kernels.OPERATIONS[operation], np.frombuffer(text or b"", np.uint8), any_value, no, mask,
+    )  # fmt: skip
+    expected = [
+        any(key == name and (any_value or known_holds("key", value, operation, text or b"")) for key, value in headers)
+        for headers in records
+    ]
+    assert mask.tolist() == [want and hit != no for want, hit in zip(wanted, expected, strict=False)]
+
+
+def test_columns_of_other_lengths_and_operations_that_are_none_are_refused() -> None:
+    data, start, size = spans_of([b"a", b"b"])
+    one = np.frombuffer(b"a", np.uint8)
+    for mask in (np.ones(1, np.uint8), np.ones(3, np.uint8)):
+        with pytest.raises(ValueError, match="columns differ in length"):
+            kernels.match_bytes(data, start, size, 0, one, mask)
+    for operation in (-1, 10):
+        with pytest.raises(ValueError, match="no such operation"):
+            kernels.match_bytes(data, start, size, operation, one, np.ones(2, np.uint8))
+        with pytest.raises(ValueError, match="no such operation"):
+            kernels.match_header(data, start, size, one, operation, one, False, False, np.ones(2, np.uint8))
+    with pytest.raises(IndexError, match="a span lies outside data"):
+        kernels.match_bytes(data, start + 1, size, 0, one, np.ones(2, np.uint8))
+    # rows that are out are not looked at
+    kernels.match_bytes(data, start + 1, size, 0, one, np.zeros(2, np.uint8))
