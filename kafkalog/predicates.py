@@ -147,10 +147,8 @@ class Term:
         start = spans.key_start if is_key else spans.value_start
         size = spans.key_size if is_key else spans.value_size
         if self.operation in _MEMBERSHIP:
-            texts, offsets, table = self.texts
-            kernels.match_set(
-                spans.data, start, size, texts, offsets, table, None in self.value, self.operation == "not in", mask
-            )
+            negate = self.operation == "not in"
+            kernels.match_set(spans.data, start, size, self.texts[0], None in self.value, negate, mask)
         else:
             kernels.match_bytes(spans.data, start, size, kernels.OPERATIONS[self.operation], self.texts[0], mask)
 
@@ -435,10 +433,7 @@ def _texts(column: str, operation: str, value: Any) -> tuple[Any, ...]:
         return (np.frombuffer(value or b"", np.uint8),)
     known = sorted({one for one in value if one is not None})
     offsets = np.cumsum([0, *map(len, known)], dtype=np.int64)
-    texts = np.frombuffer(b"".join(known), np.uint8)
-    table = np.empty(1 << (8 * len(known)).bit_length(), np.int32)  # sparse: most records are in no list
-    kernels.hash_texts(texts, offsets, table)
-    return texts, offsets, table
+    return (kernels.TextSet(np.frombuffer(b"".join(known), np.uint8), offsets),)
 
 
 def _value(column: str, value: Any, derived: Mapping[str, np.dtype[Any]]) -> Any:

@@ -672,21 +672,6 @@ def _walk_headers(a: Arguments, n: int) -> None:
     record_kernels.walk_headers(data, *a.columns("ii", n), _rows(a, n), a.column("q", n + 1), *a.columns("iiii", room))
 
 
-def _texts(a: Arguments, n: int) -> tuple[npt.NDArray[np.uint8], Any, Any]:
-    """Texts, where each ends, and a table: mostly as they belong together."""
-    sizes = a.rng.integers(0, 5, n % 4)
-    offsets: Any = np.cumsum([0, *sizes], dtype=np.int64)
-    texts = a.rng.integers(97, 100, int(offsets[-1])).astype(np.uint8)
-    table: Any = np.full(16, -1, np.int32)
-    if a.rng.random() < 0.8:
-        predicate_kernels.hash_texts(texts, offsets, table)
-    elif a.rng.random() < 0.5:
-        table = a.column("i", 16)
-    else:
-        offsets = a.column("q", n % 4)
-    return texts, offsets, table
-
-
 def _needle(a: Arguments) -> npt.NDArray[np.uint8]:
     start = int(a.rng.integers(0, a.data.size + 1))
     return np.array(a.data[start : start + int(a.rng.integers(0, 9))])
@@ -702,15 +687,21 @@ def _match_bytes(a: Arguments, n: int) -> None:
     predicate_kernels.match_bytes(data, *a.columns("ii", n), operation, _needle(a), _mask(a, n))
 
 
-def _hash_texts(a: Arguments, n: int) -> None:
+def _text_set(a: Arguments, n: int) -> None:
     data = a.bytes()
-    predicate_kernels.hash_texts(data, a.column("q", n % 4), np.empty(int(a.rng.choice([0, 1, 3, 4, 8])), np.int32))
+    offsets = a.column("q", n % 4)
+    texts = predicate_kernels.TextSet(data, np.sort(offsets) if n % 2 else offsets)
+    assert texts.n_texts == n % 4 - 1 or offsets.size != n % 4
 
 
 def _match_set(a: Arguments, n: int) -> None:
-    texts = _texts(a, n)
+    listed = [a.rng.bytes(int(size)) for size in a.rng.integers(0, 5, n % 7)]
     data = a.bytes()
-    predicate_kernels.match_set(data, *a.columns("ii", n), *texts, bool(n % 2), bool(n % 3), _mask(a, n))
+    if n % 2:
+        listed.append(_needle(a).tobytes())
+    offsets = np.cumsum([0, *map(len, listed)], dtype=np.int64)
+    texts = predicate_kernels.TextSet(np.frombuffer(b"".join(listed), np.uint8), offsets)
+    predicate_kernels.match_set(data, *a.columns("ii", n), texts, bool(n % 2), bool(n % 3), _mask(a, n))
 
 
 def _match_header(a: Arguments, n: int) -> None:
@@ -740,7 +731,7 @@ KERNEL_CALLS = (
     _fill_binary,
     _walk_headers,
     _match_bytes,
-    _hash_texts,
+    _text_set,
     _match_set,
     _match_header,
     _varints,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import operator
+import pickle
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -668,31 +670,55 @@ def test_match_bytes_narrows_a_mask_to_what_stands_in_the_relation(
 
 
 @settings(max_examples=200)
-@given(VALUES, MASKS, VALUES, st.booleans(), st.sampled_from([1, 2, 8]))
-def test_match_set_finds_what_is_in_it_however_full_its_table_is(
-    values: list[bytes | None], wanted: list[bool], others: list[bytes | None], negate: bool, room: int
+@given(VALUES, MASKS, VALUES, st.booleans(), st.booleans())
+def test_match_set_finds_what_is_in_a_set(
+    values: list[bytes | None], wanted: list[bool], others: list[bytes | None], negate: bool, travels: bool
 ) -> None:
     listed = [*values[::2], *others]
-    known = sorted({one for one in listed if one is not None})
-    texts = np.frombuffer(b"".join(known), np.uint8)
+    known = [one for one in listed if one is not None]
     offsets = np.cumsum([0, *map(len, known)], dtype=np.int64)
-    table = np.empty(1 << (room * len(known)).bit_length(), np.int32)
-    kernels.hash_texts(texts, offsets, table)
-    assert sorted(number for number in table.tolist() if number >= 0) == list(range(len(known)))
+    texts = kernels.TextSet(np.frombuffer(b"".join(known), np.uint8), offsets)
+    assert texts.n_texts == len(known)
     mask = np.array(wanted[: len(values)], np.uint8)
-    kernels.match_set(*spans_of(values), texts, offsets, table, None in listed, negate, mask)
-    assert mask.tolist() == [
-        want and (value in listed) != negate for want, value in zip(wanted, values, strict=False)
-    ]  # fmt: skip
+    texts = pickle.loads(pickle.dumps(texts)) if travels else texts
+    kernels.match_set(*spans_of(values), texts, None in listed, negate, mask)
+    assert mask.tolist() == [want and (value in listed) != negate for want, value in zip(wanted, values, strict=False)]
 
 
-def test_hash_texts_needs_a_table_with_room() -> None:
-    offsets = np.array([0, 1, 2], np.int64)
-    data = np.frombuffer(b"ab", np.uint8)
-    for size in (0, 1, 2, 3, 5):
-        with pytest.raises(ValueError, match="the table does not fit"):
-            kernels.hash_texts(data, offsets, np.empty(size, np.int32))
-    kernels.hash_texts(data, offsets, np.empty(4, np.int32))
+def test_a_long_list_of_keys_finds_each_of_them_and_no_other() -> None:
+    # alike at both ends, where hashing in a hurry would look
+    keys = [b"order-%08d-shipped" % number for number in range(20_000)]
+    term = parse_filters([("key", "in", keys[::2])]).groups[0][0]
+    mask = np.ones(len(keys), np.uint8)
+    begin = time.process_time()
+    kernels.match_set(*spans_of(keys), term.texts[0], False, False, mask)
+    assert time.process_time() - begin < 0.1
+    assert mask.tolist() == [1, 0] * 10_000
+
+
+def test_texts_are_copied_and_checked() -> None:
+    data, offsets = np.frombuffer(b"abcd", np.uint8).copy(), np.array([0, 2, 4], np.int64)
+    texts = kernels.TextSet(data, offsets)
+    data[:] = 0
+    offsets[:] = -1
+    mask = np.ones(3, np.uint8)
+    kernels.match_set(*spans_of([b"ab", b"\0\0", b"cd"]), texts, False, False, mask)
+    assert mask.tolist() == [1, 0, 1]
+    for wrong in ([0, 5], [-1, 2], [2, 1], [0, 2**62]):
+        with pytest.raises(IndexError, match="a text lies outside its data"):
+            kernels.TextSet(data, np.array(wrong, np.int64))
+    with pytest.raises(ValueError, match="no offsets"):
+        kernels.TextSet(data, np.empty(0, np.int64))
+
+
+def test_a_filter_travels_between_processes() -> None:
+    made = parse_filters([[("key", "in", ["a", None]), ("headers.n", "==", b"x")], [("offset", "<", 3)]])
+    again = pickle.loads(pickle.dumps(made))
+    assert again == made
+    assert str(again) == str(made)
+    mask = np.ones(3, np.uint8)
+    kernels.match_set(*spans_of([b"a", None, b"b"]), again.groups[0][0].texts[0], True, False, mask)
+    assert mask.tolist() == [1, 1, 0]
 
 
 @settings(max_examples=200)
