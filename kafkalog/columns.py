@@ -301,7 +301,7 @@ class RecordColumns(Mapping[str, Column]):
         columns: dict[str, Column] = {}
         for name, first in parts[0].items():
             these: list[Any] = [part[name] for part in parts]
-            if isinstance(first, np.ma.MaskedArray):
+            if any(isinstance(part, np.ma.MaskedArray) for part in these):
                 columns[name] = np.ma.concatenate(these)  # type: ignore[no-untyped-call]
             elif isinstance(first, np.ndarray):
                 columns[name] = np.concatenate(these)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
@@ -71,6 +72,7 @@ _TAKE_EXTRACT = """if {is_null}:
                     if {is_wrong}:
                         raise OverflowError"""
 _FAIL_EXTRACT = "valid[i] = 0"
+_IS_WRONG = {"b1": "False", "f8": "False", "f4": "abs(out[i]) == np.inf and abs(result) != np.inf"}
 
 
 class _Compiled:
@@ -85,7 +87,7 @@ class _Compiled:
     """
 
     def __init__(self, label: str, function: Callable[..., Any], dtype: np.dtype[Any] | None) -> None:
-        self.label, self.dtype = label, dtype
+        self.label, self.dtype = label, dtype  # `where`, or `extract['price']`
         self.function: Callable[..., Any] = getattr(function, "py_func", function)
         self.names = _parameters(label, self.function)
         self._loop, self._columns = _compile(label, self.function, self.names, None if dtype is None else dtype.str)
@@ -110,14 +112,20 @@ class _Compiled:
 
     def _explain(self, spans: Spans, row: int) -> str:
         """What the function raises on a record, found out by calling it in Python."""
-        env: dict[str, Any] = {name: _column(name, spans) for name in self._columns}
-        env |= {"data": spans.data, "i": row, "Headers": functions.Headers, "max": max}
+        data = spans.data.view()
+        data.flags.writeable = False
+        # plain numbers, as NumPy's warn where Python's raise
+        env: dict[str, Any] = {name: {row: _column(name, spans)[row].item()} for name in self._columns}
+        env |= {"data": data, "i": row, "Headers": functions.Headers, "max": max}
         arguments = [eval(ARGUMENTS[name], {"__builtins__": {}}, env) for name in self.names]
         try:
-            result = self.function(*arguments)
+            with np.errstate(over="ignore", under="ignore", divide="raise", invalid="raise"):
+                result = self.function(*arguments)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
-        return f"the result {result!r} does not fit {self.dtype}" if self.dtype is not None else "failed when compiled"
+        if self.dtype is None:
+            return "it fails when compiled, not in Python"
+        return f"the result {getattr(result, 'item', lambda: result)()!r} does not fit {self.dtype}"
 
 
 class Where:
@@ -159,9 +167,12 @@ class Extract:
             raise TypeError('extract must be a dict such as {"price": ("f8", function)}')
         self._compiled: dict[str, _Compiled] = {}
         for name, column in columns.items():
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"extract: a column's name is text, not {name!r}")
             if not isinstance(column, tuple) or len(column) != 2 or not callable(column[1]):
                 raise TypeError(f"extract[{name!r}] must be a (dtype, function) pair, not {column!r}")
-            self._compiled[name] = _Compiled(name, column[1], _dtype(name, column[0]))
+            label = f"extract[{name!r}]"
+            self._compiled[name] = _Compiled(label, column[1], _dtype(label, column[0]))
 
     @property
     def dtypes(self) -> dict[str, np.dtype[Any]]:
@@ -185,29 +196,28 @@ class Extract:
 _NOTHING = np.empty(0, np.uint8)
 
 
-def _dtype(name: str, dtype: Any) -> np.dtype[Any]:
+def _dtype(label: str, dtype: Any) -> np.dtype[Any]:
     try:
         made = np.dtype(dtype)
     except TypeError:
         made = None
     if made is None or (made.kind + str(made.itemsize) if made.kind != "b" else "bool") not in EXTRACT_DTYPES:
-        raise TypeError(f"extract[{name!r}]: no dtype {dtype!r}; there are {', '.join(EXTRACT_DTYPES)}")
+        raise TypeError(f"{label}: no dtype {dtype!r}; there are {', '.join(EXTRACT_DTYPES)}")
     native: np.dtype[Any] = made.newbyteorder("=")
     return native
 
 
 def _parameters(label: str, function: Any) -> tuple[str, ...]:
     """The names of a function's parameters, out of `ARGUMENTS`."""
-    where = "where" if label == "where" else f"extract[{label!r}]"
     example = "def keep(timestamp, value): ..." if label == "where" else "def price(value): ..."
     right = f"a function takes any of {', '.join(ARGUMENTS)}, by these names, such as `{example}`"
-    if not callable(function) or not hasattr(function, "__code__"):
-        raise TypeError(f"{where} must be a plain Python function, not {function!r}: {right}")
+    if not inspect.isfunction(function):
+        raise TypeError(f"{label} must be a plain Python function, not {function!r}: {right}")
     parameters = inspect.signature(function).parameters.values()
     names = tuple(parameter.name for parameter in parameters)
     odd = [one.name for one in parameters if one.kind is not one.POSITIONAL_OR_KEYWORD or one.name not in ARGUMENTS]
     if odd or not names:
-        raise TypeError(f"{where}: no parameter {', '.join(odd) or 'at all'}: {right}")
+        raise TypeError(f"{label}: no parameter {', '.join(odd) or 'at all'}: {right}")
     return names
 
 
@@ -224,30 +234,29 @@ def _compile(
         from numba.core import errors, types
     except ImportError as error:
         raise ImportError("where= and extract= need numba: pip install 'kafkalog[numba]'") from error
-    where = "where" if dtype is None else f"extract[{label!r}]"
     columns = tuple(name for name in _COLUMNS if any(name in ARGUMENTS[one] for one in names))
-    with _compiling:
-        _teach_numba()
+    with _compiling, wrapping_integers():
+        teach_numba()
         compiled = numba.njit(function, boundscheck=True, error_model="python", nogil=True)
         byte_array = types.Array(types.uint8, 1, "C", readonly=True)
         try:
             result = _result_type(compiled, names, byte_array)
         except errors.NumbaError as error:
-            raise TypeError(f"{where}: numba cannot compile this function: {_brief(error)}") from error
+            raise TypeError(f"{label}: numba cannot compile this function: {_brief(error)}") from error
         take, fail = _TAKE_WHERE, _FAIL_WHERE
         if dtype is not None:
             is_null = "result is None" if isinstance(result, types.Optional) else "False"
-            is_wrong = "out[i] != result" if np.dtype(dtype).kind in "iu" else "False"
+            is_wrong = _IS_WRONG.get(np.dtype(dtype).str[1:], "out[i] != result")
             take, fail = _TAKE_EXTRACT.format(is_null=is_null, is_wrong=is_wrong), _FAIL_EXTRACT
-            result = getattr(result, "type", result) if isinstance(result, types.Optional) else result
-        _check_result(where, result, dtype)
+            result = result.type if isinstance(result, types.Optional) else result
+        _check_result(label, result, dtype)
         text = _LOOP.format(
             columns=", ".join(columns),
             arguments=", ".join(ARGUMENTS[name] for name in names),
             take=take,
             fail=fail,
         )
-        scope: dict[str, Any] = {"function": compiled, "Headers": functions.Headers}
+        scope: dict[str, Any] = {"function": compiled, "Headers": functions.Headers, "np": np}
         exec(text, scope)
         loop = numba.njit(scope["loop"], nogil=True, error_model="python")
         mask = types.Array(types.uint8, 1, "C")
@@ -256,7 +265,7 @@ def _compile(
         try:
             loop.compile((byte_array, mask, mask, out, mask, *spans))
         except errors.NumbaError as error:
-            raise TypeError(f"{where}: numba cannot compile this function: {_brief(error)}") from error
+            raise TypeError(f"{label}: numba cannot compile this function: {_brief(error)}") from error
     return loop, columns
 
 
@@ -279,7 +288,7 @@ def _result_type(compiled: Any, names: tuple[str, ...], byte_array: Any) -> Any:
     return compiled.overloads[signature].signature.return_type
 
 
-def _check_result(where: str, result: Any, dtype: str | None) -> None:
+def _check_result(label: str, result: Any, dtype: str | None) -> None:
     from numba.core import types
 
     fits: tuple[Any, ...]
@@ -290,7 +299,17 @@ def _check_result(where: str, result: Any, dtype: str | None) -> None:
     else:
         fits, wanted = (types.Integer,), f"an integer, for {np.dtype(dtype)}"
     if not isinstance(result, fits):
-        raise TypeError(f"{where}: the function returns {result}; it must return {wanted}")
+        raise TypeError(f"{label}: the function returns {_name(result)}; it must return {wanted}")
+
+
+def _name(kind: Any) -> str:
+    """A type of numba's in Python's words."""
+    from numba.core import types
+
+    if isinstance(kind, types.Optional):
+        return f"{_name(kind.type)} or None"
+    kind = types.unliteral(kind)  # type: ignore[no-untyped-call]
+    return {"none": "None", "unicode_type": "str"}.get(str(kind), str(kind))
 
 
 def _brief(error: Exception) -> str:
@@ -301,8 +320,25 @@ def _brief(error: Exception) -> str:
     return " ".join(shown[:4])[:500]
 
 
+@contextmanager
+def wrapping_integers() -> Iterator[None]:
+    """What is compiled meanwhile has integers that wrap.
+
+    numba tells LLVM that they never overflow; LLVM then drops the bounds check of an index that did, and bytes of a
+    record, added to a position, would make a function read outside of memory.
+    """
+    from numba.cpython import numbers
+
+    flags = numbers._int_arith_flags
+    numbers._int_arith_flags = lambda kind: []
+    try:
+        yield
+    finally:
+        numbers._int_arith_flags = flags
+
+
 @lru_cache(maxsize=1)
-def _teach_numba() -> None:
+def teach_numba() -> None:
     """Make the helpers known, so that a function that calls them compiles."""
     from numba.core import types
     from numba.extending import intrinsic, overload, register_jitable

@@ -51,7 +51,7 @@ class Residual:
         while True:
             self.schema = pa.schema([schema.field(name) for name in names])
             try:
-                self.rows(_no_rows(self.schema))
+                self.rows(_no_rows(self.schema), 0)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
                 missing = _FIELD.search(str(error))
                 if missing is None or missing[1] in names:
@@ -68,9 +68,9 @@ class Residual:
         """Record columns to decode for it."""
         return columns_needed(pa.schema([field for field in self.schema if field.name in ALL_COLUMNS]))
 
-    def rows(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """int64[m]: numbers of the rows for which it is true."""
-        numbers = pa.Array.from_buffers(pa.int64(), len(batch), [None, pa.py_buffer(np.arange(len(batch)))])
+    def rows(self, batch: pa.RecordBatch, n: int) -> npt.NDArray[np.int64]:
+        """int64[m]: numbers of the rows, out of `n`, for which it is true; a batch of no columns has no length."""
+        numbers = pa.Array.from_buffers(pa.int64(), n, [None, pa.py_buffer(np.arange(n))])
         table = pa.Table.from_arrays([*batch.columns, numbers], names=[*batch.schema.names, _ROW])
         rows: npt.NDArray[np.int64] = table.filter(self.expression).column(_ROW).to_numpy()
         return rows

@@ -15,6 +15,9 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 
 
+_POWERS = np.array([float(f"1e{n}") for n in range(309)])
+
+
 class Headers(NamedTuple):
     """The headers of one record: see `has_header` and `get_header`."""
 
@@ -56,7 +59,7 @@ def find(data: Bytes, text: bytes, start: int = 0) -> int:
     at = max(start, 0)
     if size == 0:
         return at if at <= data.size else -1
-    while at + size <= data.size:
+    while at <= data.size - size:  # in this order, nothing overflows
         if data[at] == text[0]:
             i = 1
             while i < size and data[at + i] == text[i]:
@@ -74,8 +77,7 @@ def contains(data: Bytes, text: bytes) -> bool:
 
 def read_u8(data: Bytes, at: int) -> int:
     """The byte at a position."""
-    if at < 0 or at >= data.size:
-        raise IndexError("read past the end")
+    _check(data, at, 1)
     return np.int64(data[at])  # type: ignore[return-value]
 
 
@@ -86,64 +88,62 @@ def read_i8(data: Bytes, at: int) -> int:
 
 def read_u16_le(data: Bytes, at: int) -> int:
     """An unsigned 16-bit integer, least byte first."""
-    if at < 0 or at + 2 > data.size:
-        raise IndexError("read past the end")
+    _check(data, at, 2)
     return np.int64(data[at]) | np.int64(data[at + 1]) << 8  # type: ignore[return-value]
 
 
 def read_u16_be(data: Bytes, at: int) -> int:
     """An unsigned 16-bit integer, greatest byte first."""
-    if at < 0 or at + 2 > data.size:
-        raise IndexError("read past the end")
+    _check(data, at, 2)
     return np.int64(data[at]) << 8 | np.int64(data[at + 1])  # type: ignore[return-value]
 
 
 def read_i16_le(data: Bytes, at: int) -> int:
     """A 16-bit integer, least byte first."""
-    low = read_u8(data, at)
-    return read_i8(data, at + 1) << 8 | low
+    _check(data, at, 2)
+    return read_i8(data, at + 1) << 8 | read_u8(data, at)
 
 
 def read_i16_be(data: Bytes, at: int) -> int:
     """A 16-bit integer, greatest byte first."""
-    low = read_u8(data, at + 1)
-    return read_i8(data, at) << 8 | low
+    _check(data, at, 2)
+    return read_i8(data, at) << 8 | read_u8(data, at + 1)
 
 
 def read_u32_le(data: Bytes, at: int) -> int:
     """An unsigned 32-bit integer, least byte first."""
-    high = read_u16_le(data, at + 2)
-    return high << 16 | read_u16_le(data, at)
+    _check(data, at, 4)
+    return read_u16_le(data, at + 2) << 16 | read_u16_le(data, at)
 
 
 def read_u32_be(data: Bytes, at: int) -> int:
     """An unsigned 32-bit integer, greatest byte first."""
-    low = read_u16_be(data, at + 2)
-    return read_u16_be(data, at) << 16 | low
+    _check(data, at, 4)
+    return read_u16_be(data, at) << 16 | read_u16_be(data, at + 2)
 
 
 def read_i32_le(data: Bytes, at: int) -> int:
     """A 32-bit integer, least byte first."""
-    high = read_i16_le(data, at + 2)
-    return high << 16 | read_u16_le(data, at)
+    _check(data, at, 4)
+    return read_i16_le(data, at + 2) << 16 | read_u16_le(data, at)
 
 
 def read_i32_be(data: Bytes, at: int) -> int:
     """A 32-bit integer, greatest byte first."""
-    low = read_u16_be(data, at + 2)
-    return read_i16_be(data, at) << 16 | low
+    _check(data, at, 4)
+    return read_i16_be(data, at) << 16 | read_u16_be(data, at + 2)
 
 
 def read_i64_le(data: Bytes, at: int) -> int:
     """A 64-bit integer, least byte first."""
-    high = read_i32_le(data, at + 4)
-    return high << 32 | read_u32_le(data, at)
+    _check(data, at, 8)
+    return read_i32_le(data, at + 4) << 32 | read_u32_le(data, at)
 
 
 def read_i64_be(data: Bytes, at: int) -> int:
     """A 64-bit integer, greatest byte first."""
-    low = read_u32_be(data, at + 4)
-    return read_i32_be(data, at) << 32 | low
+    _check(data, at, 8)
+    return read_i32_be(data, at) << 32 | read_u32_be(data, at + 4)
 
 
 def read_f32_le(data: Bytes, at: int) -> float:
@@ -189,13 +189,15 @@ def parse_int(data: Bytes, at: int = 0) -> int:
     first = at
     value = np.int64(0)
     while at < data.size and 48 <= data[at] <= 57:
-        if value > 922337203685477579:
+        digit = np.int64(data[at]) - 48
+        # below zero there is one number more than above
+        if value < -922337203685477580 or (value == -922337203685477580 and digit > (8 if negative else 7)):
             raise OverflowError("the number does not fit 64 bits")
-        value = value * 10 + (np.int64(data[at]) - 48)
+        value = value * 10 - digit
         at += 1
     if at == first:
         raise ValueError("no number here")
-    return -value if negative else value  # type: ignore[return-value]
+    return value if negative else -value  # type: ignore[return-value]
 
 
 def parse_float(data: Bytes, at: int = 0) -> float:
@@ -240,9 +242,10 @@ def parse_float(data: Bytes, at: int = 0) -> float:
         power += sign * exponent
     value = float(digits)
     if power < 0:
-        value = value / 10.0**-power if power >= -308 else value / 10.0**308 / 10.0 ** min(-power - 308, 308)
-    elif power > 0:
-        value = value * 10.0**power if power <= 308 else (value * np.inf if value > 0 else 0.0)
+        low = max(power, -308)
+        value = value / float(_POWERS[-low]) / float(_POWERS[min(low - power, 308)])
+    elif power > 0 and value > 0:
+        value = value * float(_POWERS[power]) if power <= 308 else np.inf
     return -value if negative else value
 
 
@@ -264,17 +267,25 @@ def _last_header(headers: Headers, name: bytes) -> tuple[bool, int, int]:
     found, start, stop = False, 0, 0
     for _ in range(headers.n_headers):
         size, at = _read_zigzag(data, at)
+        if size < 0 or size > data.size - at:
+            raise IndexError("read past the end")
         key = at
         at += size
         matches = size == len(name) and starts_with(data[key:at], name)
         size, at = _read_zigzag(data, at)
-        end = at + max(size, 0)
-        if end > data.size:
+        if size > data.size - at:
             raise IndexError("read past the end")
+        end = at + max(size, 0)
         if matches:
             found, start, stop = True, at, end
         at = end
     return found, start, stop
+
+
+def _check(data: Bytes, at: int, n: int) -> None:
+    """Before anything is added to `at`: nothing overflows then."""
+    if at < 0 or at > data.size - n:
+        raise IndexError("read past the end")
 
 
 def _read_zigzag(data: Bytes, at: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -373,13 +374,7 @@ class Partition:
         """A selection that leaves out what lies below the log start offset."""
         if include_deleted or self.log_start_offset <= (selection.start_offset or 0):
             return selection
-        return Selection(
-            self.log_start_offset,
-            selection.end_offset,
-            selection.start_timestamp,
-            selection.end_timestamp,
-            selection.include_control,
-        )
+        return replace(selection, start_offset=self.log_start_offset)
 
     @cached_property
     def last_stable_offset(self) -> int:

@@ -139,7 +139,8 @@ class Query:
         return selection, mine
 
     def _predicates(self, condition: Filter | None) -> tuple[Predicate, ...]:
-        return tuple(predicate for predicate in (condition, self.where) if predicate is not None)
+        parts = () if condition is None else condition.split()
+        return (*parts, *(() if self.where is None else (self.where,)))
 
     def conditions(self) -> dict[str, list[str]]:
         """What is judged at which level, as text."""
@@ -155,7 +156,8 @@ class Query:
         }
         if self.filter is not None:
             for name, bound in self.filter.bounds().items():
-                ranges[name] = bound if ranges[name] is None else ranges[name]
+                if not isinstance(ranges[name], Mapping):
+                    ranges[name] = (_smaller if name == "end_offset" else _larger)(ranges[name], bound)
         for name, bound in ranges.items():
             if bound is not None:
                 text = f"{name}={bound}"
@@ -436,7 +438,7 @@ class Pass:
         if residual is None or columns is None:
             return columns
         writer = ArrowWriter(residual.schema, task.partition.topic_partition, task.piece.segment.path.name)
-        rows = residual.rows(writer.batch(columns))
+        rows = residual.rows(writer.batch(columns), columns.n_records)
         if rows.size == columns.n_records:
             return columns
         return columns.take(rows) if rows.size else None
@@ -460,11 +462,10 @@ class Pass:
 
     def _report_failures(self) -> None:
         for (function, path), failures in self._failures.items():
-            what = "where" if function == "where" else f"extract[{function!r}]"
             shown = ", ".join(map(str, failures.first)) + (", ..." if failures.n > len(failures.first) else "")
             finding = Finding(
                 Reason.FUNCTION_ERROR,
-                f"{what} failed on {failures.n} records (offsets {shown}); the first: {failures.detail}",
+                f"{function} failed on {failures.n} records (offsets {shown}); the first: {failures.detail}",
                 path=path,
                 base_offset=failures.first[0],
                 last_offset=failures.last,

@@ -68,7 +68,12 @@ class Term:
     texts: tuple[Any, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{self.column} {self.operation}" + ("" if self.operation in _NULLS else f" {self.value!r}")
+        if self.operation in _NULLS:
+            return f"{self.column} {self.operation}"
+        value = self.value
+        if self.column == "compression":
+            value = tuple(map(_codec_name, value)) if self.operation in _MEMBERSHIP else _codec_name(value)
+        return f"{self.column} {self.operation} {list(value) if isinstance(value, tuple) else value!r}"
 
     @property
     def is_of_batch(self) -> bool:
@@ -141,10 +146,8 @@ class Term:
         start = spans.key_start if is_key else spans.value_start
         size = spans.key_size if is_key else spans.value_size
         if self.operation in _MEMBERSHIP:
-            texts, offsets, table = self.texts
-            kernels.match_set(
-                spans.data, start, size, texts, offsets, table, None in self.value, self.operation == "not in", mask
-            )
+            negate = self.operation == "not in"
+            kernels.match_set(spans.data, start, size, self.texts[0], None in self.value, negate, mask)
         else:
             kernels.match_bytes(spans.data, start, size, kernels.OPERATIONS[self.operation], self.texts[0], mask)
 
@@ -162,6 +165,10 @@ class Term:
         )
 
 
+def _codec_name(number: int | None) -> str | None:
+    return None if number is None else kf.CODEC_NAMES[number]
+
+
 def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term: Term) -> npt.NDArray[np.bool_]:
     """Arrow's logic: null compares with nothing, is in nothing that has no null, and so is `not in` it."""
     operation, value = term.operation, term.value
@@ -171,12 +178,15 @@ def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term:
         return np.ones(column.shape, np.bool_) if null is None else ~null
     if operation in _MEMBERSHIP:
         known = [one for one in value if one is not None]
-        if column.dtype.kind == "i":
+        if column.dtype.kind in "iu":
             known = [one for one in known if np.iinfo(column.dtype).min <= one <= np.iinfo(column.dtype).max]
-        found = np.isin(column, np.array(known, column.dtype)) if known else np.zeros(column.shape, np.bool_)
+        kind = np.dtype(np.float64) if column.dtype.kind == "f" else column.dtype
+        found = np.isin(column, np.array(known, kind)) if known else np.zeros(column.shape, np.bool_)
         if null is not None:
             found = np.where(null, None in value, found)
         return ~found if operation == "not in" else found
+    if column.dtype == np.float32:
+        column = column.astype(np.float64)  # else the value would be rounded, and 0.1 equal what is not 0.1
     matches: npt.NDArray[np.bool_] = _COMPARISONS[operation](column, value).astype(np.bool_)
     return matches if null is None else matches & ~null
 
@@ -209,6 +219,16 @@ class Filter:
     def reads_derived(self) -> bool:
         """Whether it looks at derived columns."""
         return any(term.column in self.derived for group in self.groups for term in group)
+
+    def split(self) -> tuple[Filter, ...]:
+        """Filters that together hold where this one holds: what is about derived columns apart from the rest.
+
+        So that columns are derived only of records that the rest leaves.
+        """
+        if len(self.groups) != 1 or not self.reads_derived:
+            return (self,)
+        parts = [tuple(term for term in self.groups[0] if (term.column in self.derived) == late) for late in (0, 1)]
+        return tuple(Filter((part,), self.derived) for part in parts if part)
 
     def bind(self, place: Mapping[str, Any]) -> Filter | Literal[True] | None:
         """What is left to judge where topic, partition or segment are known; None if nothing there can match."""
@@ -339,6 +359,11 @@ def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None 
     return Filter(tuple(groups), frozenset(derived))
 
 
+def check_term(item: tuple[Any, ...]) -> None:
+    """Raise what `parse_filters` would raise about one condition on records as they are."""
+    _parse_term(item, {})
+
+
 def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Term:
     if not isinstance(item, tuple) or not 2 <= len(item) <= 3 or not all(isinstance(part, str) for part in item[:2]):
         raise TypeError(f"a filter must be a (column, operation, value) tuple, not {item!r}")
@@ -407,10 +432,7 @@ def _texts(column: str, operation: str, value: Any) -> tuple[Any, ...]:
         return (np.frombuffer(value or b"", np.uint8),)
     known = sorted({one for one in value if one is not None})
     offsets = np.cumsum([0, *map(len, known)], dtype=np.int64)
-    texts = np.frombuffer(b"".join(known), np.uint8)
-    table = np.empty(1 << (2 * len(known)).bit_length(), np.int32)
-    kernels.hash_texts(texts, offsets, table)
-    return texts, offsets, table
+    return (kernels.TextSet(np.frombuffer(b"".join(known), np.uint8), offsets),)
 
 
 def _value(column: str, value: Any, derived: Mapping[str, np.dtype[Any]]) -> Any:

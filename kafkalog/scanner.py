@@ -116,6 +116,8 @@ class Scan:
         for name in derived:
             if name in ALL_COLUMNS:
                 raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
+        if not self.columns and not derived:
+            raise ValueError("columns is empty; count_rows() counts records without any")
         self._derived = tuple(derived)
         self._records = record_schema(self.columns, check_binary_type(binary_type))
         self.schema = extend_schema(self._records, derived)
@@ -268,7 +270,10 @@ class Scan:
                 pass
         else:
             one.walk()
-        return Explanation(self._query.conditions(), one.statistics)
+        conditions = self._query.conditions()
+        if one.statistics.n_bytes_jumped and not conditions["bytes"]:
+            conditions["bytes"].append("the log start offset by the offset index")
+        return Explanation(conditions, one.statistics)
 
     @property
     def target(self) -> LogDir | Partition | Segment:
@@ -348,8 +353,6 @@ def _check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
             raise ValueError(f"no column {name!r}; there are {', '.join(ALL_COLUMNS)}")
     if len(set(names)) != len(names):
         raise ValueError("columns names a column twice")
-    if not names:
-        raise ValueError("columns is empty; count_rows() counts records without any")
     return names
 
 

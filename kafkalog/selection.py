@@ -24,7 +24,7 @@ class Trouble(NamedTuple):
     """Records on which a caller's function failed."""
 
     function: str
-    """`where`, or the name of the extracted column."""
+    """``where``, or ``extract['price']``."""
     offsets: npt.NDArray[np.int64]
     """int64[n]: of the records."""
     detail: str
@@ -155,9 +155,10 @@ class Selection:
         for predicate in self.predicates:
             if predicate.reads_derived:
                 troubles += predicate.narrow(spans, mask, derived)
-        if mask.all():
+        matches = mask.view(np.bool_)
+        if matches.all():
             return Selected(None, derived, troubles)
-        rows = np.flatnonzero(mask)
+        rows = np.flatnonzero(matches)
         return Selected(rows, {name: column[rows] for name, column in derived.items()}, troubles)
 
     def _in_ranges(self, spans: Spans) -> npt.NDArray[np.bool_] | None:

@@ -238,12 +238,16 @@ def _messages(draw: st.DrawFn, magic: int, base_offset: int, position: int) -> B
 
 
 @st.composite
-def _wrappers(draw: st.DrawFn, magic: int, codec: int, base_offset: int, position: int) -> Built:
+def _wrappers(
+    draw: st.DrawFn, magic: int, codec: int, base_offset: int, position: int, as_brokers_write: bool
+) -> Built:
     drafts = draw(st.lists(records(headers=False), min_size=1, max_size=5))
     deltas, _ = draw(_offset_deltas(len(drafts)))
     inner_magic = draw(st.sampled_from([magic, magic, magic, 1 - magic]))
     log_append_time = magic == 1 and draw(st.booleans())
     wrapper_timestamp = draw(TIMESTAMPS)
+    if as_brokers_write and not log_append_time:
+        wrapper_timestamp = max(draft.timestamp for draft in drafts)
     wrapper_offset = base_offset + deltas[-1]
     inner_offsets = [base_offset + delta for delta in deltas]
     if magic == 1:
@@ -298,11 +302,17 @@ def _wrappers(draw: st.DrawFn, magic: int, codec: int, base_offset: int, positio
 
 @st.composite
 def batches(
-    draw: st.DrawFn, magic: int | None = None, codec: int | None = None, base_offset: int = 0, position: int = 0
+    draw: st.DrawFn,
+    magic: int | None = None,
+    codec: int | None = None,
+    base_offset: int = 0,
+    position: int = 0,
+    as_brokers_write: bool = False,
 ) -> Built:
     """One v2 batch (with records, without, or a transaction marker), message or wrapper.
 
-    ``magic`` and ``codec`` are drawn where None is given; ``position`` is where it will stand in the file.
+    ``magic`` and ``codec`` are drawn where None is given; ``position`` is where it will stand in the file. With
+    ``as_brokers_write`` a wrapper says the largest timestamp inside.
     """
     if magic is None:
         magic = draw(st.sampled_from([2, 2, 1, 0]))
@@ -314,7 +324,7 @@ def batches(
         return draw(_v2_batches(codec, base_offset, position))
     if codec == 0:
         return draw(_messages(magic, base_offset, position))
-    return draw(_wrappers(magic, codec, base_offset, position))
+    return draw(_wrappers(magic, codec, base_offset, position, as_brokers_write))
 
 
 @st.composite
@@ -324,8 +334,9 @@ def segments(
     codec: int | None = None,
     min_batches: int = 0,
     max_batches: int = 6,
+    as_brokers_write: bool = False,
 ) -> Segment:
-    """A healthy segment; ``magic`` and ``codec`` are mixed where None is given."""
+    """A healthy segment; ``magic`` and ``codec`` are mixed where None is given; see `batches`."""
     base_offset = draw(st.one_of(st.just(0), st.integers(0, 1000), st.integers(0, 1 << 40), st.integers(0, 1 << 62)))
     gaps = st.one_of(st.just(0), st.integers(0, 5), st.integers(0, 1 << 33))
     offset = base_offset
@@ -334,7 +345,7 @@ def segments(
     positions: list[tuple[int, int]] = []
     for i in range(draw(st.integers(min_batches, max_batches))):
         offset += draw(gaps) if i else 0
-        built = draw(batches(magic, codec, offset, len(data)))
+        built = draw(batches(magic, codec, offset, len(data), as_brokers_write))
         positions.append((len(data), len(data) + len(built.data)))
         data += built.data
         expected += built.records

@@ -426,6 +426,91 @@ def test_cat_ranges(run: Any, log_dir: Path) -> None:
     assert offsets("--threads", 1) == offsets()
 
 
+@pytest.mark.parametrize(
+    ("texts", "filters"),
+    [
+        (["key starts_with k"], [("key", "starts_with", b"k")]),
+        (["key starts_with 0x6b"], [("key", "starts_with", b"k")]),
+        (["key starts_with base64:aw=="], [("key", "starts_with", b"k")]),
+        (["key=='k'", "offset>=5", "offset < 90"], [("key", "==", b"k"), ("offset", ">=", 5), ("offset", "<", 90)]),
+        (['key == "0x6b"'], [("key", "==", b"0x6b")]),
+        (["  value   contains   1 "], [("value", "contains", b"1")]),
+        (["key in k1, k2,null"], [("key", "in", [b"k1", b"k2", None])]),
+        (["key not in 'a,b',\"null\""], [("key", "not in", [b"a,b", b"null"])]),
+        (["value is null"], [("value", "is null")]),
+        (["value  is  not  null"], [("value", "is not null")]),
+        (["headers has n"], [("headers", "has", "n")]),
+        (["headers has not trace-id"], [("headers", "has not", "trace-id")]),
+        (["headers.trace-id is null"], [("headers.trace-id", "is null")]),
+        (['headers."n" != ""'], [("headers.n", "!=", b"")]),
+        (["timestamp >= 2023-11-14T22:18Z"], [("timestamp", ">=", 1_700_000_280_000)]),
+        (["timestamp < 1700000280000"], [("timestamp", "<", 1_700_000_280_000)]),
+        (["timestamp <= 2023-11-15T00:18:00.0004+02:00"], [("timestamp", "<=", 1_700_000_280_000)]),
+        (
+            ["compression = none", "is_transactional == FALSE"],
+            [("compression", "==", "none"), ("is_transactional", "==", False)],
+        ),
+        (["topic != p-multi", "partition in 0,1"], [("topic", "!=", "p-multi"), ("partition", "in", [0, 1])]),
+        (["offset == -1"], [("offset", "==", -1)]),
+        (["segment == 00000000000000000000.log"], [("segment", "==", "00000000000000000000.log")]),
+    ],
+)
+def test_cat_filters_as_the_library_does(run: Any, log_dir: Path, texts: list[str], filters: list[Any]) -> None:
+    topics = ["p-multi", "p-headers"]
+    options = [option for text in texts for option in ("--filter", text)]
+    code, lines, err = run("cat", log_dir, "-t", ",".join(topics), *options, "--json", "--columns", "topic,offset")
+    assert (code, err) == (0, "")
+    expected = kafkalog.read_table(log_dir, topics=topics, columns=["topic", "offset"], filters=filters)
+    assert list(map(json.loads, lines)) == expected.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("key", "COLUMN OP VALUE is expected, such as 'key == abc'"),
+        ("key inabc", "COLUMN OP VALUE is expected"),
+        ("nope == 3", "no column 'nope' to filter by; there are topic"),
+        ("offset == x", "offset is a whole number, not 'x'"),
+        ("offset == 1.5", "offset is a whole number"),
+        ("is_control == 1", "is_control is true or false"),
+        ("offset contains 3", "no operation 'contains' for column 'offset'; there are =="),
+        ("compression == gz", "no compression 'gz'; there are none, gzip"),
+        ("compression < gzip", "have no order"),
+        ("key == null", "write 'key is null'"),
+        ("key != null", "write 'key is not null'"),
+        ("key ==", 'a value is expected; the empty one is ""'),
+        ("key in", "a list of values is expected"),
+        ("key is null x", "takes no value"),
+        ("key == 0xzz", "not hex; in quotes it is text as it stands"),
+        ("key == base64:?", "not base64"),
+        ("timestamp >= 2023-11-14T22:18", "which zone? add Z"),
+        ("timestamp >= noon", "milliseconds or a time"),
+        ("headers == x", "'has'"),
+        ("headers.a in x", "write a group for each value"),
+    ],
+)
+def test_cat_says_how_a_filter_is_written(run: Any, log_dir: Path, text: str, message: str) -> None:
+    code, lines, err = run("cat", log_dir, "--filter", text)
+    assert (code, lines) == (2, [])
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_cat_explains_what_it_would_read(run: Any, log_dir: Path) -> None:
+    options = ["cat", log_dir, "-t", "p-multi", "--start-offset", "110", "--filter", "key == k1", "--explain"]
+    code, lines, err = run(*options)
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in lines[1:]] == ["partitions", "segments", "bytes", "batches", "records"]
+    assert "start_offset=110 by the offset index" in lines[3]
+    assert "key == b'k1'" in lines[5]
+    code, lines, err = run(*options, "--json")
+    assert (code, err) == (0, "")
+    (found,) = map(json.loads, lines)
+    expected = kafkalog.scan(log_dir, topics="p-multi", start_offset=110, filters=[("key", "==", b"k1")]).explain()
+    assert found == json.loads(json.dumps(expected.as_dict()))
+    assert 0 < found["n_bytes_read"] < found["n_bytes"]
+
+
 def test_cat_shows_deleted_records_when_asked(run: Any, log_dir: Path) -> None:
     first = [run("cat", log_dir / "p-delrec-0", "-n", 1, *more)[1][0] for more in ([], ["--include-deleted"])]
     assert [line.split("  ")[0] for line in first] == ["p-delrec-0@334", "p-delrec-0@202"]

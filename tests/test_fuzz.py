@@ -41,6 +41,7 @@ import kafkalog
 from kafkalog._kernels import batches as batch_kernels
 from kafkalog._kernels import crc as crc_kernels
 from kafkalog._kernels import legacy as legacy_kernels
+from kafkalog._kernels import predicates as predicate_kernels
 from kafkalog._kernels import records as record_kernels
 from kafkalog._kernels import wire as wire_kernels
 from kafkalog.batches import walk
@@ -672,6 +673,46 @@ def _walk_headers(a: Arguments, n: int) -> None:
     record_kernels.walk_headers(data, *a.columns("ii", n), _rows(a, n), a.column("q", n + 1), *a.columns("iiii", room))
 
 
+def _needle(a: Arguments) -> npt.NDArray[np.uint8]:
+    start = int(a.rng.integers(0, a.data.size + 1))
+    return np.array(a.data[start : start + int(a.rng.integers(0, 9))])
+
+
+def _mask(a: Arguments, n: int) -> Any:
+    return (a.column("B", n) % 3).astype(np.uint8)
+
+
+def _match_bytes(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    operation = int(a.rng.integers(-1, 11))
+    predicate_kernels.match_bytes(data, *a.columns("ii", n), operation, _needle(a), _mask(a, n))
+
+
+def _text_set(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    offsets = a.column("q", n % 4)
+    texts = predicate_kernels.TextSet(data, np.sort(offsets) if n % 2 else offsets)
+    assert texts.n_texts == n % 4 - 1 or offsets.size != n % 4
+
+
+def _match_set(a: Arguments, n: int) -> None:
+    listed = [a.rng.bytes(int(size)) for size in a.rng.integers(0, 5, n % 7)]
+    data = a.bytes()
+    if n % 2:
+        listed.append(_needle(a).tobytes())
+    offsets = np.cumsum([0, *map(len, listed)], dtype=np.int64)
+    texts = predicate_kernels.TextSet(np.frombuffer(b"".join(listed), np.uint8), offsets)
+    predicate_kernels.match_set(data, *a.columns("ii", n), texts, bool(n % 2), bool(n % 3), _mask(a, n))
+
+
+def _match_header(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    operation = int(a.rng.integers(-1, 11))
+    flags = bool(n % 2), bool(n % 3)
+    columns = a.columns("ii", n)
+    predicate_kernels.match_header(data, *columns, _needle(a), operation, _needle(a), *flags, _mask(a, n))
+
+
 def _varints(a: Arguments, n: int) -> None:
     data = a.guard.ending(a.rng.integers(64, 256, n % 13).astype(np.uint8))
     for decode_one in (wire_kernels.decode_unsigned_varint, wire_kernels.decode_varint, wire_kernels.decode_varlong):
@@ -690,6 +731,10 @@ KERNEL_CALLS = (
     _measure_binary,
     _fill_binary,
     _walk_headers,
+    _match_bytes,
+    _text_set,
+    _match_set,
+    _match_header,
     _varints,
 )
 

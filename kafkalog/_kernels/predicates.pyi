@@ -1,4 +1,4 @@
-from typing import Final
+from typing import Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,18 @@ def match_bytes(
     needle: NDArray[np.uint8],
     mask: NDArray[np.uint8],
 ) -> None: ...
-def hash_texts(data: NDArray[np.uint8], offsets: NDArray[np.int64], table: NDArray[np.int32]) -> None: ...
+
+@final
+class TextSet:
+    @property
+    def n_texts(self) -> int: ...
+    def __new__(cls, texts: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Self: ...
+
 def match_set(
     data: NDArray[np.uint8],
     start: NDArray[np.int32],
     size: NDArray[np.int32],
-    texts: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    table: NDArray[np.int32],
+    texts: TextSet,
     null_is_in: bool,
     negate: bool,
     mask: NDArray[np.uint8],

@@ -3,13 +3,49 @@
 Every function narrows a mask: rows that are already out are not looked at.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcmp
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memchr, memcmp, memcpy
 
-from kafkalog._kernels.crc cimport crc32c
 from kafkalog._kernels.wire cimport OK, Cursor, read_varint, remaining
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__GNUC__) || defined(__clang__)
+    #define kl_prefetch(p) __builtin_prefetch(p)
+    #else
+    #define kl_prefetch(p) ((void)0)
+    #endif
+    static inline uint64_t kl_word(const uint8_t *p) { uint64_t w; memcpy(&w, p, 8); return w; }
+    static inline uint64_t kl_tail(const uint8_t *p, Py_ssize_t n) {
+        uint64_t w = 0;
+        while (n > 0) w = w << 8 | p[--n];
+        return w;
+    }
+    /* keys differ at their ends more often than at their starts */
+    static inline int kl_same(const uint8_t *a, const uint8_t *b, Py_ssize_t n) {
+        if (n >= 8) return kl_word(a + n - 8) == kl_word(b + n - 8) && memcmp(a, b, n - 8) == 0;
+        while (n > 0) { n--; if (a[n] != b[n]) return 0; }
+        return 1;
+    }
+    /* for tables in memory alone: it differs from machine to machine */
+    static inline uint64_t kl_hash(const uint8_t *p, Py_ssize_t n) {
+        uint64_t h = (uint64_t)n * 0x9E3779B97F4A7C15u;
+        while (n >= 8) { h = (h ^ kl_word(p)) * 0x9E3779B97F4A7C15u; h ^= h >> 29; p += 8; n -= 8; }
+        if (n > 0) h = (h ^ kl_tail(p, n)) * 0x9E3779B97F4A7C15u;
+        return h ^ h >> 32;
+    }
+    static inline uint64_t kl_bit(uint64_t h) { return (uint64_t)1 << (h & 63); }
+    """
+    void kl_prefetch(const void* p) noexcept nogil
+    bint same "kl_same"(const uint8_t* a, const uint8_t* b, Py_ssize_t n) noexcept nogil
+    uint64_t hashed "kl_hash"(const uint8_t* p, Py_ssize_t n) noexcept nogil
+    uint64_t bit_of "kl_bit"(uint64_t h) noexcept nogil
+
 cdef enum:
+    AHEAD = 12
     EQUAL = 0
     NOT_EQUAL = 1
     LESS = 2
@@ -68,11 +104,11 @@ cdef inline bint judge(const uint8_t* data, Py_ssize_t size, int operation, Text
     if operation == IS_NOT_NULL:
         return True
     if operation == EQUAL:
-        return size == text.size and memcmp(data, text.pointer, size) == 0
+        return size == text.size and same(data, text.pointer, size)
     if operation == NOT_EQUAL:
-        return size != text.size or memcmp(data, text.pointer, size) != 0
+        return size != text.size or not same(data, text.pointer, size)
     if operation == STARTS_WITH:
-        return size >= text.size and memcmp(data, text.pointer, text.size) == 0
+        return size >= text.size and same(data, text.pointer, text.size)
     if operation == CONTAINS:
         return search(data, size, text)
     shorter = size if size < text.size else text.size
@@ -107,7 +143,7 @@ def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not N
     """Take out of `mask` the rows whose bytes do not stand in a relation to `needle`; bytes compare unsigned."""
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t limit = data.shape[0]
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, soon
     cdef const uint8_t* origin = NULL
     cdef Text text = text_of(needle)
     cdef bint outside = False
@@ -118,6 +154,10 @@ def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not N
         origin = &data[0]
     with nogil:
         for i in range(n):
+            if i + AHEAD < n:
+                soon = start[i + AHEAD]
+                if 0 <= soon < limit:
+                    kl_prefetch(origin + soon)
             if mask[i] == 0:
                 continue
             if size[i] > 0 and (start[i] < 0 or size[i] > limit - start[i]):
@@ -131,78 +171,125 @@ def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not N
         raise IndexError("a span lies outside data")
 
 
-def hash_texts(const uint8_t[::1] data not None, const int64_t[::1] offsets not None, int32_t[::1] table not None):
-    """Fill a hash table with the numbers of texts; its size is a power of two, larger than their number."""
-    cdef Py_ssize_t n = offsets.shape[0] - 1
-    cdef Py_ssize_t size = table.shape[0]
-    cdef Py_ssize_t i
-    cdef uint32_t place
-    cdef const uint8_t* origin = NULL
-    if n < 0 or size <= n or size & (size - 1):
-        raise ValueError("the table does not fit")
-    for i in range(n):
-        if offsets[i] < 0 or offsets[i + 1] < offsets[i] or offsets[i + 1] > data.shape[0]:
-            raise IndexError("a text lies outside data")
-    if data.shape[0]:
-        origin = &data[0]
-    with nogil:
-        for i in range(size):
-            table[i] = -1
+cdef class TextSet:
+    """Texts to look for, hashed once; any number of threads may look.
+
+    Parameters
+    ----------
+    texts : uint8[...]
+        One behind the other; copied.
+    offsets : int64[n + 1]
+        Text `i` is ``texts[offsets[i]:offsets[i + 1]]``.
+    """
+
+    cdef readonly int64_t n_texts
+    cdef object given
+    cdef uint8_t* texts
+    cdef int64_t* offsets
+    cdef int32_t* table
+    cdef uint64_t* bits
+    cdef uint64_t n_places
+    cdef uint64_t n_words
+
+    def __cinit__(self, const uint8_t[::1] texts not None, const int64_t[::1] offsets not None):
+        cdef int64_t n = offsets.shape[0] - 1
+        cdef int64_t n_bytes = texts.shape[0]
+        cdef int64_t i
+        cdef uint64_t h, place
+        self.texts, self.offsets, self.table, self.bits = NULL, NULL, NULL, NULL
+        if n < 0 or n >= (<int64_t>1 << 30):
+            raise ValueError("no offsets, or too many")
+        self.n_texts = n
+        self.n_places = 16
+        while self.n_places < <uint64_t>(2 * n):
+            self.n_places *= 2
+        self.n_words = self.n_places // 8
+        self.texts = <uint8_t*>malloc(n_bytes + 1)
+        self.offsets = <int64_t*>malloc((n + 1) * sizeof(int64_t))
+        self.table = <int32_t*>malloc(self.n_places * sizeof(int32_t))
+        self.bits = <uint64_t*>calloc(self.n_words, sizeof(uint64_t))
+        if self.texts == NULL or self.offsets == NULL or self.table == NULL or self.bits == NULL:
+            raise MemoryError()
+        if n_bytes:
+            memcpy(self.texts, &texts[0], n_bytes)
+        # of the copies, which nobody changes afterwards
+        memcpy(self.offsets, &offsets[0], (n + 1) * sizeof(int64_t))
         for i in range(n):
-            place = crc32c(origin + offsets[i], offsets[i + 1] - offsets[i]) & <uint32_t>(size - 1)
-            while table[place] >= 0:
-                place = (place + 1) & <uint32_t>(size - 1)
-            table[place] = <int32_t>i
+            if self.offsets[i] < 0 or self.offsets[i + 1] < self.offsets[i] or self.offsets[i + 1] > n_bytes:
+                raise IndexError("a text lies outside its data")
+        self.given = bytes(texts), bytes(offsets)
+        with nogil:
+            for place in range(self.n_places):
+                self.table[place] = -1
+            for i in range(n):
+                h = hashed(self.texts + self.offsets[i], self.offsets[i + 1] - self.offsets[i])
+                self.bits[(h >> 6) & (self.n_words - 1)] |= bit_of(h)
+                place = (h >> 24) & (self.n_places - 1)
+                while self.table[place] >= 0:
+                    place = (place + 1) & (self.n_places - 1)
+                self.table[place] = <int32_t>i
+
+    def __dealloc__(self):
+        free(self.texts)
+        free(self.offsets)
+        free(self.table)
+        free(self.bits)
+
+    def __reduce__(self):
+        return _text_set, self.given
+
+
+def _text_set(texts, offsets):
+    return TextSet(texts, memoryview(offsets).cast("q"))
+
+
+cdef bint is_in(TextSet texts, const uint8_t* pointer, int64_t size) noexcept nogil:
+    cdef uint64_t h = hashed(pointer, size)
+    cdef uint64_t place, _probe
+    cdef int32_t number
+    # a bit first: what is in no set is mostly told by it, and the bits stay in cache
+    if texts.bits[(h >> 6) & (texts.n_words - 1)] & bit_of(h) == 0:
+        return False
+    place = (h >> 24) & (texts.n_places - 1)
+    for _probe in range(texts.n_places):
+        number = texts.table[place]
+        if number < 0:
+            return False
+        if texts.offsets[number + 1] - texts.offsets[number] == size and \
+                same(texts.texts + texts.offsets[number], pointer, size):
+            return True
+        place = (place + 1) & (texts.n_places - 1)
+    return False
 
 
 def match_set(const uint8_t[::1] data not None, const int32_t[::1] start not None, const int32_t[::1] size not None,
-              const uint8_t[::1] texts not None, const int64_t[::1] offsets not None, const int32_t[::1] table not None,
-              bint null_is_in, bint negate, uint8_t[::1] mask not None):
-    """Take out of `mask` the rows whose bytes are not among texts that `hash_texts` hashed; negated, those that are."""
+              TextSet texts not None, bint null_is_in, bint negate, uint8_t[::1] mask not None):
+    """Take out of `mask` the rows whose bytes are not in a set; negated, those whose bytes are."""
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t limit = data.shape[0]
-    cdef Py_ssize_t i
-    cdef int64_t number, length
-    cdef Py_ssize_t _probe
-    cdef uint32_t place
+    cdef Py_ssize_t i, soon
     cdef bint found
     cdef bint outside = False
     cdef const uint8_t* origin = NULL
-    cdef const uint8_t* known = NULL
+    cdef const uint8_t* empty = <const uint8_t*>b""
     check_spans(data, start, size, mask)
-    if table.shape[0] <= offsets.shape[0] - 1 or table.shape[0] & (table.shape[0] - 1) or offsets.shape[0] < 1:
-        raise ValueError("the table does not fit")
-    for i in range(offsets.shape[0] - 1):
-        if offsets[i] < 0 or offsets[i + 1] < offsets[i] or offsets[i + 1] > texts.shape[0]:
-            raise IndexError("a text lies outside its data")
-    for i in range(table.shape[0]):
-        if table[i] >= offsets.shape[0] - 1:
-            raise IndexError("the table names a text that is not there")
     if limit:
         origin = &data[0]
-    if texts.shape[0]:
-        known = &texts[0]
     with nogil:
         for i in range(n):
+            if i + AHEAD < n:
+                soon = start[i + AHEAD]
+                if 0 <= soon < limit:
+                    kl_prefetch(origin + soon)
             if mask[i] == 0:
                 continue
             if size[i] > 0 and (start[i] < 0 or size[i] > limit - start[i]):
                 outside = True
                 break
-            found = False
             if size[i] < 0:
                 found = null_is_in
             else:
-                place = crc32c(origin + start[i], size[i]) & <uint32_t>(table.shape[0] - 1)
-                for _probe in range(table.shape[0]):
-                    number = table[place]
-                    if number < 0:
-                        break
-                    length = offsets[number + 1] - offsets[number]
-                    if length == size[i] and memcmp(known + offsets[number], origin + start[i], length) == 0:
-                        found = True
-                        break
-                    place = (place + 1) & <uint32_t>(table.shape[0] - 1)
+                found = is_in(texts, origin + start[i] if size[i] else empty, size[i])
             mask[i] = found != negate
     if outside:
         raise IndexError("a span lies outside data")
@@ -253,7 +340,7 @@ def match_header(const uint8_t[::1] data not None, const int32_t[::1] headers_st
                     if read_varint(&cursor, &value_size) != OK or value_size > remaining(&cursor):
                         outside = True
                         break
-                    if key_size == wanted.size and memcmp(key, wanted.pointer, key_size) == 0:
+                    if key_size == wanted.size and same(key, wanted.pointer, key_size):
                         if any_value or judge(cursor.pointer, value_size, operation, text):
                             found = True
                             break

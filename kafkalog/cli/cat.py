@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command
+from kafkalog.cli.options import FILTER_HELP, Words, add_command
 from kafkalog.cli.scanning import (
     Watch,
     add_scan_reading,
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 
 _WORDS: Final = Words(
     summary="print records, as text or as JSON lines",
-    description="""\
+    description=f"""\
 Print records in the order of topic, partition and offset, a line each:
 
-  orders-0@42  2026-11-21T08:00:00.000Z  key="k1" value="{\\"id\\": 7}" headers={trace="ab", n=null}
+  orders-0@42  2026-11-21T08:00:00.000Z  key="k1" value="{{\\"id\\": 7}}" headers={{trace="ab", n=null}}
 
 Bytes that are valid UTF-8 are shown as text; what does not print is escaped (\\n, \\", \\\\, \\xff), so that nothing is
 lost; null is null and an empty value is "". At a terminal long values are cut, unless --full is given. A record without
@@ -45,6 +46,11 @@ Columns: topic, partition, offset, timestamp, timestamp_type, key, value, header
 producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset, batch_position,
 segment.
 
+{FILTER_HELP}
+
+--explain prints, instead of records, how many partitions, segments, bytes and batches there are and have to be read,
+and what rules out the others; it reads batch headers only.
+
 By default transactions are not looked at: records of aborted and open ones are printed too. With --isolation-level
 read_committed, records are those that a consumer of that level gets: aborted ones are left out, and a partition ends
 where its earliest open transaction begins (a note says where). What a damaged marker leaves unknown is an error, or is
@@ -54,6 +60,7 @@ left out and reported: see --on-corruption.""",
   kafkalog cat orders-0 --start-offset 1000 --end-offset 1100 --full
   kafkalog cat /backup/kafka -t orders --start-timestamp 2026-11-21T08:00:00Z --json --encoding utf8 | jq .value
   kafkalog cat orders-0 --isolation-level read_committed
+  kafkalog cat /backup/kafka -t orders --filter 'key == user-42' --filter 'headers has trace-id'
   kafkalog cat damaged-0 --on-corruption skip --json > intact.jsonl
   kafkalog cat __consumer_offsets-7 --columns offset,key,producer_id --include-control""",
 )
@@ -67,6 +74,7 @@ def add_parser(commands: Any) -> None:
     add_scan_selection(parser)
     how = parser.add_argument_group("how they are printed")
     how.add_argument("--json", action="store_true", help="an object a line")
+    how.add_argument("--explain", action="store_true", help="no records, but what has to be read for them, and why")
     how.add_argument("--columns", metavar="C,...", help="only these columns, in this order")
     how.add_argument(
         "--encoding",
@@ -98,11 +106,19 @@ def run(args: argparse.Namespace, console: Console) -> None:
         from kafkalog.scanner import Scan
 
         scan = Scan(path_of(args), columns=[*shown, *beside], **scan_options(args))
+    if args.explain:
+        _explain(scan, args.json, console)
+        return
     note_if_nothing_matches(args, scan, console)
     watch = Watch(scan, console, None if sys.stdout.isatty() else "records")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
         _print(scan, record_format, args.n, watch, console)
+
+
+def _explain(scan: Scan, is_json: bool, console: Console) -> None:
+    explanation = scan.explain()
+    console.write(json.dumps(explanation.as_dict(), default=str) + "\n" if is_json else f"{explanation}\n")
 
 
 def _print(scan: Scan, record_format: RecordFormat, n: int | None, watch: Watch, console: Console) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import base64
+import binascii
+import re
 import sys
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +20,27 @@ if TYPE_CHECKING:
 PATH_HELP: Final = """\
 PATH is a log dir (a value of a broker's log.dirs, or a copy of one), a topic-partition directory such as orders-0 in
 it, or a single .log file. Several may be given. Files are only read, never written."""
+
+
+FILTER_HELP: Final = """\
+--filter takes COLUMN OP VALUE; repeated, all must hold:
+  key == abc                       ==, !=, <, <=, >, >=; of bytes also starts_with and contains
+  key in abc,def,null              in, not in: a list; null in it is no value
+  value is null                    is null, is not null
+  timestamp >= 2026-11-21T08:00Z   times in ISO 8601 with a zone, or in milliseconds
+  headers has trace-id             has, has not: a header of that name
+  headers.trace-id == 0x0aff       any header of that name
+  compression == zstd              also topic, partition, segment, is_transactional == true, ...
+Bytes are given as text, as 0x and hex digits, or as base64: and base64. A value in quotes is text as it stands."""
+
+_CONDITION: Final = re.compile(
+    r"""\s*(?P<column>headers\.(?:"[^"]+"|[^\s=!<>"]+)|\w+)
+    (?:\s*(?P<sign>==|!=|<=|>=|=|<|>)|\s+(?P<word>is\s+not\s+null|is\s+null|not\s+in|in|has\s+not|has|starts_with|contains)(?!\S))
+    \s*(?P<value>.*?)\s*""",
+    re.VERBOSE | re.DOTALL,
+)
+_ITEM: Final = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|\Z)""", re.DOTALL)
+_QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 
 
 class Parser(argparse.ArgumentParser):
@@ -93,6 +117,18 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_filters(parser: argparse.ArgumentParser) -> None:
+    """``--filter``; `FILTER_HELP` is for the description."""
+    parser.add_argument(
+        "--filter",
+        metavar="'COLUMN OP VALUE'",
+        dest="filters",
+        action="append",
+        type=condition,
+        help="only records of which this holds, such as 'key == abc'; may be repeated: then all must hold",
+    )
+
+
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """``--limit``."""
     parser.add_argument(
@@ -161,6 +197,77 @@ def timestamp(text: str) -> int | datetime:
         whole = text if len(text) > 10 else f"{text}T00:00"
         raise argparse.ArgumentTypeError(f"which zone? add Z for UTC or an offset: {whole}Z or {whole}+02:00")
     return moment
+
+
+def condition(text: str) -> tuple[Any, ...]:
+    """``COLUMN OP VALUE`` as a filter; see `FILTER_HELP`."""
+    from kafkalog.predicates import check_term
+
+    match = _CONDITION.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"COLUMN OP VALUE is expected, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r}"
+        )
+    column = match["column"].replace('"', "")
+    operation = match["sign"] or " ".join(match["word"].split())
+    try:
+        if operation.startswith("is "):
+            if match["value"]:
+                raise ValueError(f"{operation!r} takes no value")
+            term: tuple[Any, ...] = (column, operation)
+        elif operation in ("in", "not in"):
+            items = [item for item in _ITEM.findall(match["value"]) if item]
+            if not items:
+                raise ValueError("a list of values is expected, such as a,b,c")
+            term = (column, operation, [None if item == "null" else _value(column, item) for item in items])
+        elif not match["value"]:
+            raise ValueError('a value is expected; the empty one is ""')
+        elif match["value"] == "null":
+            negated = " not" if operation == "!=" else ""
+            raise ValueError(f"nothing compares with null; write '{column} is{negated} null'")
+        else:
+            term = (column, operation, _value(column, match["value"]))
+        check_term(term)
+    except (TypeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    return term
+
+
+def _value(column: str, text: str) -> Any:
+    """A value in the type of a column; a ValueError says what was expected."""
+    from kafkalog.columns import BINARY_COLUMNS, FIXED_COLUMNS
+
+    quoted = _QUOTED.fullmatch(text)
+    if quoted is not None:
+        return quoted[2]
+    if column in BINARY_COLUMNS or column.startswith("headers."):
+        return _bytes(text)
+    if column == "timestamp":
+        return timestamp(text)
+    if column == "compression" or column not in (*FIXED_COLUMNS, "partition"):
+        return text
+    if column.startswith("is_"):
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{column} is true or false, not {text!r}")
+        return text.lower() == "true"
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{column} is a whole number, not {text!r}") from None
+
+
+def _bytes(text: str) -> str | bytes:
+    if text[:2] in ("0x", "0X"):
+        try:
+            return bytes.fromhex(text[2:])
+        except ValueError:
+            raise ValueError(f"{text!r} is not hex; in quotes it is text as it stands") from None
+    if text.startswith("base64:"):
+        try:
+            return base64.b64decode(text[7:], validate=True)
+        except binascii.Error:
+            raise ValueError(f"{text!r} is not base64; in quotes it is text as it stands") from None
+    return text
 
 
 def flatten(lists: list[list[Any]] | None) -> list[Any] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import add_limits, add_selection, count, flatten, make_limits, timestamp
+from kafkalog.cli.options import add_filters, add_limits, add_selection, count, flatten, make_limits, timestamp
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
         "--start-timestamp", metavar="TIME", type=timestamp, help="not before this: ms, or ISO 8601 with Z or an offset"
     )
     what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this")
+    add_filters(what)  # type: ignore[arg-type]
     what.add_argument(
         "--isolation-level",
         choices=("read_uncommitted", "read_committed"),
@@ -91,6 +92,7 @@ def scan_options(args: argparse.Namespace) -> dict[str, Any]:
         "end_offset": args.end_offset,
         "start_timestamp": args.start_timestamp,
         "end_timestamp": args.end_timestamp,
+        "filters": args.filters,
         "isolation_level": args.isolation_level,
         "include_control": args.include_control,
         "include_deleted": args.include_deleted,
