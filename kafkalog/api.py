@@ -139,11 +139,13 @@ def scan(
     where : callable, optional
         A function of any of offset, timestamp, timestamp_type, key, value, key_is_null, value_is_null and headers, by
         these names, that returns whether a record is wanted. It is compiled with numba (``kafkalog[numba]``); keys and
-        values come as `uint8` arrays (empty if null), and `kafkalog.functions` has what looks into them. A record on
-        which it raises is left out, with a warning and a finding.
+        values come as read-only `uint8` arrays (empty if null), and `kafkalog.functions` has what looks into them. It
+        is called on what the filters leave. A record on which it raises is left out, with a warning and a finding
+        a segment; integers wrap at 64 bits, and what it indexes is checked.
     extract : mapping of str to (dtype, callable), optional
         Columns of numbers, filled from records in the same pass by such functions: ``{"price": ("f8", function)}``.
-        Null where a function returns None, or raises, with a warning and a finding.
+        Null (masked in NumPy) where a function returns None, or raises, or returns what the dtype does not hold, the
+        latter two with a warning and a finding. dtypes are bool, i1, i2, i4, i8, u1, u2, u4, f4 and f8.
     isolation_level : {"read_uncommitted", "read_committed"}
         With `"read_committed"`, as a consumer of that level: without records of aborted transactions, and only up to
         the last stable offset, which is where the earliest open transaction begins. The markers in the log count; the
@@ -156,7 +158,8 @@ def scan(
         Also records below the log start offset that are still in the file.
     on_corruption : {"raise", "stop", "skip"}
         Damage raises; or ends its partition there, as a broker's recovery would; or is passed over. The latter two
-        warn (`CorruptionWarning`) and fill `Scan.findings`. A torn tail of a last segment is no damage.
+        warn (`CorruptionWarning`) and fill `Scan.findings`. A torn tail of a last segment is no damage. What ranges and
+        filters rule out by segment or batch header is not read, and its damage not met.
     check_crcs : bool
         Compare the checksum of every batch that is read.
     threads : int, optional

@@ -23,6 +23,7 @@ from kafkalog._kernels.wire import STATUS
 from kafkalog.batches import BatchTable, Window
 from kafkalog.compression import Arena, decompress_into
 from kafkalog.errors import KafkalogError, Limits, Reason, UnsupportedError, error_from_status
+from kafkalog.memory import empty
 from kafkalog.source import Bytes
 
 ARENA_BYTES: Final = 2 * 2**20
@@ -181,7 +182,7 @@ def walk_v2(
     batches, n = payloads.batches, payloads.n_records
     names = [*_SPAN_NAMES, *(_HEADER_SPAN_NAMES if headers else ())]
     room = {name: scratch(name, n, np.int32) for name in names}
-    offset, timestamp = np.empty(n, np.int64), np.empty(n, np.int64)
+    offset, timestamp = empty(n, np.int64), empty(n, np.int64)
     status, n_done, n_records, _, _, _, n_headers = kernels.walk_records(
         payloads.data,
         payloads.start,

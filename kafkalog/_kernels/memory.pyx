@@ -12,7 +12,7 @@ from libc.stdlib cimport free, malloc
 cdef enum:
     SLOTS = 64
     SMALLEST = 65536
-    LARGEST = 1 << 24
+    LARGEST = 16777216
 
 cdef int64_t KEPT_BYTES = 3 * LARGEST // 2
 

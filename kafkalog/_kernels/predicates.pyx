@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
-from kafkalog._kernels.wire cimport OK, Cursor, read_varint, remaining
+from kafkalog._kernels.wire cimport OK, Cursor, distance, read_varint, remaining
 
 cdef extern from *:
     """
@@ -84,7 +84,7 @@ cdef inline bint search(const uint8_t* data, Py_ssize_t size, Text needle) noexc
         return False
     last = data + (size - needle.size)
     while at <= last:
-        at = <const uint8_t*>memchr(at, needle.pointer[0], last - at + 1)
+        at = <const uint8_t*>memchr(at, needle.pointer[0], distance(at, last) + 1)
         if at == NULL:
             return False
         if memcmp(at, needle.pointer, needle.size) == 0:
