@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.log_dir import LogDir
     from kafkalog.partition import Partition
+    from kafkalog.repair.rebuild import rebuild_indexes
+    from kafkalog.repair.report import RebuildReport
     from kafkalog.scanner import Scan
     from kafkalog.segment import Segment
 
@@ -67,6 +69,8 @@ _LAZY = {
     "BinaryColumn": "columns",
     "HeadersColumn": "columns",
     "RecordColumns": "columns",
+    "RebuildReport": "repair.report",
+    "rebuild_indexes": "repair.rebuild",
     "Scan": "scanner",
     "Segment": "segment",
 }
@@ -93,6 +97,7 @@ __all__ = [
     "Partition",
     "ReadError",
     "Reason",
+    "RebuildReport",
     "RecordColumns",
     "Scan",
     "Segment",
@@ -110,6 +115,7 @@ __all__ = [
     "read_numpy",
     "read_pandas",
     "read_table",
+    "rebuild_indexes",
     "scan",
     "scan_batches",
 ]

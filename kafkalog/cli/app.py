@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkalog import __version__
-from kafkalog.cli import batches, cat, export, lookup, ls
+from kafkalog.cli import batches, cat, export, lookup, ls, reindex
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.options import Parser
@@ -26,12 +26,13 @@ examples:
   kafkalog batches orders-0 --summary            who sends small, large, uncompressed, transactional batches
   kafkalog export orders-0 -o orders.parquet     records as Parquet, Arrow, CSV or JSON lines
   kafkalog lookup orders-0 --offset 42           how an offset or a time leads to a record
+  kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them
 
 'kafkalog COMMAND --help' says more about a command.
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (ls, cat, batches, lookup, export)
+_COMMANDS: Final = (ls, cat, batches, lookup, export, reindex)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 PATH_HELP: Final = """\
 PATH is a log dir (a value of a broker's log.dirs, or a copy of one), a topic-partition directory such as orders-0 in
-it, or a single .log file. Several may be given. Files are only read, never written."""
+it, or a single .log file. Several may be given."""
+_READ_ONLY: Final = " Files are only read, never written."
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,12 +49,12 @@ class Words:
     examples: str
 
 
-def add_command(commands: Any, name: str, words: Words) -> argparse.ArgumentParser:
-    """A command's parser, with what all commands have."""
+def add_command(commands: Any, name: str, words: Words, *, writes: bool = False) -> argparse.ArgumentParser:
+    """A command's parser, with what all commands have; `writes` where files at PATH may be changed."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=words.summary,
-        description=f"{words.description}\n\n{PATH_HELP}",
+        description=f"{words.description}\n\n{PATH_HELP}{'' if writes else _READ_ONLY}",
         epilog=f"examples:\n{words.examples}\n\n{EXIT_CODES_HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
