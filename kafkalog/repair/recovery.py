@@ -108,6 +108,7 @@ def recover(
                 _take(found, Window(window.data, window.start, taken), with_producers)
             source.release(window.data, window.start)
             progress(int(taken.size_in_bytes.sum(dtype=np.int64)))
+            del window, taken  # their memory can serve the next window
             if reason is not None:
                 break
         found.finding = found.finding or windows.finding
