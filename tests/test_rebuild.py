@@ -359,7 +359,7 @@ def test_killed_anywhere_each_file_is_old_or_new(partition: Path, tmp_path: Path
     shutil.copytree(partition, new_place)
     kafkalog.rebuild_indexes(new_place, kinds=KINDS, in_place=True, now_ms=0)
     new = files_in(new_place)
-    command = [sys.executable, "-c", KILLED, str(partition), str(tmp_path / "killed"), "7"]
+    command = [sys.executable, "-c", KILLED, str(partition), str(tmp_path / "killed"), "3"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=environment)
     states = set()
