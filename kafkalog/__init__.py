@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.log_dir import LogDir
     from kafkalog.partition import Partition
+    from kafkalog.repair.rebuild import rebuild_indexes
+    from kafkalog.repair.report import RebuildReport
     from kafkalog.scanner import Scan
     from kafkalog.segment import Segment
 
@@ -76,6 +78,8 @@ _LAZY = {
     "BinaryColumn": "columns",
     "HeadersColumn": "columns",
     "RecordColumns": "columns",
+    "RebuildReport": "repair.report",
+    "rebuild_indexes": "repair.rebuild",
     "Scan": "scanner",
     "Segment": "segment",
 }
@@ -105,6 +109,7 @@ __all__ = [
     "Partition",
     "ReadError",
     "Reason",
+    "RebuildReport",
     "RecordColumns",
     "RollLimits",
     "Scan",
@@ -124,6 +129,7 @@ __all__ = [
     "read_numpy",
     "read_pandas",
     "read_table",
+    "rebuild_indexes",
     "scan",
     "scan_batches",
     "verify",

@@ -2,7 +2,7 @@
 
 An index is a hint. Nothing here believes one: `lookup` says what the entries say, and who acts on an entry checks the
 batch that it points at (see `kafkalog.segment`). Mirrors the reading half of `OffsetIndex`, `TimeIndex`,
-`TransactionIndex`.
+`TransactionIndex`. `IndexBuilder` makes entries anew out of batches, as `LogSegment.recover` does.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog._kernels.indexes import build_entries
+from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Finding, Reason
 from kafkalog.index_checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.index_measures import IndexMeasures
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkalog.batches import BatchTable
+
+INDEX_INTERVAL_BYTES: Final = 4096
+"""Default of a topic's `index.interval.bytes`."""
 
 
 def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -170,6 +175,32 @@ class OffsetIndex(_Index):
 
     dtype = kf.OFFSET_INDEX_DTYPE
 
+    @classmethod
+    def build(
+        cls, batches: BatchTable, base_offset: int, *, index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    ) -> OffsetIndex:
+        """The index that a broker's recovery makes for a segment.
+
+        Parameters
+        ----------
+        batches : BatchTable
+            All of the segment's.
+        base_offset : int
+        index_interval_bytes : int
+            The topic's `index.interval.bytes`.
+
+        Raises
+        ------
+        ValueError
+            Where a broker gives up: offsets do not rise from entry to entry, or lie outside the segment.
+
+        Notes
+        -----
+        An entry for each batch that begins more than `index_interval_bytes` behind the one of the entry before (or the
+        start of the segment). Source: LogSegment.recover, Kafka 4.3.
+        """
+        return _build(batches, base_offset, index_interval_bytes)[0]
+
     @cached_property
     def offset(self) -> npt.NDArray[np.int64]:
         """int64[n]: last offset of each indexed batch, absolute."""
@@ -270,6 +301,19 @@ class TimeIndex(_Index):
 
     dtype = kf.TIME_INDEX_DTYPE
 
+    @classmethod
+    def build(
+        cls, batches: BatchTable, base_offset: int, *, index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    ) -> TimeIndex:
+        """The index that a broker's recovery makes for a segment; parameters and errors as `OffsetIndex.build`.
+
+        Notes
+        -----
+        With each entry of the offset index the largest timestamp so far, if it is larger than that of the entry before,
+        and at the end the largest of the segment. Source: LogSegment.recover, TimeIndex.maybeAppend, Kafka 4.3.
+        """
+        return _build(batches, base_offset, index_interval_bytes)[1]
+
     @cached_property
     def timestamp(self) -> npt.NDArray[np.int64]:
         """int64[n]: milliseconds."""
@@ -363,3 +407,94 @@ class TransactionIndex(_Index):
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         return {name: self.entries[name].astype(self.dtype[name].newbyteorder("=")) for name in self.dtype.names or ()}
+
+
+class IndexBuilder:
+    """Offset index and time index of a segment whose batches come a table at a time.
+
+    Parameters
+    ----------
+    base_offset : int
+        Of the segment.
+    index_interval_bytes : int
+        The topic's `index.interval.bytes`.
+    """
+
+    def __init__(self, base_offset: int, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> None:
+        if index_interval_bytes < 0:
+            raise ValueError(f"index_interval_bytes must not be negative, not {index_interval_bytes}")
+        self.base_offset, self.index_interval_bytes = base_offset, index_interval_bytes
+        self._carried = np.full(_N_CARRIED, -1, np.int64)
+        self._offset_entries: list[npt.NDArray[np.void]] = []
+        self._time_entries: list[npt.NDArray[np.void]] = []
+
+    def feed(self, batches: BatchTable) -> tuple[int, Reason | None]:
+        """Take the next batches of the segment.
+
+        Returns
+        -------
+        n_batches : int
+            How many were taken.
+        reason : Reason or None
+            Why not all: `offset_outside_segment` or `offset_order`.
+        """
+        n = len(batches)
+        offset, position = np.empty(n, np.int32), np.empty(n, np.int32)
+        timestamp, timestamp_offset = np.empty(n, np.int64), np.empty(n, np.int32)
+        status, n_rows, n_offset, n_time = build_entries(
+            batches.position,
+            batches.last_offset,
+            batches.max_timestamp,
+            self.base_offset,
+            self.index_interval_bytes,
+            self._carried,
+            offset,
+            position,
+            timestamp,
+            timestamp_offset,
+        )
+        if n_offset:
+            entries = np.empty(n_offset, kf.OFFSET_INDEX_DTYPE)
+            entries["relative_offset"], entries["position"] = offset[:n_offset], position[:n_offset]
+            self._offset_entries.append(entries)
+        if n_time:
+            entries = np.empty(n_time, kf.TIME_INDEX_DTYPE)
+            entries["timestamp"], entries["relative_offset"] = timestamp[:n_time], timestamp_offset[:n_time]
+            self._time_entries.append(entries)
+        if n_rows == n:
+            return n, None
+        return n_rows, Reason.OFFSET_ORDER if status == STATUS["OFFSET_ORDER"] else Reason.OFFSET_OUTSIDE_SEGMENT
+
+    @property
+    def ends_in_order(self) -> bool:
+        """Whether a broker can add the largest timestamp at the end: its offset must not lie before the last entry."""
+        return bool(self._carried[4] >= self._carried[6])
+
+    def offset_entries(self) -> npt.NDArray[np.void]:
+        """OFFSET_INDEX_DTYPE[n]: what the `.index` holds."""
+        return _joined(self._offset_entries, kf.OFFSET_INDEX_DTYPE)
+
+    def time_entries(self) -> npt.NDArray[np.void]:
+        """TIME_INDEX_DTYPE[n]: what the `.timeindex` holds, the largest timestamp of all at its end."""
+        largest, offset, last = (int(number) for number in self._carried[3:6])
+        final = np.array([(largest, offset - self.base_offset)] if largest > last else [], kf.TIME_INDEX_DTYPE)
+        return _joined([*self._time_entries, final], kf.TIME_INDEX_DTYPE)
+
+
+def _joined(entries: list[npt.NDArray[np.void]], dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """As one array, in the file's byte order, which `np.concatenate` does not keep."""
+    return np.concatenate([np.empty(0, np.uint8), *(one.view(np.uint8) for one in entries)]).view(dtype)
+
+
+def _build(batches: BatchTable, base_offset: int, index_interval_bytes: int) -> tuple[OffsetIndex, TimeIndex]:
+    builder = IndexBuilder(base_offset, index_interval_bytes)
+    n, reason = builder.feed(batches)
+    if reason is not None:
+        raise ValueError(f"batch {n} (offset {batches.last_offset[n]}): {reason.value}")
+    return (
+        OffsetIndex(builder.offset_entries().view(np.uint8), base_offset),
+        TimeIndex(builder.time_entries().view(np.uint8), base_offset),
+    )
+
+
+_N_CARRIED: Final = 7

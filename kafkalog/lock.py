@@ -1,19 +1,23 @@
 """Whether a broker is running on a log dir: a POSIX record lock on its `.lock`, which `flock` does not see.
 
-Mirrors the reading side of Kafka's `FileLock`; taking the lock belongs to what writes.
+Mirrors Kafka's `FileLock`: `is_locked` asks, `hold_locks` keeps brokers out while something is written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kafkalog.format import LOCK_FILE
+from kafkalog.errors import Reason, UnsafePathError, WriteError
+from kafkalog.format import LOCK_FILE, META_PROPERTIES
 
 _FLOCK = "hhqqi4x"  # struct flock on Linux, 64-bit
 _F_OFD_GETLK = 36
+_F_OFD_SETLK = 37
 
 
 def is_locked(log_dir: str | os.PathLike[str]) -> bool:
@@ -30,3 +34,45 @@ def is_locked(log_dir: str | os.PathLike[str]) -> bool:
         return False
     finally:
         os.close(descriptor)
+
+
+def refuse_if_locked(log_dirs: Iterable[str | os.PathLike[str]]) -> None:
+    """Raise `UnsafePathError` if a broker runs on one of the log dirs."""
+    for log_dir in log_dirs:
+        if is_locked(log_dir):
+            raise UnsafePathError(
+                Reason.UNSAFE_PATH, "a broker holds the lock of this log dir: stop it first", path=os.fspath(log_dir)
+            )
+
+
+@contextlib.contextmanager
+def hold_locks(log_dirs: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
+    """Hold the locks of log dirs, so that no broker starts on them meanwhile.
+
+    A directory without a lock file gets one if it is a log dir (it has `meta.properties`), as from a broker; other
+    directories have none to hold.
+
+    Raises
+    ------
+    UnsafePathError
+        A broker holds one.
+    WriteError
+        One cannot be opened for writing.
+    """
+    request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    with contextlib.ExitStack() as stack:
+        for log_dir in dict.fromkeys(map(os.path.realpath, log_dirs)):
+            path = Path(log_dir) / LOCK_FILE
+            if not path.exists() and not (path.parent / META_PROPERTIES).exists():
+                continue
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            except OSError as error:
+                raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path) from error
+            stack.callback(os.close, descriptor)
+            try:
+                fcntl.fcntl(descriptor, _F_OFD_SETLK, request)
+            except OSError:
+                refuse_if_locked([log_dir])
+                raise UnsafePathError(Reason.UNSAFE_PATH, "its lock cannot be had", path=path) from None
+        yield

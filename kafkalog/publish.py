@@ -214,6 +214,20 @@ def staged_directory(
         stage.publish()
 
 
+def remove_file(path: StrPath) -> None:
+    """Remove a file, durably.
+
+    Raises
+    ------
+    WriteError
+        It cannot be removed.
+    """
+    target = Path(path)
+    with _writing(target):
+        target.unlink(missing_ok=True)
+        _sync_directory(target.parent)
+
+
 def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
     """Refuse a place for output that would do harm.
 

@@ -51,7 +51,7 @@ def _extract(set_name: str, archive: str, target: Path) -> Path:
 def unpacked(set_name: str, archive: str = "clean") -> Path:
     """Directory with the content of one archive, shared by the whole process: do not change what is in it.
 
-    ``archive`` is ``clean``, ``unclean``, ``unclean_recovered`` (k44 only), ``truth`` or ``dumps``.
+    ``archive`` is ``clean``, ``unclean``, ``unclean_recovered`` (k44 only), ``rebuilt``, ``truth`` or ``dumps``.
     """
     return _unpacked(set_name, archive)
 

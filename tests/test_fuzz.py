@@ -40,6 +40,7 @@ from reading import EVERYTHING, read
 import kafkalog
 from kafkalog._kernels import batches as batch_kernels
 from kafkalog._kernels import crc as crc_kernels
+from kafkalog._kernels import indexes as index_kernels
 from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import predicates as predicate_kernels
 from kafkalog._kernels import records as record_kernels
@@ -651,6 +652,13 @@ def _survey_batches(a: Arguments, n: int) -> None:
     batch_kernels.survey_batches(*a.columns("qibhi", n), a.number(), *a.columns("qq", n))
 
 
+def _build_entries(a: Arguments, n: int) -> None:
+    a.bytes()
+    columns = a.columns("qqq", n)
+    carried = a.column("q", 7)
+    index_kernels.build_entries(*columns, a.number(), a.number(), carried, *a.columns("iiqi", n))
+
+
 def _rows(a: Arguments, n: int) -> Any:
     return None if a.rng.random() < 0.5 else a.column("q", n)
 
@@ -723,6 +731,7 @@ def _varints(a: Arguments, n: int) -> None:
 KERNEL_CALLS = (
     _walk_batches,
     _survey_batches,
+    _build_entries,
     _find_batch,
     _check_crcs,
     _walk_messages,

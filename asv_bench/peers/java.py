@@ -1,6 +1,6 @@
-"""Kafka's own decoders (`FileRecords`, `MemoryRecords`) as peers: a Java process each, one pass at a time on request.
+"""Kafka's own code as peers (`FileRecords`, `MemoryRecords`, `LogSegment.recover`): a Java process each.
 
-Needs a JDK of version 17 or newer on the PATH and kafka-clients with what it depends on. KAFKALOG_JARS names a
+Needs a JDK of version 17 or newer on the PATH and kafka-storage with what it depends on. KAFKALOG_JARS names a
 directory that holds them, or that they are fetched into (else ~/.cache/kafkalog/jars): Apache Ivy, which PySpark
 ships among its jars, resolves them from Maven Central. What is missing is said by `JavaUnavailableError`.
 """
@@ -24,6 +24,7 @@ from peers import Pass
 KAFKA_VERSION = "4.3.1"
 MIN_JAVA = 17
 SOURCE = Path(__file__).with_name("SegmentPeer.java")
+RECOVER_SOURCE = Path(__file__).with_name("RecoverPeer.java")
 
 _IVY_FILE = """\
 <ivy-module version="2.0">
@@ -47,16 +48,22 @@ class JavaPeer:
 
     Parameters
     ----------
-    how : {"file", "memory"}
-        `FileRecords`, which reads batch by batch, or `MemoryRecords` over the mapped file.
+    how : {"file", "memory", "recover"}
+        `FileRecords`, which reads batch by batch; `MemoryRecords` over the mapped file; `LogSegment.recover` of a copy,
+        indexes written, which counts their entries for records.
     path : str
         The segment.
     warmup_seconds : float
         How long passes are made, and thrown away, until the just-in-time compiler has seen enough.
     """
 
-    def __init__(self, how: Literal["file", "memory"], path: str, warmup_seconds: float = 2.0) -> None:
-        command = (*require_java(), how, path)
+    def __init__(self, how: Literal["file", "memory", "recover"], path: str, warmup_seconds: float = 2.0) -> None:
+        self._scratch = tempfile.TemporaryDirectory(prefix="kafkalog-peer-")
+        command = (
+            (*require_java(RECOVER_SOURCE, "kafka-storage"), self._scratch.name, path)
+            if how == "recover"
+            else (*require_java(), how, path)
+        )
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True, bufsize=1
@@ -78,6 +85,7 @@ class JavaPeer:
             self._process.stdout.close()
         self._process.wait(timeout=30)
         self._complaints.close()
+        self._scratch.cleanup()
 
     def __enter__(self) -> Self:
         return self
@@ -100,7 +108,7 @@ class JavaPeer:
 
 
 @cache
-def require_java() -> tuple[str, ...]:
+def require_java(source: Path = SOURCE, name: str = "kafka-clients") -> tuple[str, ...]:
     """The command that starts a peer, less its arguments; fetches the jars if need be.
 
     Raises
@@ -116,7 +124,7 @@ def require_java() -> tuple[str, ...]:
     if version is None or int(version[1]) < MIN_JAVA:
         raise JavaUnavailableError(f"Java {MIN_JAVA} or newer is needed, found: {banner.splitlines()[:1]}")
     # the launcher compiles the one source file in memory
-    return (java, "-Xmx1g", "-cp", class_path(java, "kafka-clients"), str(SOURCE))
+    return (java, "-Xmx1g", "-cp", class_path(java, name), str(source))
 
 
 def class_path(java: str, name: str) -> str:

@@ -10,7 +10,19 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkalog import __version__
-from kafkalog.cli import batches, cat, dump, epochs, export, index_stats, lookup, ls, producers, verify
+from kafkalog.cli import (
+    batches,
+    cat,
+    dump,
+    epochs,
+    export,
+    index_stats,
+    lookup,
+    ls,
+    producers,
+    reindex,
+    verify,
+)
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.options import Parser
@@ -32,12 +44,13 @@ examples:
   kafkalog verify /var/lib/kafka                 checksums, indexes, snapshots, checkpoints: OK or what is wrong
   kafkalog producers --open /var/lib/kafka       open and hanging transactions, and what they block
   kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
+  kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them
 
 'kafkalog COMMAND --help' says more about a command.
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (ls, cat, batches, lookup, dump, export, producers, epochs, index_stats, verify)
+_COMMANDS: Final = (ls, cat, batches, lookup, dump, export, producers, epochs, index_stats, verify, reindex)
 
 
 def build_parser() -> argparse.ArgumentParser:

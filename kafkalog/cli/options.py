@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 PATH_HELP: Final = """\
 PATH is a log dir (a value of a broker's log.dirs, or a copy of one), a topic-partition directory such as orders-0 in
-it, or a single .log file. Several may be given. Files are only read, never written."""
+it, or a single .log file. Several may be given."""
+_READ_ONLY: Final = " Files are only read, never written."
 
 
 FILTER_HELP: Final = """\
@@ -73,7 +74,7 @@ class Words:
 
 
 def add_command(
-    commands: Any, name: str, words: Words, *, paths: tuple[str, str, str] | None = None
+    commands: Any, name: str, words: Words, *, paths: tuple[str, str, str] | None = None, writes: bool = False
 ) -> argparse.ArgumentParser:
     """A command's parser, with what all commands have.
 
@@ -81,8 +82,11 @@ def add_command(
     ----------
     paths : tuple of str, optional
         What its paths are called, their help, and a paragraph about them; default: log dirs and what is in them.
+    writes : bool
+        Whether files at PATH may be changed.
     """
-    metavar, path_help, about_paths = paths or ("PATH", "log dir, partition directory or .log file", PATH_HELP)
+    usual = ("PATH", "log dir, partition directory or .log file", PATH_HELP + ("" if writes else _READ_ONLY))
+    metavar, path_help, about_paths = paths or usual
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=words.summary,

@@ -1,0 +1,15 @@
+import numpy as np
+from numpy.typing import NDArray
+
+def build_entries(
+    position: NDArray[np.int64],
+    last_offset: NDArray[np.int64],
+    max_timestamp: NDArray[np.int64],
+    base_offset: int,
+    interval: int,
+    carried: NDArray[np.int64],
+    indexed_offset: NDArray[np.int32],
+    indexed_position: NDArray[np.int32],
+    indexed_timestamp: NDArray[np.int64],
+    timestamp_offset: NDArray[np.int32],
+) -> tuple[int, int, int, int]: ...

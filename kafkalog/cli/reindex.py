@@ -1,0 +1,184 @@
+"""`kafkalog reindex`: indexes and the other derived files anew, as a broker's recovery makes them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, names, timestamp
+from kafkalog.cli.text import escape_line, parse_bytes
+
+if TYPE_CHECKING:
+    from kafkalog.log_dir import LogDir
+    from kafkalog.partition import Partition
+    from kafkalog.repair.report import RebuildReport
+    from kafkalog.segment import Segment
+
+_KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
+
+_WORDS: Final = Words(
+    summary="rebuild indexes from .log files",
+    description="""\
+Rebuild a log's indexes out of its .log files alone, byte for byte as a broker's own recovery writes them. Say where to:
+--out DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.
+
+  offset    .index                   where batches are
+  time      .timeindex               the largest timestamp so far
+  txn       .txnindex                aborted transactions
+  snapshot  .snapshot                producers and their open transactions
+  epochs    leader-epoch-checkpoint  merged with what the file says: an epoch may have no batch
+
+Entries are as dense as the topic's index.interval.bytes. Without --index-interval-bytes it is taken from the
+__cluster_metadata-0 beside the partitions, else from the indexes that are there, else it is 4096; -v says which.
+
+Where a .log is damaged, a broker cuts it and deletes what comes behind. Here no .log is touched: what lies before the
+damage is indexed, the position is said as damage, and the indexes of later segments stay as they are.
+
+In place each file is replaced in one step: a crash leaves the old one or the new one. A log dir on which a broker runs
+is refused. On stdout is a line for each file that is new, changed or removed.""",
+    examples="""\
+  kafkalog reindex /var/lib/kafka/orders-0 --dry-run
+  kafkalog reindex /var/lib/kafka -t orders --in-place --backup
+  kafkalog reindex /backup/kafka --kinds offset,time,txn,snapshot,epochs --out /tmp/indexes --jobs 4
+  kafkalog reindex --dry-run --json orders-0/00000000000000000000.log --kinds offset --index-interval-bytes 1024""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "reindex", _WORDS, writes=True)
+    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", metavar="DIR", help="make this directory, with a directory a partition")
+    where.add_argument("--in-place", action="store_true", help="replace the files beside the .log files")
+    where.add_argument("--dry-run", action="store_true", help="write nothing: say what would change in place")
+    what = parser.add_argument_group("what")
+    what.add_argument(
+        "--kinds",
+        metavar="K,...",
+        type=_kinds,
+        default=list(_KINDS[:3]),
+        help="of offset, time, txn (these by default), snapshot, epochs",
+    )
+    add_selection(what)  # type: ignore[arg-type]
+    how = parser.add_argument_group("how")
+    how.add_argument("--backup", action="store_true", help="in place: keep old files as NAME.kafkalog-backup")
+    how.add_argument(
+        "--index-interval-bytes",
+        metavar="N",
+        type=_interval,
+        help="the topics' index.interval.bytes (K and M are understood); auto, the default, finds it out",
+    )
+    how.add_argument("--jobs", metavar="N", type=_jobs, default=1, help="segments to read at a time (default: 1)")
+    how.add_argument(
+        "--clock",
+        metavar="TIME",
+        type=timestamp,
+        help="what time it is for the broker, which drops producers that were idle for a day from snapshots: ms, or"
+        " ISO 8601 with Z or an offset (default: now)",
+    )
+    how.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def _kinds(text: str) -> list[str]:
+    found = names(text)
+    for name in found:
+        if name not in _KINDS:
+            raise argparse.ArgumentTypeError(f"no kind {name!r}; there are {', '.join(_KINDS)}")
+    return found
+
+
+def _interval(text: str) -> int | None:
+    if text == "auto":
+        return None
+    try:
+        number = 0 if text == "0" else parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not 0 <= number < 2**31:
+        raise argparse.ArgumentTypeError(f"a number of bytes below 2 GiB is expected, not {text!r}")
+    return number
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 256:
+        raise argparse.ArgumentTypeError(f"a number from 1 to 256 is expected, not {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Rebuild, and say what became of each file."""
+    if args.backup and not args.in_place:
+        raise UsageError("--backup goes with --in-place")
+    from kafkalog.format import milliseconds
+    from kafkalog.log_dir import open_path
+    from kafkalog.repair.rebuild import rebuild_indexes
+
+    prepare_stdout(is_json=args.json)
+    limits = make_limits(args.limits)
+    opened = open_path(args.paths[0] if len(args.paths) == 1 else args.paths, limits=limits)
+    console.start_progress(_size(opened, args), "indexes")
+    lock = threading.Lock()
+
+    def progress(n_bytes: int) -> None:
+        with lock:
+            console.progress.advance(n_bytes)
+
+    clock = args.clock
+    report = rebuild_indexes(
+        opened,
+        kinds=args.kinds,
+        out=args.out,
+        in_place=args.in_place,
+        backup=args.backup,
+        index_interval_bytes=args.index_interval_bytes,
+        topics=flatten(args.topics),
+        partitions=flatten(args.partitions),
+        jobs=args.jobs,
+        dry_run=args.dry_run,
+        now_ms=clock if clock is None or isinstance(clock, int) else milliseconds(clock),
+        progress=progress,
+        limits=limits,
+    )
+    console.progress.close()
+    console.findings(report.findings.rows)
+    console.unkept_findings(report.findings.n_more)
+    _show(report, args, console)
+
+
+def _size(opened: LogDir | Partition | Segment, args: argparse.Namespace) -> int:
+    from kafkalog.log_dir import LogDir
+
+    if not isinstance(opened, LogDir):
+        return opened.size_in_bytes
+    topics, numbers = flatten(args.topics), flatten(args.partitions)
+    return sum(
+        partition.size_in_bytes
+        for key, partition in opened.items()
+        if (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers)
+    )
+
+
+def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:
+    if not report.intervals:
+        console.note("no partition matches")
+    for name, interval in report.intervals.items():
+        console.detail(f"{name}: index.interval.bytes {interval.n_bytes} ({interval.origin})")
+    for skipped in report.skipped:
+        console.note(f"{skipped.path}: no {skipped.kind}: {skipped.why}")
+    for file in report.files:
+        if args.json:
+            console.write(json.dumps(file.as_dict()) + "\n")
+        elif args.out is not None or file.change != "same":
+            text = f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}"
+            console.write(escape_line(text) + "\n")
+    counts = ", ".join(
+        f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
+    )
+    verb = "would be" if args.dry_run else "compared with what is there:" if args.out is not None else "are"
+    console.note(f"{len(report.files):,} files {verb} {counts}" if counts else "no files")

@@ -1,0 +1,381 @@
+"""Indexes, producer snapshots and leader epochs anew, out of `.log` files alone, as a broker's recovery makes them.
+
+`rebuild_indexes` goes through segments in order: `recovery` reads them (several at a time), `ProducerReplay` follows
+the producers, and a `Target` takes the files as they are made. Mirrors `LogLoader.recoverLog`; no `.log` is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from kafkalog import format as kf
+from kafkalog.checkpoints import read_leader_epochs
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, NotKafkaError, Reason, SidecarError
+from kafkalog.lock import hold_locks, refuse_if_locked
+from kafkalog.log_dir import LogDir, open_path
+from kafkalog.partition import Partition
+from kafkalog.producers import ProducerSnapshot, encode_snapshot, read_snapshot
+from kafkalog.publish import check_outside
+from kafkalog.repair import epochs as leader_epochs
+from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
+from kafkalog.repair.interval import IndexInterval, index_interval
+from kafkalog.repair.producer_replay import ProducerReplay
+from kafkalog.repair.recovery import RecoveredSegment, recover
+from kafkalog.repair.report import Change, Kind, RebuildReport, RebuiltFile, Skipped
+from kafkalog.repair.targets import Target, check_no_backups, old_content, target_for
+from kafkalog.segment import Segment
+
+KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
+DEFAULT_KINDS: tuple[Kind, ...] = ("offset", "time", "txn")
+
+_REPLAYED = frozenset({"txn", "snapshot"})
+
+
+@dataclass(slots=True)
+class _Work:
+    """A partition, or a segment of it, and how far it is."""
+
+    partition: Partition
+    only: Segment | None
+    kinds: frozenset[str]
+    interval: IndexInterval
+    replay: ProducerReplay
+    segments: list[Segment]
+    found: list[RecoveredSegment] = field(default_factory=list)
+    is_stopped: bool = False
+
+    def file(self, base_offset: int, suffix: str) -> Path:
+        return self.partition.path / kf.segment_file_name(base_offset, suffix)
+
+
+def rebuild_indexes(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
+    *,
+    kinds: Iterable[Kind] = DEFAULT_KINDS,
+    out: str | os.PathLike[str] | None = None,
+    in_place: bool = False,
+    backup: bool = False,
+    index_interval_bytes: int | None = None,
+    topics: Iterable[str] | None = None,
+    partitions: Iterable[int] | None = None,
+    jobs: int = 1,
+    dry_run: bool = False,
+    now_ms: int | None = None,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> RebuildReport:
+    """Make the derived files of segments anew, byte for byte as a broker's recovery does.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or what `kafkalog.open` returned
+        A `.log` file, a partition directory or a log dir.
+    kinds : iterable of {"offset", "time", "txn", "snapshot", "epochs"}
+        `.index`, `.timeindex`, `.txnindex` (default), `.snapshot` of producers and `leader-epoch-checkpoint`.
+    out : path-like, optional
+        A directory to make, with a directory a partition.
+    in_place : bool
+        Replace the files that are there, each in one step.
+    backup : bool
+        Keep what was replaced or removed in place, as ``NAME.kafkalog-backup``.
+    index_interval_bytes : int, optional
+        The topics' `index.interval.bytes`. Default: what the log dir's `__cluster_metadata-0` says, else a value that
+        the existing indexes agree with, else 4096; the report says which.
+    topics, partitions : iterable, optional
+        Only these topics and partition numbers.
+    jobs : int
+        Segments to read at a time.
+    dry_run : bool
+        Only report what would change.
+    now_ms : int, optional
+        The broker's clock, by which idle producers are dropped from snapshots; default: now.
+    progress : callable
+        Told how many more bytes are done.
+    limits : Limits
+
+    Returns
+    -------
+    RebuildReport
+
+    Raises
+    ------
+    UnsafePathError
+        A broker holds the lock of the log dir; or `out` lies in it.
+    OutputExistsError
+        `out` is there already, or a backup of an earlier run.
+    WriteError
+        A file could not be written; those before it are in place.
+
+    Notes
+    -----
+    Where a `.log` is damaged, recovery cuts it, and deletes all later segments. Here the files of what lies before the
+    damage are made, a finding says where it is, and files of later segments stay as they are.
+
+    A crash (SIGKILL, power cut) leaves each file in place as it was or complete, and `out` absent or complete.
+
+    A segment alone gets no leader epochs, which are the whole partition's. Its producers are replayed from the newest
+    usable snapshot or the start of the log; where neither is there, the report says what was left out.
+
+    Source: LogSegment.recover, LogLoader.recoverLog, UnifiedLog.rebuildProducerState, Kafka 4.3.
+
+    Examples
+    --------
+    >>> report = kafkalog.rebuild_indexes("tests/golden/log_dir/p-multi-0", dry_run=True)
+    >>> report.count("same"), report.intervals
+    (5, {'p-multi-0': IndexInterval(n_bytes=4096, origin='existing indexes')})
+    """
+    wanted = frozenset(kinds)
+    if unknown := sorted(wanted - set(KINDS)):
+        raise ValueError(f"no kind {unknown[0]!r}; there are {', '.join(KINDS)}")
+    if not wanted:
+        raise ValueError("no kinds: nothing to rebuild")
+    if in_place + (out is not None) != 1 and not (dry_run and not in_place and out is None):
+        raise ValueError("say where to: one of out=, in_place=True and dry_run=True")
+    if backup and not in_place:
+        raise ValueError("backup=True goes with in_place=True")
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, not {jobs}")
+    opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
+    chosen = list(_choose(opened, topics, partitions))
+    roots = list(dict.fromkeys(partition.path.absolute().parent for partition, _ in chosen))
+    refuse_if_locked(roots)
+    if out is not None and not dry_run:
+        check_outside(out, [*roots, *(partition.path for partition, _ in chosen)])
+    if backup and not dry_run:
+        check_no_backups([partition.path for partition, _ in chosen])
+    now = int(time.time() * 1000) if now_ms is None else now_ms
+    report = RebuildReport(is_written=not dry_run)
+    with contextlib.ExitStack() as stack:
+        if in_place and not dry_run:
+            stack.enter_context(hold_locks(roots))
+        target = stack.enter_context(target_for(out, in_place=in_place, backup=backup, dry_run=dry_run))
+        rebuilder = _Rebuilder(report, target, is_in_place=in_place, limits=limits, progress=progress)
+        rebuilder.run((rebuilder.plan(one, only, wanted, index_interval_bytes, now) for one, only in chosen), jobs)
+    return report
+
+
+def _choose(
+    opened: LogDir | Partition | Segment, topics: Iterable[str] | None, partitions: Iterable[int] | None
+) -> Iterator[tuple[Partition, Segment | None]]:
+    if isinstance(opened, Segment):
+        if not opened.has_base_offset:
+            detail = "it is not named after its base offset, which index entries are relative to"
+            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=opened.path)
+        yield Partition(opened.path.parent, limits=opened.limits), opened
+        return
+    if isinstance(opened, Partition):
+        yield opened, None
+        return
+    named = None if topics is None else set(topics)
+    numbered = None if partitions is None else set(partitions)
+    for key, partition in opened.items():
+        if (named is None or key.topic in named) and (numbered is None or key.partition in numbered):
+            yield partition, None
+
+
+class _Rebuilder:
+    """Goes through segments, several ahead, and hands out files in order."""
+
+    def __init__(
+        self,
+        report: RebuildReport,
+        target: Target,
+        *,
+        is_in_place: bool,
+        limits: Limits,
+        progress: Callable[[int], object],
+    ) -> None:
+        self._report, self._target, self._is_in_place = report, target, is_in_place
+        self._limits, self._progress = limits, progress
+        self._configs: dict[Path, ClusterConfigs | None] = {}
+
+    def plan(
+        self, partition: Partition, only: Segment | None, kinds: frozenset[str], given: int | None, now_ms: int
+    ) -> _Work:
+        """What is to be done in a partition."""
+        interval = IndexInterval(given, "given") if given is not None else self._interval(partition)
+        self._report.intervals[partition.path.absolute().name] = interval
+        segments, newest = partition.segments, None
+        if only is not None:
+            kinds, segments, newest = self._plan_segment(partition, only, kinds)
+        replay = ProducerReplay(partition.log_start_offset, now_ms=now_ms, newest=newest, limits=self._limits)
+        return _Work(partition, only, kinds, interval, replay, segments)
+
+    def run(self, works: Iterable[_Work], jobs: int) -> None:
+        """Rebuild all."""
+        waiting: deque[tuple[_Work, Segment | None, Future[RecoveredSegment] | None]] = deque()
+        with ThreadPoolExecutor(jobs, thread_name_prefix="kafkalog-rebuild") as pool:
+            try:
+                for work in works:
+                    for segment in work.segments:
+                        while sum(future is not None for _, _, future in waiting) > jobs:
+                            self._next(waiting)
+                        if work.is_stopped:
+                            break
+                        waiting.append((work, segment, pool.submit(self._recover, work, segment)))
+                    waiting.append((work, None, None))
+                while waiting:
+                    self._next(waiting)
+            finally:
+                for _, _, future in waiting:
+                    if future is not None:
+                        future.cancel()
+
+    def _next(self, waiting: deque[tuple[_Work, Segment | None, Future[RecoveredSegment] | None]]) -> None:
+        work, segment, future = waiting.popleft()
+        if segment is None or future is None:
+            self._finish(work)
+            return
+        try:
+            found = future.result()
+        except KafkalogError as error:
+            if not work.is_stopped:
+                self._stop(work, segment)
+                self._report.findings.add(error.to_finding())
+            return
+        if not work.is_stopped:
+            self._take(work, found)
+
+    def _recover(self, work: _Work, segment: Segment) -> RecoveredSegment:
+        with_producers = bool(work.kinds & _REPLAYED)
+        return recover(segment, work.interval.n_bytes, with_producers=with_producers, progress=self._progress)
+
+    def _take(self, work: _Work, found: RecoveredSegment) -> None:
+        """Write the files of a segment."""
+        base = found.segment.base_offset
+        work.found.append(found)
+        self._report.n_bytes_read += found.n_valid_bytes
+        aborted = work.replay.feed(found) if work.kinds & _REPLAYED else np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
+        found.replay = []
+        if work.only is None or base == work.only.base_offset:
+            if "offset" in work.kinds:
+                self._put(
+                    work.file(base, kf.INDEX_SUFFIX),
+                    "offset",
+                    found.offset_entries.tobytes(),
+                    found.offset_entries.size,
+                )
+            if "time" in work.kinds:
+                self._put(
+                    work.file(base, kf.TIME_INDEX_SUFFIX), "time", found.time_entries.tobytes(), found.time_entries.size
+                )
+            path = work.file(base, kf.TRANSACTION_INDEX_SUFFIX)
+            # no file is made for no entries, but one that is there is emptied
+            if "txn" in work.kinds and (aborted.size or (self._is_in_place and path.exists())):
+                self._put(path, "txn", aborted.tobytes(), aborted.size)
+        if found.finding is not None:
+            self._report.findings.add(found.finding)
+        if found.is_cut or found.is_emptied:
+            self._stop(work, found.segment)
+
+    def _stop(self, work: _Work, segment: Segment) -> None:
+        work.is_stopped = True
+        for later in work.segments[work.segments.index(segment) + 1 :]:
+            why = f"behind the damage in {segment.path.name}: recovery deletes it"
+            self._report.skipped.extend(Skipped(str(later.path), kind, why) for kind in KINDS[:3] if kind in work.kinds)
+
+    def _finish(self, work: _Work) -> None:
+        """What is the partition's: snapshots, and leader epochs."""
+        if not work.found:
+            return
+        log_end_offset = work.found[-1].next_offset
+        bases = [found.segment.base_offset for found in work.found]
+        if "snapshot" in work.kinds:
+            known = set(bases) if work.only is None else {one.base_offset for one in work.partition.segments}
+            snapshots = work.replay.finish(bases, log_end_offset)
+            for offset, entries in sorted(snapshots.items()):
+                is_last = work.only is None or work.only.base_offset == work.partition.segments[-1].base_offset
+                if work.only is None or (offset >= work.only.base_offset and (offset in known or is_last)):
+                    self._put(
+                        work.file(offset, kf.PRODUCER_SNAPSHOT_SUFFIX),
+                        "snapshot",
+                        encode_snapshot(entries),
+                        entries.size,
+                    )
+            if work.only is None and not work.is_stopped:
+                self._remove_strays(work, snapshots)
+        if "epochs" in work.kinds:
+            self._put_epochs(work, log_end_offset)
+
+    def _remove_strays(self, work: _Work, kept: Iterable[int]) -> None:
+        names = {kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX) for offset in kept}
+        for path in sorted(work.partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}")):
+            if path.name not in names and kf.parse_base_offset(path.name) is not None:
+                if self._is_in_place:
+                    self._target.remove(path)
+                self._report.files.append(RebuiltFile(str(path), "snapshot", 0, 0, "removed"))
+
+    def _put_epochs(self, work: _Work, log_end_offset: int) -> None:
+        path = work.partition.path / kf.LEADER_EPOCH_CHECKPOINT
+        existing = None
+        try:
+            existing = read_leader_epochs(path)
+        except KafkalogError as error:
+            self._report.findings.add(error.to_finding())
+        found = leader_epochs.epochs_of(found.epochs for found in work.found)
+        merged = leader_epochs.merge(existing, found, None if work.is_stopped else log_end_offset)
+        if work.partition.log_start_offset > work.found[0].segment.base_offset:
+            merged = leader_epochs.truncate_from_start(merged, work.partition.log_start_offset)
+        if merged or path.exists():
+            self._put(path, "epochs", leader_epochs.encode(merged), len(merged))
+
+    def _put(self, path: Path, kind: Kind, data: bytes, n_entries: int) -> None:
+        old = old_content(path)
+        change: Change = "same" if old == data else "changed" if path.exists() else "new"
+        (self._target.keep if change == "same" else self._target.put)(path, data)
+        self._report.files.append(RebuiltFile(str(path), kind, n_entries, len(data), change))
+
+    def _interval(self, partition: Partition) -> IndexInterval:
+        root = partition.path.absolute().parent
+        if root not in self._configs:
+            self._configs[root] = configs = read_cluster_configs(root, limits=self._limits)
+            for finding in configs.findings if configs is not None else ():
+                self._report.findings.add(finding)
+        return index_interval(partition, self._configs[root])
+
+    def _plan_segment(
+        self, partition: Partition, only: Segment, kinds: frozenset[str]
+    ) -> tuple[frozenset[str], list[Segment], ProducerSnapshot | None]:
+        """What of the kinds can be made for a segment alone, which segments to read for it, and the state before."""
+        before = [one for one in partition.segments if one.base_offset <= only.base_offset]
+        segments = before[-1:]
+        self._skip(only, kinds & {"epochs"}, "leader epochs are the whole partition's: name the directory")
+        kinds -= {"epochs"}
+        if not kinds & _REPLAYED:
+            return kinds, segments, None
+        newest = self._newest_snapshot(partition, only.base_offset)
+        if newest is not None:
+            start = newest.end_offset or 0
+            first = max((number for number, one in enumerate(before) if one.base_offset <= start), default=0)
+            if before[first].base_offset == start:
+                return kinds, before[first:], newest
+        if only.base_offset and len(before) == 1 and partition.topic_partition is None:
+            why = "a segment alone does not tell what its producers did before, and no snapshot does"
+            self._skip(only, kinds & _REPLAYED, why)
+            return kinds - _REPLAYED, segments, None
+        return kinds, before, None
+
+    def _newest_snapshot(self, partition: Partition, upto: int) -> ProducerSnapshot | None:
+        paths = sorted(partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"), reverse=True)
+        bases = {one.base_offset for one in partition.segments}
+        for path in paths:
+            offset = kf.parse_base_offset(path.name)
+            if offset is None or not partition.log_start_offset <= offset <= upto or offset not in bases:
+                continue
+            try:
+                return read_snapshot(path)
+            except KafkalogError as error:
+                self._report.findings.add(error.to_finding(damage=isinstance(error, SidecarError)))
+        return None
+
+    def _skip(self, segment: Segment, kinds: Iterable[str], why: str) -> None:
+        self._report.skipped.extend(Skipped(str(segment.path), kind, why) for kind in KINDS if kind in set(kinds))

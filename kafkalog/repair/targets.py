@@ -1,0 +1,134 @@
+"""Where rebuilt files go: nowhere, into a directory of their own, or in place of those that are there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Protocol
+
+from kafkalog.errors import KafkalogError, OutputExistsError, Reason
+from kafkalog.publish import StagedDirectory, remove_file, staged_directory, staged_file
+from kafkalog.source import read_file
+
+BACKUP_SUFFIX: Final = ".kafkalog-backup"
+_MAX_OLD_BYTES: Final = 2**30
+
+
+class Target(Protocol):
+    """Takes files as they are made."""
+
+    def put(self, path: Path, data: bytes) -> None:
+        """A file that is new or has changed, or (apart from in place) is the same; `path` is beside the `.log`."""
+
+    def keep(self, path: Path, data: bytes) -> None:
+        """A file that is right as it is."""
+
+    def remove(self, path: Path) -> None:
+        """A file that a broker removes."""
+
+
+class Nowhere:
+    """A dry run."""
+
+    def put(self, path: Path, data: bytes) -> None:
+        """Nothing."""
+
+    def keep(self, path: Path, data: bytes) -> None:
+        """Nothing."""
+
+    def remove(self, path: Path) -> None:
+        """Nothing."""
+
+
+class Apart:
+    """A directory of its own, with a directory a partition; it appears when all is done."""
+
+    def __init__(self, staged: StagedDirectory) -> None:
+        self._staged = staged
+
+    def put(self, path: Path, data: bytes) -> None:
+        """Write it."""
+        with self._staged.create(f"{path.absolute().parent.name}/{path.name}") as file:
+            file.write(data)
+
+    keep = put
+
+    def remove(self, path: Path) -> None:
+        """Nothing: it is not there."""
+
+
+class InPlace:
+    """Each file is replaced in one step; a crash leaves the old one or the new one.
+
+    A staged file lies beside its target under a hidden name that ends in no suffix of Kafka's: a broker passes it over.
+    """
+
+    def __init__(self, *, backup: bool) -> None:
+        self._backup = backup
+
+    def put(self, path: Path, data: bytes) -> None:
+        """Replace it."""
+        self._keep_old(path)
+        with staged_file(path, overwrite=True) as file:
+            file.write(data)
+        self._hand_over(path)
+
+    def keep(self, path: Path, data: bytes) -> None:
+        """Nothing: it is there."""
+
+    def remove(self, path: Path) -> None:
+        """Remove it."""
+        self._keep_old(path)
+        remove_file(path)
+
+    def _keep_old(self, path: Path) -> None:
+        if self._backup and path.exists():
+            with staged_file(backup_of(path)) as file:
+                file.write(read_file(path, max_bytes=_MAX_OLD_BYTES))
+            self._hand_over(backup_of(path))
+
+    def _hand_over(self, path: Path) -> None:
+        """To whom the partition belongs: root may rebuild what a broker of another user has to open."""
+        if os.geteuid() == 0:
+            owner = path.parent.stat()
+            with contextlib.suppress(OSError):
+                os.chown(path, owner.st_uid, owner.st_gid)
+
+
+def backup_of(path: Path) -> Path:
+    """Where the old file is kept."""
+    return path.with_name(path.name + BACKUP_SUFFIX)
+
+
+def check_no_backups(directories: list[Path]) -> None:
+    """Refuse to begin where backups of an earlier run are: they may be the only good copies."""
+    for directory in directories:
+        with contextlib.suppress(FileNotFoundError):
+            for name in sorted(os.listdir(directory)):
+                if name.endswith(BACKUP_SUFFIX):
+                    detail = "a backup of an earlier run is there; move it away first"
+                    raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=str(directory / name))
+
+
+def old_content(path: Path) -> bytes | None:
+    """What is there; None for nothing, or nothing that can be read."""
+    try:
+        return read_file(path, max_bytes=_MAX_OLD_BYTES)
+    except KafkalogError:
+        return None
+
+
+@contextlib.contextmanager
+def target_for(out: str | os.PathLike[str] | None, *, in_place: bool, backup: bool, dry_run: bool) -> Iterator[Target]:
+    """The target that the options ask for."""
+    if dry_run:
+        yield Nowhere()
+    elif in_place:
+        yield InPlace(backup=backup)
+    elif out is not None:
+        with staged_directory(out) as staged:
+            yield Apart(staged)
+    else:
+        raise ValueError("say where to: out=, in_place=True or dry_run=True")
