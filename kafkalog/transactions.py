@@ -153,8 +153,9 @@ class TransactionReplay:
             return _NONE_ENDED
         row_ids = batches.producer_id[rows]
         # what was open before goes first, as a batch each: of the producers seen here, and the earliest of the others
-        before = [one for one in np.unique(row_ids).tolist() if one in self._open] if self._open else []
-        before.sort(key=lambda producer_id: self._open[producer_id][1])
+        # in the order in which they began, which places of several segments do not tell
+        seen = set(np.unique(row_ids).tolist()) if self._open else set()
+        before = [producer_id for producer_id in self._open if producer_id in seen]
         earliest_other = self._earliest_but(set(before))
         begun = np.array([self._open[one] for one in before], np.int64).reshape(-1, 2)
         ids = np.concatenate([np.array(before, np.int64), row_ids])
