@@ -304,8 +304,8 @@ class OldBroker(Broker):
         (self._zookeeper_port,) = free_ports(1)
         properties = self.folder / "zookeeper.properties"
         properties.write_text(
-            f"tickTime=500\ndataDir={self.folder / 'zookeeper'}\nclientPort={self._zookeeper_port}\nclientPortAddress=127.0.0.1\n"
-            "admin.enableServer=false\nmaxClientCnxns=0\n"
+            f"tickTime=500\ndataDir={self.folder / 'zookeeper'}\nclientPort={self._zookeeper_port}\n"
+            "clientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n"
         )
         self._zookeeper_log = self.folder / "zookeeper.log"
         with self._zookeeper_log.open("wb") as said:
