@@ -53,8 +53,8 @@ class JavaPeer:
     Parameters
     ----------
     how : {"file", "memory", "recover", "lookup"}
-        `FileRecords`, which reads batch by batch; `MemoryRecords` over the mapped file; `LogSegment.recover` of a copy,
-        indexes written, which counts their entries for records; `OffsetIndex.lookup`, which counts queries for records
+        `FileRecords`, which reads batch by batch; `MemoryRecords` over the mapped file; `LogSegment.recover` of a link
+        to the file, indexes written, which counts their entries for records; `OffsetIndex.lookup`, which counts queries for records
         and the sum of the positions for bytes of values.
     path : str
         The segment; of "lookup" its offset index.
