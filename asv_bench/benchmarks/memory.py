@@ -1,4 +1,4 @@
-"""Peak memory of streaming, rebuilding and verifying, in a process of its own: what the file's size must not show in."""
+"""Peak memory, in a process of its own, of streaming, rebuilding and verifying: a file's size must not show in it."""
 
 from __future__ import annotations
 

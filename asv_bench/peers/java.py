@@ -54,8 +54,8 @@ class JavaPeer:
     ----------
     how : {"file", "memory", "recover", "lookup"}
         `FileRecords`, which reads batch by batch; `MemoryRecords` over the mapped file; `LogSegment.recover` of a link
-        to the file, indexes written, which counts their entries for records; `OffsetIndex.lookup`, which counts queries for records
-        and the sum of the positions for bytes of values.
+        to the file, indexes written, which counts their entries for records; `OffsetIndex.lookup`, which counts queries
+        for records and the sum of the positions for bytes of values.
     path : str
         The segment; of "lookup" its offset index.
     warmup_seconds : float
