@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from kafkalog.batch_scan import BatchScan
     from kafkalog.batches import BatchTable
     from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.converter import convert
+    from kafkalog.converter.report import ConversionReport
     from kafkalog.dumper import Dump, dump
     from kafkalog.exporter import ExportResult
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
@@ -71,6 +73,8 @@ _LAZY = {
     "ControlRecordType": "format",
     "TimestampType": "format",
     "TopicPartition": "format",
+    "ConversionReport": "converter.report",
+    "convert": "converter",
     "Dump": "dumper",
     "dump": "dumper",
     "LogDir": "log_dir",
@@ -90,6 +94,7 @@ __all__ = [
     "BinaryColumn",
     "Codec",
     "ControlRecordType",
+    "ConversionReport",
     "CorruptionError",
     "CorruptionWarning",
     "Dump",
@@ -123,6 +128,7 @@ __all__ = [
     "UnsafePathError",
     "UnsupportedError",
     "WriteError",
+    "convert",
     "dump",
     "export",
     "open",

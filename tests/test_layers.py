@@ -30,6 +30,7 @@ LAYERS = (
     {"pipeline"},
     {"scanner"},
     {"exporter", "batch_scan", "dumper", "repair"},
+    {"converter"},
     {"api", "__init__"},
     {"cli"},
     {"__main__"},
