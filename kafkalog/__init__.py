@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import (
+    ConfigWarning,
     CorruptionError,
     CorruptionWarning,
     FileChangedError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kafkalog.batch_scan import BatchScan
     from kafkalog.batches import BatchTable
     from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.config import LogConfig
     from kafkalog.converter import convert
     from kafkalog.converter.report import ConversionReport
     from kafkalog.dumper import Dump, dump
@@ -77,6 +79,7 @@ _LAZY = {
     "convert": "converter",
     "Dump": "dumper",
     "dump": "dumper",
+    "LogConfig": "config",
     "LogDir": "log_dir",
     "Partition": "partition",
     "BinaryColumn": "columns",
@@ -93,6 +96,7 @@ __all__ = [
     "BatchTable",
     "BinaryColumn",
     "Codec",
+    "ConfigWarning",
     "ControlRecordType",
     "ConversionReport",
     "CorruptionError",
@@ -107,6 +111,7 @@ __all__ = [
     "KafkalogError",
     "LimitExceededError",
     "Limits",
+    "LogConfig",
     "LogDir",
     "NotKafkaError",
     "OffsetIndex",

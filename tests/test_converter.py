@@ -430,7 +430,9 @@ def test_another_batch_size_keeps_records_sequences_and_producers(name: str, tmp
 
 def test_segments_are_cut_anew_by_a_config(tmp_path: Path) -> None:
     source = golden_sets.partitions("k28")["p-v0-gzip-0"]
-    kafkalog.convert(source, tmp_path / "t-0", config=kafkalog.LogConfig(segment_bytes=4000))
+    with pytest.warns(kafkalog.ConfigWarning):
+        config = kafkalog.LogConfig(segment_bytes=4000)
+    kafkalog.convert(source, tmp_path / "t-0", config=config)
     after = logs(tmp_path / "t-0")
     assert len(after) > 10
     assert all(len(data) <= 4000 for data in after.values())

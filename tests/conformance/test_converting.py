@@ -21,7 +21,7 @@ pytestmark = pytest.mark.broker
 WAYS: tuple[dict[str, Any], ...] = (
     {},
     {"compression": "zstd", "compression_level": 5, "batch_size": 4000},
-    {"compression": "none", "config": kafkalog.LogConfig(segment_bytes=10_000)},
+    {"compression": "none", "config": kafkalog.LogConfig(segment_ms=20_000)},
     {"batch_size": 300},
     {"compression": "gzip"},
 )
