@@ -65,6 +65,8 @@ class BatchSpec:
         Where it is not the last record's offset, but above, as the cleaner leaves it.
     max_timestamp : array, optional
         Where it is not the largest of the records' timestamps.
+    any_header_keys : bool
+        Whether header keys may be other than UTF-8, as some clients write them; for records that come out of a log.
 
     Raises
     ------
@@ -93,6 +95,7 @@ class BatchSpec:
     base_offset: PerBatch | None = None
     last_offset: PerBatch | None = None
     max_timestamp: PerBatch | None = None
+    any_header_keys: bool = False
 
     def __post_init__(self) -> None:
         if np.isin(self.timestamp_type, (0, 1)).all() is not np.True_:
@@ -120,7 +123,9 @@ def _scalar(value: Any) -> int | None:
     return int(value) if np.ndim(value) == 0 else None
 
 
-def cut_batches(columns: RecordColumns, *, batch_size: int, max_records: int | None = None) -> Int64s:
+def cut_batches(
+    columns: RecordColumns, *, batch_size: int, max_records: int | None = None, any_header_keys: bool = False
+) -> Int64s:
     """Where batches begin, as a producer fills them.
 
     Parameters
@@ -132,6 +137,8 @@ def cut_batches(columns: RecordColumns, *, batch_size: int, max_records: int | N
         and one that is larger has a batch of its own.
     max_records : int, optional
         Records in a batch at most.
+    any_header_keys : bool
+        See `BatchSpec`.
 
     Returns
     -------
@@ -153,7 +160,7 @@ def cut_batches(columns: RecordColumns, *, batch_size: int, max_records: int | N
         raise ValueError(f"batch_size is 0 to {MAX_BATCH_BYTES}, not {batch_size}")
     if max_records is not None and max_records < 1:
         raise ValueError(f"max_records is positive, not {max_records}")
-    bound = _bind(columns)
+    bound = _bind(columns, any_header_keys)
     boundaries = np.empty(columns.n_records + 1, np.int64)
     status, row, n_batches = kernels.cut_batches(bound.kernel, batch_size, max_records or 2**31 - 1, boundaries)
     if status != _OK:
@@ -187,7 +194,7 @@ def encode_batches(columns: RecordColumns, boundaries: Int64s, spec: BatchSpec |
         Columns, boundaries and spec do not fit each other.
     """
     spec = BatchSpec() if spec is None else spec
-    bound = _bind(columns)
+    bound = _bind(columns, spec.any_header_keys)
     boundaries = np.ascontiguousarray(boundaries, np.int64)
     if boundaries.ndim != 1 or not boundaries.size:
         raise ValueError("boundaries are a place more than there are batches")
@@ -280,7 +287,7 @@ class _Bound(NamedTuple):
     timestamp: Int64s
 
 
-def _bind(columns: RecordColumns) -> _Bound:
+def _bind(columns: RecordColumns, any_header_keys: bool) -> _Bound:
     if "offset" not in columns:
         raise ValueError("there is no column 'offset'")
     offset, timestamp = (_numbers(columns, name) for name in ("offset", "timestamp"))
@@ -293,7 +300,12 @@ def _bind(columns: RecordColumns) -> _Bound:
             offsets = np.ascontiguousarray(headers.offsets, np.int64)
             parts = [offsets, *_binary("headers", headers.key), *_binary("headers", headers.value)]
     kernel = kernels.Columns(
-        offset, timestamp, *_binary("key", columns.get("key")), *_binary("value", columns.get("value")), *parts
+        offset,
+        timestamp,
+        *_binary("key", columns.get("key")),
+        *_binary("value", columns.get("value")),
+        *parts,
+        any_header_keys=any_header_keys,
     )
     return _Bound(kernel, offset, timestamp)
 

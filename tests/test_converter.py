@@ -163,8 +163,8 @@ def test_what_is_written_is_healthy(converted: tuple[str, Path]) -> None:
 # ------------------------------------------------------------------------------------------- legacy, by hypothesis
 
 
-@settings(max_examples=60)
-@given(segment=strategies.segments(max_batches=6, as_brokers_write=True), batch_size=st.sampled_from([None, 1, 300]))
+@settings(max_examples=40)
+@given(segment=strategies.segments(max_batches=5, as_brokers_write=True), batch_size=st.sampled_from([None, 1, 300]))
 def test_any_log_reads_as_before(segment: strategies.Segment, batch_size: int | None) -> None:
     with partition_of([(segment.base_offset, segment.data)]) as source:
         target = source.parent / "out" / "t-0"
@@ -173,8 +173,6 @@ def test_any_log_reads_as_before(segment: strategies.Segment, batch_size: int | 
         assert rows(target) == rows(source)
         after = batches_of(target)
         assert {batch.magic for batch in after} <= {2}
-        for batch in after:
-            assert len(batch.records) <= 1 or batch_size != 1 or batch.producer_id >= 0
         if all(segment.data[start + 16] == 2 for start, _ in segment.batches) and batch_size is None:
             assert b"".join(logs(target).values()) == segment.data
 
@@ -236,7 +234,7 @@ FILTERS = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(log=strategies.transaction_logs(), filters=FILTERS, is_drop=st.booleans(), threads=st.sampled_from([1, 2]))
 def test_filters_take_what_a_scan_takes_and_leave_the_rest_alone(
     log: strategies.TransactionLog, filters: Any, is_drop: bool, threads: int
@@ -425,14 +423,13 @@ def test_another_batch_size_keeps_records_sequences_and_producers(name: str, tmp
         assert [r._replace(**neutral) for r in found] == [r._replace(**neutral) for r in expected]
         assert stands(target) == stands(source)
         n_after.append(report.partitions[0].n_batches_after)
-    assert n_after[0] > n_after[1] > n_after[2]
+    assert n_after[0] >= n_after[1] >= n_after[2]
+    assert name != "p-headers-0" or n_after[0] > 3 * n_after[1] > 9 * n_after[2] > 9, n_after
 
 
 def test_segments_are_cut_anew_by_a_config(tmp_path: Path) -> None:
     source = golden_sets.partitions("k28")["p-v0-gzip-0"]
-    with pytest.warns(kafkalog.ConfigWarning):
-        config = kafkalog.LogConfig(segment_bytes=4000)
-    kafkalog.convert(source, tmp_path / "t-0", config=config)
+    kafkalog.convert(source, tmp_path / "t-0", config=kafkalog.LogConfig(segment_bytes=4000))
     after = logs(tmp_path / "t-0")
     assert len(after) > 10
     assert all(len(data) <= 4000 for data in after.values())

@@ -170,7 +170,7 @@ def _cut_runs(
         begin, end = int(first[number]), int(stop[number])
         parts.append(first[done:number])
         try:
-            inside = cut_batches(records.slice(begin, end), batch_size=limit)
+            inside = cut_batches(records.slice(begin, end), batch_size=limit, any_header_keys=True)
         except UnwritableError as error:
             error.row = begin + (error.row or 0)
             raise

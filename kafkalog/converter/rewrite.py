@@ -364,5 +364,5 @@ class _Job:
             start_offset=self.rules.kept.start_offset,
         )
         compression = settings.compression or [Compression(kf.Codec(codec)) for codec in made.codec.tolist()]
-        window = encode_batches(records, made.boundaries, BatchSpec(compression=compression, **made.header))
+        window = encode_batches(records, made.boundaries, BatchSpec(compression=compression, any_header_keys=True, **made.header))
         return Part(rows[made.source_row], window)
