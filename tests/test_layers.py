@@ -18,10 +18,10 @@ LAYERS = (
     {"errors", "index_measures", "memory"},
     {"index_statistics", "source", "lock"},
     {"compression", "index_plot", "publish", "batches", "checkpoints", "columns", "index_spacing"},
-    {"spans", "transactions", "index_checks", "epochs"},
+    {"compressor", "spans", "transactions", "index_checks", "epochs"},
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
-    {"records", "compiled", "rolling"},
+    {"records", "compiled", "encoder", "rolling"},
     {"arrow", "predicates", "producers", "segment_writer", "timestamps"},
     {"expressions", "isolation", "partition_files", "segment", "text_formats"},
     {"list_offsets", "sinks", "streams"},
@@ -49,6 +49,7 @@ KERNEL_RANKS = {
     "indexes": 2,
     "rolling": 2,
     "dump": 2,
+    "encode": 2,
 }
 
 # what a kernel may have of Python all the same: memory is handed out as objects
