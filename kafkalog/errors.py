@@ -240,6 +240,10 @@ class FunctionWarning(UserWarning):
     """A function given as `where=` or `extract=` failed on records; the findings say on which."""
 
 
+class ConfigWarning(UserWarning):
+    """A setting that Kafka does not have, or a value that a broker of today refuses."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A row about a file: where, why, how much, and whether it is damage or only worth knowing.

@@ -14,10 +14,10 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 
 # a package counts as one unit: its modules may import one another
 LAYERS = (
-    {"_kernels", "distributions", "format", "functions", "statistics"},
+    {"_kernels", "config_names", "distributions", "format", "functions", "statistics"},
     {"errors", "index_measures", "memory"},
     {"index_statistics", "source", "lock"},
-    {"compression", "index_plot", "publish", "batches", "checkpoints", "columns", "index_spacing"},
+    {"compression", "config", "index_plot", "publish", "batches", "checkpoints", "columns", "index_spacing"},
     {"compressor", "spans", "transactions", "index_checks", "epochs"},
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
