@@ -110,7 +110,9 @@ def add_parser(commands: Any) -> None:
         "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
     )
     how = parser.add_argument_group("how they are written")
-    how.add_argument("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: as each batch has it)")
+    how.add_argument(
+        "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: as each batch has it)"
+    )
     how.add_argument("--compression-level", metavar="N", type=int, help="of the codec, in Kafka's range")
     how.add_argument(
         "--batch-size",
@@ -246,7 +248,11 @@ def _show(report: ConversionReport, args: argparse.Namespace, console: Console) 
         if args.json:
             console.write(json.dumps(one.as_dict()) + "\n")
             continue
-        changes = [f"{n:,} {what}" for n, what in ((one.n_records_dropped, "dropped"), (one.n_records_redacted, "redacted")) if n]
+        changes = [
+            f"{n:,} {what}"
+            for n, what in ((one.n_records_dropped, "dropped"), (one.n_records_redacted, "redacted"))
+            if n
+        ]
         text = (
             f"{one.topic_partition}  offsets {one.start_offset}..{one.end_offset}"
             f"  records {one.n_records_before:,} -> {one.n_records_after:,}"

@@ -248,7 +248,9 @@ def _choose(
     numbered = None if partitions is None else {partitions} if isinstance(partitions, int) else set(partitions)
     if not isinstance(opened, LogDir):
         key = opened.topic_partition
-        if (named is None or (key and key.topic in named)) and (numbered is None or (key and key.partition in numbered)):
+        if (named is None or (key and key.topic in named)) and (
+            numbered is None or (key and key.partition in numbered)
+        ):
             yield lone_segment(opened) if isinstance(opened, Segment) else opened
         return
     for finding in opened.findings:

@@ -150,9 +150,7 @@ def rewrite(
 def _check(window: Window, batches: BatchTable, path: str) -> tuple[int, KafkalogError | None]:
     """How many batches have the checksum of their bytes and a known codec, and what is wrong with the next one."""
     valid = np.empty(len(batches), np.uint8)
-    check_crcs(
-        window.data, window.start, batches.position, batches.size_in_bytes, batches.magic, batches.crc, valid
-    )
+    check_crcs(window.data, window.start, batches.position, batches.size_in_bytes, batches.magic, batches.crc, valid)
     bad = np.flatnonzero((valid == 0) | (batches.codec > kf.Codec.ZSTD))
     if not bad.size:
         return len(batches), None
@@ -225,7 +223,9 @@ class _Job:
         if len(batches):
             self._count_input(np.where(batches.is_control, 0, batches.records_count))
             self.counts.n_batches_kept = len(batches)
-            result.window = assemble([Part(np.arange(len(batches)), Window(self.window.data, self.window.start, batches))])
+            result.window = assemble(
+                [Part(np.arange(len(batches)), Window(self.window.data, self.window.start, batches))]
+            )
         return result
 
     def _count_input(self, n_records: npt.NDArray[np.int64]) -> None:
@@ -364,5 +364,7 @@ class _Job:
             start_offset=self.rules.kept.start_offset,
         )
         compression = settings.compression or [Compression(kf.Codec(codec)) for codec in made.codec.tolist()]
-        window = encode_batches(records, made.boundaries, BatchSpec(compression=compression, any_header_keys=True, **made.header))
+        window = encode_batches(
+            records, made.boundaries, BatchSpec(compression=compression, any_header_keys=True, **made.header)
+        )
         return Part(rows[made.source_row], window)

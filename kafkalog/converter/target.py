@@ -67,6 +67,7 @@ class Targets:
             leader_epochs=_epochs(partition, start_offset),
             limits=self._limits,
         )
+        writer.roll(start_offset)  # also where a first segment without batches begins
         return PartitionSink(writer)
 
     def _config_of(self, partition: Partition) -> LogConfig:
@@ -77,9 +78,7 @@ class Targets:
             for finding in configs.findings if configs is not None else ():
                 self._report(finding)
         interval = index_interval(partition, self._cluster[root])
-        return LogConfig(
-            segment_bytes=_MAX_SEGMENT_BYTES, segment_ms=_NEVER_MS, index_interval_bytes=interval.n_bytes
-        )
+        return LogConfig(segment_bytes=_MAX_SEGMENT_BYTES, segment_ms=_NEVER_MS, index_interval_bytes=interval.n_bytes)
 
     def _snapshot(self, partition: Partition, start_offset: int) -> ProducerSnapshot | None:
         """What the source knew of producers before its first batch."""

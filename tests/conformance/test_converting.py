@@ -92,8 +92,18 @@ def test_a_broker_serves_converted_logs_as_the_ones_before(history: History) -> 
     assert check_with_the_dump_tool(history, broker.log_dir, OLD) > 10
     with started(broker, history):
         old = history.client.consume(history.folder / "old.jsonl", list(OLD))
-        history.client.ask("produce", topic=OLD[0], kind="plain", partitions=1, seed=1, first=0, records=5,
-                           codecs=["none"], per_batch=5, idempotent=False)
+        history.client.ask(
+            "produce",
+            topic=OLD[0],
+            kind="plain",
+            partitions=1,
+            seed=1,
+            first=0,
+            records=5,
+            codecs=["none"],
+            per_batch=5,
+            idempotent=False,
+        )
         more = history.client.consume(history.folder / "more.jsonl", [OLD[0]])
     assert trouble(broker) == []
     for name in OLD:
