@@ -299,14 +299,8 @@ def _bind(columns: RecordColumns, any_header_keys: bool) -> _Bound:
         if len(headers.key):
             offsets = np.ascontiguousarray(headers.offsets, np.int64)
             parts = [offsets, *_binary("headers", headers.key), *_binary("headers", headers.value)]
-    kernel = kernels.Columns(
-        offset,
-        timestamp,
-        *_binary("key", columns.get("key")),
-        *_binary("value", columns.get("value")),
-        *parts,
-        any_header_keys=any_header_keys,
-    )
+    binary = (*_binary("key", columns.get("key")), *_binary("value", columns.get("value")))
+    kernel = kernels.Columns(offset, timestamp, *binary, *parts, any_header_keys)
     return _Bound(kernel, offset, timestamp)
 
 

@@ -1,4 +1,4 @@
-"""Converted logs: what is v2 stays byte for byte, the rest reads the same; filters take what a scan would, and no more."""
+"""Converted logs: what is v2 stays byte for byte, the rest reads the same, and filters take what a scan would."""
 
 from __future__ import annotations
 

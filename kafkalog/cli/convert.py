@@ -1,4 +1,4 @@
-"""`kafkalog convert`: a log anew, in format v2, with another codec, other batches or segments, records out or redacted."""
+"""`kafkalog convert`: a log anew, in v2, with another codec, other batches or segments, records out or redacted."""
 
 from __future__ import annotations
 

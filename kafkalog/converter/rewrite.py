@@ -239,7 +239,8 @@ class _Job:
             return np.ones(len(batches), np.bool_)
         if settings.compression is None:
             return np.zeros(len(batches), np.bool_)
-        return batches.codec != int(settings.compression.codec)
+        differs: npt.NDArray[np.bool_] = batches.codec != int(settings.compression.codec)
+        return differs
 
     def _cut_off(self, row: int, error: KafkalogError | None) -> None:
         """Leave a batch and all behind it to the next call; or it is bad."""

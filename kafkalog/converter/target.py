@@ -1,7 +1,7 @@
 """Where a converted partition goes: a `PartitionWriter` set up after the source.
 
-It knows the producers that the source knew before its first batch, its leader epochs and its topic id, and makes indexes
-as dense as the source's.
+It knows the producers that the source knew before its first batch, its leader epochs and its topic id, and makes
+indexes as dense as the source's.
 """
 
 from __future__ import annotations
