@@ -19,7 +19,7 @@ from kafkalog import format as kf
 from kafkalog._kernels import encode as kernels
 from kafkalog.batches import BatchTable, Window, table_of
 from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
-from kafkalog.compression import Arena, Compression
+from kafkalog.compression import UNCOMPRESSED, Arena, Compression
 from kafkalog.compressor import compress_into
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.memory import empty
@@ -28,8 +28,6 @@ from kafkalog.spans import scratch
 
 MAX_BATCH_BYTES: Final = 2**31 - 1
 """A batch's size field has 32 bits."""
-
-UNCOMPRESSED: Final = Compression(kf.Codec.NONE)
 
 _OK = kernels.STATUSES["OK"]
 _GROUP_BYTES = 2**20  # records to compress at a time: enough for few calls, little enough to stay in a core's cache

@@ -21,7 +21,7 @@ LAYERS = (
     {"compressor", "spans", "transactions", "index_checks", "epochs"},
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
-    {"records", "compiled", "encoder"},
+    {"records", "compiled", "encoder", "legacy_encoder"},
     {"arrow", "predicates", "producers", "timestamps"},
     {"expressions", "isolation", "segment", "text_formats"},
     {"list_offsets", "sinks", "streams"},
