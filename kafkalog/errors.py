@@ -212,6 +212,26 @@ class UnsafePathError(KafkalogError, ValueError):
     """Output was to go where it would do harm: among the files of a log dir, or over something of another kind."""
 
 
+class UnwritableError(KafkalogError, ValueError):
+    """Records that Kafka's format cannot hold, or that no reader would take; they are not written.
+
+    Attributes
+    ----------
+    row : int or None
+        Which record of the columns given.
+    """
+
+    def __init__(self, reason: Reason | str, detail: str = "", *, row: int | None = None, **where: Any) -> None:
+        super().__init__(reason, detail, **where)
+        self.row = row
+
+    def __str__(self) -> str:
+        return f"{self.reason.value}: {self.detail}" if self.path is None else super().__str__()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "row": self.row}
+
+
 class CorruptionWarning(UserWarning):
     """Damage was passed over (`on_corruption="stop"` or `"skip"`); the findings say where."""
 

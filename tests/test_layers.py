@@ -18,10 +18,10 @@ LAYERS = (
     {"errors", "index_measures", "memory"},
     {"index_statistics", "source", "lock"},
     {"compression", "config", "index_plot", "publish", "batches", "checkpoints", "columns", "index_spacing"},
-    {"spans", "transactions", "index_checks", "epochs"},
+    {"compressor", "spans", "transactions", "index_checks", "epochs"},
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
-    {"records", "compiled"},
+    {"records", "compiled", "encoder"},
     {"arrow", "predicates", "producers", "timestamps"},
     {"expressions", "isolation", "segment", "text_formats"},
     {"list_offsets", "sinks", "streams"},
@@ -45,6 +45,7 @@ KERNEL_RANKS = {
     "predicates": 2,
     "indexes": 2,
     "dump": 2,
+    "encode": 2,
 }
 
 # what a kernel may have of Python all the same: memory is handed out as objects
