@@ -22,7 +22,7 @@ LAYERS = (
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
     {"records", "compiled", "encoder"},
-    {"arrow", "predicates", "producers", "timestamps"},
+    {"arrow", "arrow_input", "predicates", "producers", "timestamps"},
     {"expressions", "isolation", "segment", "text_formats"},
     {"list_offsets", "sinks", "streams"},
     {"partition"},
