@@ -21,7 +21,7 @@ LAYERS = (
     {"compressor", "spans", "transactions", "index_checks", "epochs"},
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
-    {"records", "compiled", "encoder", "rolling"},
+    {"records", "compiled", "encoder", "legacy_encoder", "rolling"},
     {"arrow", "predicates", "producers", "segment_writer", "timestamps"},
     {"arrow_input", "expressions", "isolation", "partition_files", "segment", "text_formats"},
     {"list_offsets", "sinks", "streams"},
