@@ -298,7 +298,7 @@ def _bind(columns: RecordColumns, any_header_keys: bool) -> _Bound:
             offsets = np.ascontiguousarray(headers.offsets, np.int64)
             parts = [offsets, *_binary("headers", headers.key), *_binary("headers", headers.value)]
     binary = (*_binary("key", columns.get("key")), *_binary("value", columns.get("value")))
-    kernel = kernels.Columns(offset, timestamp, *binary, *parts, any_header_keys)
+    kernel = kernels.Columns(offset, timestamp, *binary, *parts, *[any_header_keys])
     return _Bound(kernel, offset, timestamp)
 
 

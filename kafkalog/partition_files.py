@@ -108,6 +108,9 @@ class PartitionFiles:
         if base_offset < 0:
             raise ValueError(f"offsets are not negative, as {base_offset} is")
         is_first = not self.bases
+        if self._segment is not None and not self._segment.size_in_bytes:
+            # where there are no timestamps a broker goes by this, and must not look for any time in here
+            self._segment.set_modified(0)
         self._finish_segment()
         self.next_offset = base_offset
         if not is_first:
