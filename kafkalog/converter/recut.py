@@ -181,7 +181,9 @@ def _cut_runs(
 
 def _most_bytes(records: RecordColumns) -> npt.NDArray[np.int64]:
     """int64[n + 1]: at most so many bytes are in the records before each."""
-    upto: npt.NDArray[np.int64] = records.key.offsets + records.value.offsets + np.arange(records.n_records + 1) * _RECORD_OVERHEAD
+    upto: npt.NDArray[np.int64] = (
+        records.key.offsets + records.value.offsets + np.arange(records.n_records + 1) * _RECORD_OVERHEAD
+    )
     headers = records.headers
     if len(headers.key):
         upto = upto + (headers.key.offsets + headers.value.offsets)[headers.offsets]
