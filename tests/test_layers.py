@@ -14,22 +14,25 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 
 # a package counts as one unit: its modules may import one another
 LAYERS = (
-    {"_kernels", "distributions", "format", "functions", "statistics"},
+    {"_kernels", "config_names", "distributions", "format", "functions", "statistics"},
     {"errors", "index_measures", "memory"},
     {"index_statistics", "source", "lock"},
-    {"compression", "index_plot", "publish", "batches", "checkpoints", "columns", "index_spacing"},
-    {"spans", "transactions", "index_checks", "epochs"},
+    {"compression", "config", "index_plot", "publish", "batches", "checkpoints", "columns", "index_spacing"},
+    {"compressor", "spans", "transactions", "index_checks", "epochs"},
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
-    {"records", "compiled"},
-    {"arrow", "predicates", "producers", "timestamps"},
-    {"expressions", "isolation", "segment", "text_formats"},
+    {"records", "compiled", "encoder", "legacy_encoder", "rolling"},
+    {"arrow", "arrow_input", "predicates", "producers", "segment_writer", "timestamps"},
+    {"expressions", "isolation", "partition_files", "segment", "text_formats"},
     {"list_offsets", "sinks", "streams"},
     {"partition"},
     {"log_dir", "lookup", "producer_list"},
     {"pipeline"},
     {"scanner"},
     {"exporter", "batch_scan", "dumper", "repair"},
+    {"existing"},
+    {"writer"},
+    {"installer", "converter"},
     {"api", "__init__"},
     {"cli"},
     {"__main__"},
@@ -44,7 +47,9 @@ KERNEL_RANKS = {
     "legacy": 2,
     "predicates": 2,
     "indexes": 2,
+    "rolling": 2,
     "dump": 2,
+    "encode": 2,
 }
 
 # what a kernel may have of Python all the same: memory is handed out as objects

@@ -13,6 +13,7 @@ from kafkalog import __version__
 from kafkalog.cli import (
     batches,
     cat,
+    convert,
     dump,
     epochs,
     export,
@@ -45,12 +46,13 @@ examples:
   kafkalog producers --open /var/lib/kafka       open and hanging transactions, and what they block
   kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
   kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them
+  kafkalog convert orders-0 copy --drop 'key == user-42'   the log anew: v2, another codec, records out
 
 'kafkalog COMMAND --help' says more about a command.
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (ls, cat, batches, lookup, dump, export, producers, epochs, index_stats, verify, reindex)
+_COMMANDS: Final = (ls, cat, batches, lookup, dump, export, producers, epochs, index_stats, verify, reindex, convert)
 
 
 def build_parser() -> argparse.ArgumentParser:
