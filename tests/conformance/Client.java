@@ -607,11 +607,16 @@ public class Client {
     }
 
     static void dump(JsonNode command) throws Exception {
+        PrintStream errors = System.err;
+        List<String> arguments = texts(command.path("options"));
+        arguments.addAll(List.of("--files", String.join(",", texts(command.get("logs")))));
         try (PrintStream file = new PrintStream(command.get("file").asText(), StandardCharsets.UTF_8)) {
             System.setOut(file);
-            DumpLogSegments.main(new String[] {"--files", String.join(",", texts(command.get("logs")))});
+            System.setErr(file);
+            DumpLogSegments.main(arguments.toArray(new String[0]));
         } finally {
-            System.setOut(System.err);
+            System.setErr(errors);
+            System.setOut(errors);
         }
     }
 }
