@@ -18,7 +18,7 @@ LAYERS = (
     {"errors", "index_measures", "memory"},
     {"index_statistics", "source", "lock"},
     {"compression", "config", "index_plot", "publish", "batches", "checkpoints", "columns", "index_spacing"},
-    {"compressor", "spans", "transactions", "index_checks", "epochs"},
+    {"compressor", "partitioner", "spans", "transactions", "index_checks", "epochs"},
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
     {"records", "compiled", "encoder", "legacy_encoder", "rolling"},
@@ -49,6 +49,7 @@ KERNEL_RANKS = {
     "indexes": 2,
     "rolling": 2,
     "dump": 2,
+    "partitioner": 0,
     "encode": 2,
 }
 
