@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -98,6 +98,7 @@ def plan(
     *,
     topics: Sequence[str] | None = None,
     partitions: Sequence[int] | None = None,
+    topic_partitions: Collection[kf.TopicPartition] | None = None,
     start_offset: Offsets | None = None,
     end_offset: Offsets | None = None,
     isolation_level: IsolationLevel = "read_uncommitted",
@@ -116,6 +117,8 @@ def plan(
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
     topics, partitions : list, optional
         Only these; default: all.
+    topic_partitions : collection of TopicPartition, optional
+        Only these.
     start_offset, end_offset : int or mapping of TopicPartition to int, optional
         Half-open. Without an end it is where the files end now: what is appended later is not read.
     isolation_level, on_corruption, include_deleted
@@ -150,7 +153,7 @@ def plan(
     target = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     found: list[Finding] = list(target.findings) if isinstance(target, LogDir) else []
     wanted: list[Partition] = []
-    for partition in Query(target, topics=topics, partitions=partitions).iter_partitions():
+    for partition in _partitions(target, topics, partitions, topic_partitions):
         if isinstance(partition, KafkalogError):
             if on_corruption == "raise":
                 raise partition
@@ -180,6 +183,24 @@ def plan(
     packed = planner.pack(parts)
     tasks = [ReadTask(tuple(some), isolation_level, on_corruption, include_deleted) for some in packed]
     return Plan(tasks, found)
+
+
+def _partitions(
+    target: LogDir | Partition | Segment,
+    topics: Sequence[str] | None,
+    numbers: Sequence[int] | None,
+    keys: Collection[kf.TopicPartition] | None,
+) -> Iterator[Partition | ReadError]:
+    """Those that are wanted, or why one cannot be opened."""
+    if keys is None or not isinstance(target, LogDir):
+        yield from Query(target, topics=topics, partitions=numbers).iter_partitions()
+        return
+    for key in target:
+        if key in keys and (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers):
+            try:
+                yield target[key]
+            except ReadError as error:
+                yield error
 
 
 def read_task(

@@ -119,9 +119,10 @@ def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     batch : pyarrow.RecordBatch
         With the columns of `record_columns`, from `kafkalog.scan`.
     schema : pyarrow.Schema
-        From `arrow_schema`, in the same order.
+        From `arrow_schema`, in the same order; the case of a name does not matter.
     """
-    arrays = [_cast(field, column) for field, column in zip(schema, batch.columns, strict=True)]
+    columns = zip(batch.schema.names, batch.columns, schema, strict=True)
+    arrays = [_cast(name, column, field.type) for name, column, field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -140,19 +141,18 @@ def n_overflows(batch: pa.RecordBatch) -> int:
     return int(np.count_nonzero(~_fits(batch.column("timestamp"))))
 
 
-def _cast(field: pa.Field, column: pa.Array) -> pa.Array:
-    if field.name == "timestamp":
+def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if name == "timestamp":
         fits = _fits(column)
         if not fits.all():
             column = pc.if_else(pa.array(fits), column, pa.scalar(None, column.type))
-        return column.cast(_TIMESTAMP)
-    if field.name == "headers":
+    elif name == "headers":
         has_some = pc.greater(pc.list_value_length(column), 0)
         if has_some.true_count == 0:
-            return pa.nulls(len(column), field.type)
+            return pa.nulls(len(column), kind)
         if has_some.true_count < len(column):
-            return pc.if_else(has_some, column, pa.scalar(None, column.type)).cast(field.type)
-    return column if column.type == field.type else column.cast(field.type)
+            column = pc.if_else(has_some, column, pa.scalar(None, column.type))
+    return column if column.type == kind else column.cast(kind)
 
 
 def _fits(column: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

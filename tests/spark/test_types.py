@@ -39,6 +39,12 @@ def test_no_headers_are_null_and_an_empty_value_is_not() -> None:
     assert to_spark(batch.slice(0, 1), "headers").column("headers").to_pylist() == [None]
 
 
+def test_a_name_in_another_case_is_cast_the_same() -> None:
+    schema = pa.schema([pa.field("HEADERS", types.arrow_schema(["headers"]).field(0).type)])
+    made = types.to_spark(records(headers=[[], []]), schema)
+    assert made.to_pydict() == {"HEADERS": [None, None]}
+
+
 def test_arrow_and_spark_schemas_name_the_same_types() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
