@@ -36,7 +36,7 @@ HighWatermark = Literal["ignore", "checkpoint"]
 _RACY_SECONDS: Final = 2
 """A directory that changed so lately may change again and bear the same time."""
 _PAUSE_SECONDS: Final = 0.2
-_WINDOW_BYTES: Final = 2**20
+_WINDOW_BYTES: Final = 2**22
 
 
 class LogTail:
@@ -238,14 +238,21 @@ class PartitionTail:
             return
         segment = self._active
         with segment.open() as source:
-            head = source.window(self._position, min(self._position + kf.LOG_OVERHEAD, source.size))
-            if head.any():  # else nothing was added, or room was made ahead of writing
+            size, ahead = source.size, _WINDOW_BYTES
+            while source.window(self._position, min(self._position + kf.LOG_OVERHEAD, size)).any():
+                # a bit at a time: behind what was written there may be a GiB of zeros, made ahead of writing
+                begin = self._position
+                source.size = min(begin + ahead, size)
                 # what lies before the position is intact; offsets rise from there
                 previous = self._end - 1 if self._end > base else base - 1
                 stream = SegmentStream(segment, source, previous, lambda finding: None, _WINDOW_BYTES)
-                for window in stream.windows(self._position, "skip"):
+                for window in stream.windows(begin, "skip"):
                     self._take(window)
                     source.release(window.data, window.start)
+                if self._position == begin and source.size == size:
+                    break
+                ahead = 4 * ahead if self._position == begin else _WINDOW_BYTES
+                source.size = size
         # what is being written may be complete at the next look, within the same tick of the file system's clock
         is_racy = time.time() - status.st_mtime_ns / 1e9 < _RACY_SECONDS
         self._seen = None if is_racy and self._position != status.st_size else seen
