@@ -133,8 +133,9 @@ def verify(
         for number, segment in enumerate(one.segments)
     ]
     tasks: dict[int, list[_Checking]] = {}
-    for check, number in zip(checks, pack([one.segment.size_in_bytes for one in checks], task_bytes), strict=True):
-        tasks.setdefault(number, []).append(check)
+    numbers = pack([one.segment.size_in_bytes for one in checks], task_bytes)
+    for one_check, number in zip(checks, numbers, strict=True):
+        tasks.setdefault(number, []).append(one_check)
     check = SegmentCheck(
         crcs=not indexes_only,
         deep=deep,
@@ -165,7 +166,7 @@ def verify(
                     limits=limits,
                 )
                 seconds = [*(taken for _, taken in segments), time.monotonic() - start]
-                yield batch_of(_rows(verified, seconds), SCHEMA)
+                yield batch_of(list(_rows(verified, seconds)), SCHEMA)
 
         heads = zip(chosen, arounds, strict=True)
         wholes = [
