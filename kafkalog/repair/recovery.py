@@ -66,6 +66,10 @@ class RecoveredSegment:
         """Whether a broker would cut the `.log` here, and delete all later segments."""
         return self.n_valid_bytes < self.segment.size_in_bytes
 
+    def drop_entries(self) -> None:
+        """Give the memory of the index entries back: they are written."""
+        self.offset_entries, self.time_entries = self.offset_entries[:0].copy(), self.time_entries[:0].copy()
+
 
 def recover(
     segment: Segment,
