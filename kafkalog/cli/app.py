@@ -54,7 +54,21 @@ examples:
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (ls, cat, batches, lookup, dump, export, producers, epochs, index_stats, verify, reindex, convert, spark)
+_COMMANDS: Final = (
+    ls,
+    cat,
+    batches,
+    lookup,
+    dump,
+    export,
+    producers,
+    epochs,
+    index_stats,
+    verify,
+    reindex,
+    convert,
+    spark,
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

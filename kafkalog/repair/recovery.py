@@ -228,9 +228,7 @@ def _take(found: RecoveredSegment, window: Window, with_producers: bool) -> None
     is_v2 = batches.magic >= 2
     if not is_v2.any():
         return
-    found.map_end_offset = (
-        found.next_offset if is_v2[-1] else int(batches.last_offset[np.flatnonzero(is_v2)[-1]]) + 1
-    )
+    found.map_end_offset = found.next_offset if is_v2[-1] else int(batches.last_offset[np.flatnonzero(is_v2)[-1]]) + 1
     # messages before v2 have epoch -1
     if int(batches.partition_leader_epoch.max()) > (found.epochs[-1][0] if found.epochs else -1):
         _take_epochs(found, batches, is_v2)
