@@ -43,17 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"\n- {_cpu_model()}, {platform.system()}, Python {platform.python_version()}; files in the page cache, as they"
     )
     print("  lie there after they were read from disk; Kafka 4.3.1")
-    print(
-        "- the sides of a row take turns in one run (the tool apart), and the least CPU seconds of each count (two jobs:"
-    )
-    print("  wall seconds)")
+    print("- the sides of a row take turns in one run (the tool apart), and the least CPU seconds of each count;")
+    print("  of two jobs wall seconds")
     print("- segments: see `shapes.py`")
     with tempfile.TemporaryDirectory(prefix="kafkalog-repairs-") as home:
         rebuilt = [_rebuilt(name, chosen.mib, chosen.rounds, Path(home)) for name in SEGMENTS]
         print(f"\n## Both indexes of a segment of {chosen.mib} MiB, against LogSegment.recover (aim on B: 2.5)\n")
-        print(
-            "The limit reads the file into the same memory window by window, compares checksums, and does nothing else.\n"
-        )
+        print("The limit reads the file window by window into the same memory and compares checksums, nothing else.\n")
         header = ["segment", "kafkalog, ms", "limit, ms", "of it reading", "Kafka, ms"]
         _print([*header, "Kafka / kafkalog", "Kafka / limit"], rebuilt)
         jobs = _jobs(chosen.mib, chosen.rounds, Path(home))

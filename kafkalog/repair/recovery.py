@@ -105,10 +105,11 @@ def recover(
             if reason is not None:
                 found.finding = _refusal(segment, window.batches[n : n + 1], reason)
                 found.is_emptied = reason is Reason.OFFSET_ORDER
+            before = found.n_valid_bytes
             if len(taken):
                 _take(found, Window(window.data, window.start, taken), with_producers)
             source.release(window.data, window.start)
-            progress(int(taken.size_in_bytes.sum(dtype=np.int64)))
+            progress(found.n_valid_bytes - before)
             del window, taken  # their memory can serve the next window
             if reason is not None:
                 break
@@ -224,9 +225,7 @@ def _take(found: RecoveredSegment, window: Window, with_producers: bool) -> None
     is_v2 = batches.magic >= 2
     if not is_v2.any():
         return
-    found.map_end_offset = (
-        found.next_offset if is_v2[-1] else int(batches.last_offset[np.flatnonzero(is_v2)[-1]]) + 1
-    )
+    found.map_end_offset = found.next_offset if is_v2[-1] else int(batches.last_offset[np.flatnonzero(is_v2)[-1]]) + 1
     # messages before v2 have epoch -1
     if int(batches.partition_leader_epoch.max()) > (found.epochs[-1][0] if found.epochs else -1):
         _take_epochs(found, batches, is_v2)
