@@ -2,7 +2,8 @@
 
 Each is measured on the segments of `shapes.py`; ratios to other programs (`peers/`) alternate both sides in one run.
 Without changing environments: `asv run --python=same --quick -b headers`, in `asv_bench/`. A benchmark that lacks
-something, such as a JDK, is skipped, and says what with `--show-stderr`.
+something, such as a JDK, is skipped, and says what with `--show-stderr`. asv drops PYTHONPATH: a tree that is not
+installed is named in ASV_PYTHONPATH. A machine that asv does not know yet needs `asv machine --yes` first.
 """
 
 import sys

@@ -109,10 +109,11 @@ def recover(
             if reason is not None:
                 found.finding = _refusal(segment, window.batches[n : n + 1], reason)
                 found.is_emptied = reason is Reason.OFFSET_ORDER
+            before = found.n_valid_bytes
             if len(taken):
                 _take(found, Window(window.data, window.start, taken), with_producers)
             source.release(window.data, window.start)
-            progress(int(taken.size_in_bytes.sum(dtype=np.int64)))
+            progress(found.n_valid_bytes - before)
             del window, taken  # their memory can serve the next window
             if reason is not None:
                 break
