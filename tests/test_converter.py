@@ -272,6 +272,33 @@ def test_filters_take_what_a_scan_takes_and_leave_the_rest_alone(
             assert batch.records or len(data) == 61
 
 
+@pytest.mark.parametrize(
+    ("set_name", "name"),
+    [
+        ("k44", "p-txn-0"),
+        ("k44", "p-idem-0"),
+        ("k44", "p-compact-idem-0"),
+        ("k44_extra", "p-compact-txn-now-0"),
+        ("k28", "p-v2-txn-0"),
+        ("k28", "p-v1v2-mixed-0"),
+    ],
+)
+def test_what_is_left_of_a_real_log_is_healthy_and_its_producers_are_known(
+    set_name: str, name: str, tmp_path: Path
+) -> None:
+    source = golden_sets.partitions(set_name)[name]
+    for number, share in enumerate((7, 2, 1)):
+        drop = [("offset", "in", [offset for offset in range(2000) if offset % share == 0])]
+        (tmp_path / str(number)).mkdir()
+        report = kafkalog.convert(source, tmp_path / str(number) / name, drop=drop)
+        target = Path(report.partitions[0].path)
+        assert report.partitions[0].n_records_dropped > 0
+        assert [row[0] for row in rows(target)] == [row[0] for row in rows(source) if row[0] % share]
+        assert stands(target) == stands(source)
+        verification = kafkalog.verify(target, deep=True)
+        assert [str(finding) for finding in verification.all_findings() if finding.damage] == []
+
+
 def idempotent(offset: int, sequence: int, n: int = 3, producer_id: int = 7, **options: Any) -> bytes:
     records = [builder.record_v2(i, i, b"k%d" % (offset + i), b"v") for i in range(n)]
     return builder.batch_v2(
@@ -581,11 +608,14 @@ def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
         ({"threads": 0}, "threads must be"),
         ({"on_corruption": "ignore"}, "on_corruption must be"),
         ({"filters": [("nope", "==", 1)]}, "no column 'nope'"),
+        ({"topics": "nope"}, "no topic 'nope'"),
+        ({"partitions": 99}, "no partition here"),
     ],
 )
-def test_options_that_are_none_are_refused(options: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_options_that_are_none_are_refused(options: dict[str, Any], words: str, tmp_path: Path, log_dir: Path) -> None:
     with pytest.raises(ValueError, match=words):
-        kafkalog.convert(tmp_path / "t-0", tmp_path / "u-0", **options)
+        kafkalog.convert(log_dir, tmp_path / "out", **options)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lone_file_and_a_partition_without_records_convert(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import threading
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +19,7 @@ from kafkalog.cli.options import (
     condition,
     flatten,
     make_limits,
+    selected_bytes,
 )
 from kafkalog.cli.scanning import add_on_corruption, path_of, usage_errors
 from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
@@ -28,9 +28,6 @@ from kafkalog.errors import CorruptionError, CorruptionWarning
 if TYPE_CHECKING:
     from kafkalog.config import LogConfig
     from kafkalog.converter.report import ConversionReport
-    from kafkalog.log_dir import LogDir
-    from kafkalog.partition import Partition
-    from kafkalog.segment import Segment
 
 _WORDS: Final = Words(
     summary="convert a log: v0 and v1 to v2, another codec, other batch or segment sizes, records dropped or redacted",
@@ -176,13 +173,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         secret = Path(args.redact_secret_file).read_bytes().rstrip(b"\r\n")
         if not secret:
             raise UsageError(f"{args.redact_secret_file} holds no secret")
-    console.start_progress(_size_of(opened, args), "records")
-    lock = threading.Lock()
-
-    def progress(n_bytes: int) -> None:
-        with lock:
-            console.progress.advance(n_bytes)
-
+    console.start_progress(selected_bytes(opened, args), "records")
     with warnings.catch_warnings(), usage_errors():
         warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
         try:
@@ -204,7 +195,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 on_corruption=args.on_corruption,
                 threads=args.threads,
                 dry_run=args.dry_run,
-                progress=progress,
+                progress=console.progress.advance,
                 limits=limits,
             )
         except CorruptionError as error:
@@ -228,22 +219,7 @@ def _config(args: argparse.Namespace) -> LogConfig | None:
     return LogConfig.from_properties(properties)
 
 
-def _size_of(opened: LogDir | Partition | Segment, args: argparse.Namespace) -> int:
-    from kafkalog.log_dir import LogDir
-
-    if not isinstance(opened, LogDir):
-        return opened.size_in_bytes
-    topics, numbers = flatten(args.topics), flatten(args.partitions)
-    return sum(
-        partition.size_in_bytes
-        for key, partition in opened.items()
-        if (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers)
-    )
-
-
 def _show(report: ConversionReport, args: argparse.Namespace, console: Console) -> None:
-    if not report.partitions:
-        console.note("no partition matches")
     for one in report.partitions:
         if args.json:
             console.write(json.dumps(one.as_dict()) + "\n")

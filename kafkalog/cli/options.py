@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import binascii
+import contextlib
 import re
 import sys
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from kafkalog.cli.text import parse_bytes
 
 if TYPE_CHECKING:
     from kafkalog.errors import Limits
+    from kafkalog.log_dir import LogDir
+    from kafkalog.partition import Partition
+    from kafkalog.segment import Segment
 
 PATH_HELP: Final = """\
 PATH is a log dir (a value of a broker's log.dirs, or a copy of one), a topic-partition directory such as orders-0 in
@@ -277,6 +281,22 @@ def _bytes(text: str) -> str | bytes:
 def flatten(lists: list[list[Any]] | None) -> list[Any] | None:
     """The values of an option that may be repeated and takes lists; None if it was not given."""
     return None if lists is None else list(dict.fromkeys(value for values in lists for value in values))
+
+
+def selected_bytes(opened: LogDir | Partition | Segment, args: argparse.Namespace) -> int:
+    """Bytes of the `.log` files that ``--topics`` and ``--partitions`` leave, for a progress bar."""
+    from kafkalog.errors import ReadError
+    from kafkalog.log_dir import LogDir
+
+    if not isinstance(opened, LogDir):
+        return opened.size_in_bytes
+    topics, numbers = flatten(args.topics), flatten(args.partitions)
+    total = 0
+    for key in opened:
+        if (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers):
+            with contextlib.suppress(ReadError):  # whoever reads it will say so
+                total += opened[key].size_in_bytes
+    return total
 
 
 def make_limits(pairs: list[tuple[str, int]]) -> Limits:

@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, names, timestamp
+from kafkalog.cli.options import (
+    Words,
+    add_command,
+    add_limits,
+    add_selection,
+    flatten,
+    make_limits,
+    names,
+    selected_bytes,
+    timestamp,
+)
 from kafkalog.cli.text import escape_line, parse_bytes
 
 if TYPE_CHECKING:
-    from kafkalog.log_dir import LogDir
-    from kafkalog.partition import Partition
     from kafkalog.repair.report import RebuildReport
-    from kafkalog.segment import Segment
 
 _KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
 
@@ -122,7 +129,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     prepare_stdout(is_json=args.json)
     limits = make_limits(args.limits)
     opened = open_path(args.paths[0] if len(args.paths) == 1 else args.paths, limits=limits)
-    console.start_progress(_size(opened, args), "indexes")
+    console.start_progress(selected_bytes(opened, args), "indexes")
     lock = threading.Lock()
 
     def progress(n_bytes: int) -> None:
@@ -149,19 +156,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.findings(report.findings.rows)
     console.unkept_findings(report.findings.n_more)
     _show(report, args, console)
-
-
-def _size(opened: LogDir | Partition | Segment, args: argparse.Namespace) -> int:
-    from kafkalog.log_dir import LogDir
-
-    if not isinstance(opened, LogDir):
-        return opened.size_in_bytes
-    topics, numbers = flatten(args.topics), flatten(args.partitions)
-    return sum(
-        partition.size_in_bytes
-        for key, partition in opened.items()
-        if (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers)
-    )
 
 
 def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:

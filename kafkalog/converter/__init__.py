@@ -90,7 +90,7 @@ def convert(
     redact : mapping of str to str, optional
         What is taken out of records that stay: ``{"value": "null"}`` makes a tombstone of each. Keys are ``key``,
         ``value``, ``headers`` and ``headers.NAME``, values are ``"null"`` (or None; all headers are removed by it) and
-        ``"hash"`` (SHA-256 in hex).
+        ``"hash"`` (SHA-256 in hex: what belongs to one key still does, but a producer would choose another partition).
     redact_where : like filters, optional
         Which records are redacted; default: all.
     redact_secret : bytes or str, optional
@@ -170,6 +170,8 @@ def convert(
 
     target = Path(to)
     chosen = list(_choose(opened, topics, partitions, on_corruption, note))
+    if not chosen and (topics is not None or partitions is not None):
+        raise ValueError("no partition here is of these topics and has one of these numbers")
     sources = opened.paths if isinstance(opened, LogDir) else [opened.path]
     check_outside(target, [*sources, *(partition.path for partition in chosen)])
     name = kf.parse_partition_directory(target.absolute().name)
@@ -180,7 +182,7 @@ def convert(
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(n_threads, "kafkalog")) if n_threads > 1 else None
         root = None
-        if not is_one and not dry_run:
+        if named and not is_one and not dry_run:
             root = stack.enter_context(staged_directory(target)).path
         for key, partition in named:
             conversion = Conversion(

@@ -135,9 +135,6 @@ class Conversion:
         KafkalogError
             On damage, unless `on_corruption` says otherwise.
         """
-        if self._rules.drops_by_content or self._settings.batch_size is not None:
-            # what cannot be walked is met, and reported, when it is read again
-            self._pinned = find_pinned(self.partition, self._start, self._on_corruption)
         plan = self._plan()
         waiting: deque[_Event] = deque()
         try:
@@ -184,6 +181,7 @@ class Conversion:
                 batches = piece.window.batches
                 if bound is None or bound[0] is not piece.segment:
                     bound = piece.segment, self._rules.bind(partition, piece.segment)
+                self._pin(batches)
                 mask = selection.batch_mask(batches)
                 wanted = range(len(batches)) if mask is None else np.flatnonzero(mask).tolist()
                 known = epochs.of(batches)
@@ -197,6 +195,13 @@ class Conversion:
             yield from found
         except KafkalogError as error:
             yield error
+
+    def _pin(self, batches: BatchTable) -> None:
+        """Before the first batch of a producer, if batches may go or be joined, look which ones are needed."""
+        matters = self._rules.drops_by_content or self._settings.batch_size is not None
+        if self._pinned is None and matters and (batches.producer_id >= 0).any():
+            # what cannot be walked is met, and reported, when it is read again
+            self._pinned = find_pinned(self.partition, self._start, self._on_corruption)
 
     def _readable(self, pieces: Iterator[Piece], found: list[Finding]) -> Iterator[Piece]:
         """Pieces as far as the files can be read; one that cannot ends the partition, unless it has to be raised."""

@@ -364,7 +364,12 @@ class _Job:
             batch_size=settings.batch_size,
             start_offset=self.rules.kept.start_offset,
         )
-        compression = settings.compression or [Compression(kf.Codec(codec)) for codec in made.codec.tolist()]
+        compression: Compression | list[Compression]
+        if settings.compression is not None:
+            compression = settings.compression
+        else:
+            known = {one: Compression(kf.Codec(one)) for one in np.unique(made.codec).tolist()}
+            compression = [known[one] for one in made.codec.tolist()]
         window = encode_batches(
             records, made.boundaries, BatchSpec(compression=compression, any_header_keys=True, **made.header)
         )

@@ -1,0 +1,84 @@
+"""A 2.8.2 broker serves converted logs: v2 as that version knows it, whatever they were made of."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import golden_sets
+import pytest
+from conformance.kafka import OLD_KAFKA_VERSION, Client, OldBroker, class_path, java, wait_until
+
+import kafkalog
+
+pytestmark = pytest.mark.broker
+
+WAYS: dict[str, dict[str, Any]] = {
+    "p-v0-none": {},
+    "p-v0-lz4": {},
+    "p-v0-compact-gzip": {"compression": "snappy"},
+    "p-v1-snappy": {"compression": "zstd", "batch_size": 5000},
+    "p-v1-logappend": {},
+    "p-v0v1v2-mixed": {"compression": "lz4"},
+    "p-v1v2-compact": {"batch_size": 2000},
+    "p-v2-txn": {"compression": "gzip"},
+}
+TROUBLE = re.compile("ERROR|Recovering|truncat|orrupt")
+
+
+def test_an_old_broker_serves_converted_logs(client: Client, tmp_path: Path) -> None:
+    program = java()
+    broker = OldBroker(program, class_path(program, OLD_KAFKA_VERSION), tmp_path, **{"log.cleaner.enable": "false"})
+    before = client.server
+    try:
+        broker.start()
+        client.server = broker.address
+        topics = [{"name": name, "partitions": 1, "configs": {"retention.ms": -1}} for name in WAYS]
+        client.ask("create", topics=topics)
+        broker.stop()
+        put_in_place(broker.log_dir, tmp_path / "converted")
+        broker.start()
+        client.server = broker.address
+        wait_until(lambda: has_leaders(client), "all partitions have leaders")
+        read = {
+            level: client.consume(tmp_path / f"{level}.jsonl", list(WAYS), isolation=level).records
+            for level in ("read_uncommitted", "read_committed")
+        }
+        broker.stop()
+    finally:
+        client.server = before
+        broker.close()
+    said = broker.log.read_text(errors="replace").splitlines()
+    assert [line for line in said if TROUBLE.search(line)] == []
+    for level, records in read.items():
+        for name in WAYS:
+            expected = golden_sets.truth("k28", name, level)
+            assert len(expected) > 50
+            assert [facts(record) for record in records[name]] == [facts(as_v2(record)) for record in expected], name
+
+
+def put_in_place(log_dir: Path, staging: Path) -> None:
+    staging.mkdir()
+    for name, options in WAYS.items():
+        directory = log_dir / f"{name}-0"
+        # a broker under ZooKeeper does without partition.metadata
+        shutil.rmtree(directory)
+        kafkalog.convert(golden_sets.partitions("k28")[directory.name], staging / directory.name, threads=1, **options)
+        (staging / directory.name).rename(directory)
+
+
+def has_leaders(client: Client) -> bool:
+    """A broker under ZooKeeper takes requests before it leads."""
+    client.ask("ready")
+    return len(client.last_stable_offsets()) >= len(WAYS)
+
+
+def as_v2(record: dict[str, Any]) -> dict[str, Any]:
+    """A v0 message has no timestamp; as v2 it has -1, of CreateTime."""
+    return {**record, "timestamp": -1, "timestamp_type": 0} if record["timestamp_type"] == -1 else record
+
+
+def facts(record: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(record[name] for name in ("offset", "timestamp", "timestamp_type", "key", "value"))

@@ -1,0 +1,139 @@
+"""`kafkalog convert`: what it says, and what it ends with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import builder
+import golden_sets
+import pytest
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def run(capsys: Capture, *arguments: object) -> tuple[int, str, str]:
+    code = main(["convert", *map(str, arguments)])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_a_partition_is_converted_and_summed_up(tmp_path: Path, capsys: Capture) -> None:
+    source = golden_sets.partitions("k28")["p-v1-none-0"]
+    code, out, _ = run(capsys, source, tmp_path / "copy", "--compression", "zstd", "--compression-level", "5")
+    assert code == 0
+    assert out.startswith("p-v1-none-0  offsets 0..310  records 310 -> 310  batches 310 -> ")
+    (partition,) = kafkalog.open(tmp_path / "copy").values()  # type: ignore[union-attr]
+    assert {int(codec) for segment in partition.segments for codec in segment.batches.codec} == {kf.Codec.ZSTD}
+
+
+def test_json_has_a_line_a_partition_and_a_dry_run_writes_nothing(tmp_path: Path, capsys: Capture) -> None:
+    root = golden_sets.unpacked("k44")
+    arguments = ["-t", "p-multi", "--drop", "key starts_with key-1", "--json", "--dry-run"]
+    code, out, err = run(capsys, root, tmp_path / "copy", *arguments)
+    assert code == 0
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [(line["topic"], line["partition"]) for line in lines] == [("p-multi", number) for number in range(3)]
+    for line in lines:
+        assert line["n_records_before"] == line["n_records_after"] + line["n_records_dropped"]
+        assert line["n_records_dropped"] > 10
+    assert "would be" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_records_are_kept_dropped_and_redacted_as_said(tmp_path: Path, capsys: Capture) -> None:
+    source = golden_sets.partitions("k44")["p-multi-0"]
+    (tmp_path / "secret").write_text("pepper\n")
+    arguments = [
+        "--filter",
+        "offset < 100",
+        "--drop",
+        "offset in 3,4",
+        "--redact",
+        "value=null",
+        "--redact",
+        "key=hash",
+    ]
+    where = ["--redact-where", "offset >= 50", "--redact-secret-file", tmp_path / "secret"]
+    code, out, _ = run(capsys, source, tmp_path / "t-7", *arguments, *where)
+    assert code == 0
+    before = {row["offset"]: row for row in kafkalog.read_table(source).to_pylist()}
+    after = kafkalog.read_table(tmp_path / "t-7").to_pylist()
+    assert [row["offset"] for row in after] == [offset for offset in before if offset < 100 and offset not in (3, 4)]
+    for row in after:
+        if row["offset"] < 50:
+            assert (row["key"], row["value"]) == (before[row["offset"]]["key"], before[row["offset"]]["value"])
+        else:
+            is_hash = row["key"] is not None and len(row["key"]) == 64
+            assert is_hash == (before[row["offset"]]["key"] is not None)
+            assert row["value"] is None
+    assert "dropped" in out
+    assert "redacted" in out
+
+
+def test_segments_are_cut_by_settings(tmp_path: Path, capsys: Capture) -> None:
+    source = golden_sets.partitions("k44")["p-none-java-0"]
+    code, _, _ = run(capsys, source, tmp_path / "t-0", "--segment-bytes", "2M", "--config", "index.interval.bytes=0")
+    assert code == 0
+    assert len(list((tmp_path / "t-0").glob("*.log"))) == 1
+    assert (tmp_path / "t-0" / "00000000000000000000.index").stat().st_size > 8 * 20
+
+
+def test_damage_ends_with_1_and_leaves_nothing_or_the_rest(tmp_path: Path, capsys: Capture) -> None:
+    source = Path(shutil.copytree(golden_sets.partitions("k44")["p-zstd-java-0"], tmp_path / "t-0"))
+    file = source / kf.segment_file_name(0)
+    data = bytearray(file.read_bytes())
+    data[builder.batch_positions(bytes(data))[3][1] - 2] ^= 1
+    file.write_bytes(data)
+    code, out, err = run(capsys, source, tmp_path / "u-0")
+    assert (code, out) == (1, "")
+    assert "crc_mismatch" in err
+    assert "--on-corruption skip" in err
+    assert not (tmp_path / "u-0").exists()
+    code, out, err = run(capsys, source, tmp_path / "u-0", "--on-corruption", "skip")
+    assert code == 1
+    assert "crc_mismatch" in err
+    assert out.startswith("u-0  offsets 0..600")
+    assert kafkalog.verify(tmp_path / "u-0").is_ok
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--compression", "brotli"], 2, "no codec 'brotli'"),
+        (["--compression-level", "3"], 2, "goes with compression"),
+        (["--redact", "value"], 2, "PART=HOW"),
+        (["--redact", "value=md5"], 2, "'null' or 'hash'"),
+        (["--redact-where", "key == a"], 2, "go with redact"),
+        (["--config", "segment.bytes=none"], 2, "segment"),
+        (["--drop", "nope == 1"], 2, "no column 'nope'"),
+        (["--redact", "key=hash", "--redact-secret-file", "/nonexistent/secret"], 3, "No such file"),
+    ],
+)
+def test_wrong_usage_is_said(
+    arguments: list[str], code: int, words: str, tmp_path: Path, capsys: Capture, log_dir: Path
+) -> None:
+    found, out, err = run(capsys, log_dir, tmp_path / "copy", *arguments)
+    assert (found, out) == (code, "")
+    assert words in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_destination_that_is_there_or_inside_is_refused(tmp_path: Path, capsys: Capture, log_dir_copy: Path) -> None:
+    before = sorted(log_dir_copy.rglob("*"))
+    assert run(capsys, log_dir_copy, log_dir_copy / "copy")[0] == 6
+    (tmp_path / "there").mkdir()
+    code, _, err = run(capsys, log_dir_copy, tmp_path / "there")
+    assert code == 6
+    assert "output_exists" in err
+    assert sorted(log_dir_copy.rglob("*")) == before
+
+
+def test_one_path_is_not_enough(capsys: Capture, log_dir: Path) -> None:
+    assert main(["convert", str(log_dir)]) == 2
+    assert "DST" in capsys.readouterr().err
