@@ -17,6 +17,7 @@ from kafkalog.cli import (
     epochs,
     export,
     index_stats,
+    load,
     lookup,
     ls,
     producers,
@@ -45,12 +46,13 @@ examples:
   kafkalog producers --open /var/lib/kafka       open and hanging transactions, and what they block
   kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
   kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them
+  kafkalog load orders.parquet -o log --topic t  records as partitions that a broker serves
 
 'kafkalog COMMAND --help' says more about a command.
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (ls, cat, batches, lookup, dump, export, producers, epochs, index_stats, verify, reindex)
+_COMMANDS: Final = (ls, cat, batches, lookup, dump, export, producers, epochs, index_stats, verify, reindex, load)
 
 
 def build_parser() -> argparse.ArgumentParser:
