@@ -93,7 +93,7 @@ class BatchSpec:
     max_timestamp: PerBatch | None = None
 
     def __post_init__(self) -> None:
-        if np.isin(self.timestamp_type, (0, 1)).all() is not np.True_:
+        if not np.isin(self.timestamp_type, (0, 1)).all():
             raise ValueError(f"timestamp_type is CREATE_TIME or LOG_APPEND_TIME, not {self.timestamp_type!r}")
         if self.log_append_time is None and self.max_timestamp is None and np.any(np.asarray(self.timestamp_type) == 1):
             raise ValueError("batches of LogAppendTime need log_append_time")
@@ -127,7 +127,7 @@ def cut_batches(columns: RecordColumns, *, batch_size: int, max_records: int | N
         See `encode_batches`.
     batch_size : int
         Bytes, as a producer's `batch.size`: a record that does not fit any more, uncompressed, begins the next batch,
-        and one that is larger has a batch of its own.
+        and one that is larger begins one too.
     max_records : int, optional
         Records in a batch at most.
 
@@ -143,7 +143,8 @@ def cut_batches(columns: RecordColumns, *, batch_size: int, max_records: int | N
 
     Notes
     -----
-    A batch also ends where an offset is further than 2^31 - 1 from its first.
+    A batch also ends where an offset is further than 2^31 - 1 from its first. A producer's buffer for a record larger
+    than `batch_size` has room for the longest header that record may get, so a tiny one can still fit behind it.
 
     Source: MemoryRecordsBuilder.hasRoomFor, RecordAccumulator.append, Kafka 4.3.
     """

@@ -50,9 +50,7 @@ def encoding(slices: Slices, codec: str) -> Side:
     return timed(work)
 
 
-class Encode(CpuTimed):
-    """64 MiB, into the batches that they came from."""
-
+class _Encode(CpuTimed):
     params = (UNCOMPRESSED, CODECS)
     param_names = ("segment", "codec")
 
@@ -64,6 +62,10 @@ class Encode(CpuTimed):
     def setup(self, segments: Segments, name: str, codec: str) -> None:
         self.slices = records_of(segments[name].path)
         self.side = encoding(self.slices, codec)
+
+
+class Encode(_Encode):
+    """64 MiB, into the batches that they came from."""
 
     def time_encode(self, segments: Segments, name: str, codec: str) -> None:
         self.side()
@@ -96,7 +98,7 @@ class Cut(CpuTimed):
             cut_batches(columns, batch_size=16_384)
 
 
-class EncodeAgainstJava(Encode):
+class EncodeAgainstJava(_Encode):
     """How many times as fast as `MemoryRecordsBuilder`, CPU seconds; the aim is 2.5 on A, 1.6 on B, 1 with codecs."""
 
     def setup(self, segments: Segments, name: str, codec: str) -> None:
@@ -105,9 +107,6 @@ class EncodeAgainstJava(Encode):
         except JavaUnavailableError as problem:
             raise NotImplementedError(str(problem)) from problem
         super().setup(segments, name, codec)
-
-    # measured above; here is the ratio alone
-    time_encode = track_mb_per_s = peakmem_encode = None
 
     def track_ratio_builder(self, segments: Segments, name: str, codec: str) -> float:
         with JavaPeer("encode", segments[name].path, codec=codec) as peer:

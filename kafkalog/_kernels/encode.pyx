@@ -456,15 +456,15 @@ def measure_batches(Columns columns not None, const int64_t[::1] boundaries not 
             newest = -1
             base = base_offset[batch]
             origin = base_timestamp[batch]
-            previous = base - 1
+            previous = wrap_sub(base, 1)
             for i in range(start, stop):
                 row = i
                 if columns.offset[i] <= previous:
                     status = OFFSET_ORDER
                     break
                 previous = columns.offset[i]
-                delta = previous - base
-                if delta > INT32_MAX:
+                delta = wrap_sub(previous, base)
+                if delta < 0 or delta > INT32_MAX:
                     status = OFFSET_DELTA
                     break
                 status = columns.measure(&key, &value, i, &content)
@@ -577,7 +577,7 @@ def write_batches(Columns columns not None, const int64_t[::1] boundaries not No
                 status = BOUNDARIES
                 break
             batch_start = p
-            if payload_size[batch] < 0 or payload_size[batch] + head > room - SLACK_BYTES - distance(origin, p):
+            if payload_size[batch] < 0 or payload_size[batch] > room - SLACK_BYTES - head - distance(origin, p):
                 status = OUTPUT_FULL
                 break
             # a record's key and value may not go beyond the records of its batch; what else it has is less than SLACK
