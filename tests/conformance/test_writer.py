@@ -206,7 +206,7 @@ def nothing(path: Path) -> Told:
 CASES: dict[str, Callable[[Path], Told]] = {
     **{f"codec-{codec}": simple(compression=codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")},
     "level-gzip": simple(compression="gzip", compression_level=9),
-    "level-lz4": simple(compression="lz4", compression_level=9),
+    "level-lz4": simple(compression="lz4", compression_level=12),
     "level-zstd": simple(compression="zstd", compression_level=-5),
     "topic-codec": simple(config=LogConfig(segment_bytes=4000, compression_type="snappy")),
     "defaults": simple(config=None, n=3000),
