@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kafkalog.index_statistics import IndexStatistics, RollLimits
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.installer import InstallReport, install
+    from kafkalog.loader import LoadResult, load_files, write_table
     from kafkalog.log_dir import LogDir
     from kafkalog.partition import Partition
     from kafkalog.repair.rebuild import rebuild_indexes
@@ -82,6 +83,9 @@ _LAZY = {
     "Dump": "dumper",
     "dump": "dumper",
     "LogConfig": "config",
+    "LoadResult": "loader",
+    "load_files": "loader",
+    "write_table": "loader",
     "LogDir": "log_dir",
     "Partition": "partition",
     "BinaryColumn": "columns",
@@ -120,6 +124,7 @@ __all__ = [
     "KafkalogError",
     "LimitExceededError",
     "Limits",
+    "LoadResult",
     "LogConfig",
     "LogDir",
     "NotKafkaError",
@@ -148,6 +153,7 @@ __all__ = [
     "dump",
     "export",
     "install",
+    "load_files",
     "open",
     "read_numpy",
     "read_pandas",
@@ -156,6 +162,7 @@ __all__ = [
     "scan",
     "scan_batches",
     "verify",
+    "write_table",
 ]
 
 

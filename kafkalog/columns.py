@@ -13,6 +13,7 @@ from typing import Any, Final, cast, overload
 import numpy as np
 import numpy.typing as npt
 
+from kafkalog._kernels import columns as kernels
 from kafkalog.source import Bytes
 
 FIXED_COLUMNS: Final[dict[str, npt.DTypeLike]] = {
@@ -106,8 +107,12 @@ class BinaryColumn:
         size = np.diff(self.offsets)
         offsets = np.zeros(rows.size + 1, np.int64)
         np.cumsum(size[rows], out=offsets[1:])
-        # each output byte's place in the input: its row's start, and how far it is into the row
-        data = self.data[np.repeat(self.offsets[rows] - offsets[:-1], size[rows]) + np.arange(offsets[-1])]
+        rows = np.ascontiguousarray(rows, np.int64)
+        rows = np.where(rows < 0, rows + len(self), rows) if rows.size and rows.min() < 0 else rows
+        data = np.empty(int(offsets[-1]), np.uint8)
+        bytes_, places = np.ascontiguousarray(self.data), np.ascontiguousarray(self.offsets)
+        if kernels.gather(places, bytes_, rows, offsets, data) != rows.size:
+            raise ValueError("a value does not lie within the bytes of its column")
         return BinaryColumn(offsets, data, None if self.validity is None else self.validity[rows])
 
     @classmethod

@@ -196,7 +196,7 @@ class LogConfig:
         -----
         Source: ServerTopicConfigSynonyms, KafkaConfig.extractLogConfigMap, LogConfig.fromProps, Kafka 4.3.
         """
-        given = dict(properties) if isinstance(properties, Mapping) else _read_properties(properties)
+        given = dict(properties) if isinstance(properties, Mapping) else read_properties_file(properties)
         for name in given:
             if not isinstance(name, str):
                 raise TypeError(f"the name of a setting is a str, not {name!r}")
@@ -371,7 +371,7 @@ _ESCAPED: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 _PAIR: Final = re.compile(r"((?:\\.|[^\\:= \t\f])*)[ \t\f]*[:=]?[ \t\f]*(.*)", re.DOTALL)
 
 
-def _read_properties(path: str | os.PathLike[str]) -> dict[str, object]:
+def read_properties_file(path: str | os.PathLike[str]) -> dict[str, object]:
     """A file of Java's: Latin-1, `name=value`, `name: value` or `name value`, comments, a backslash continues a line.
 
     Notes

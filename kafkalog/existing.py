@@ -53,7 +53,7 @@ class ExistingLog:
     is_last_empty : bool
         Whether the last segment holds nothing, and begins where the log goes on: a new one takes its place.
     tail : RecoveredSegment or None
-        The last segment, if it was not left by a clean shutdown: it has to be cut, or its indexes have.
+        The last segment, if it was not left by a clean shutdown: it has to be cut, or its indexes are made anew.
     """
 
     next_offset: int
@@ -109,10 +109,11 @@ def read_existing(
     log.last = last = partition.segments[-1]
     found = recover(last, index_interval_bytes)
     _judge(found, truncate_tail)
-    if found.is_cut or _is_allocated_ahead(last):
-        if not truncate_tail:
-            detail = "its indexes end in zeros: the broker was not shut down cleanly; truncate_tail=True trims them"
-            raise TruncatedTailError(Reason.INDEX_PADDING, detail, path=last.path)
+    if _is_allocated_ahead(last) and not truncate_tail:
+        detail = "its indexes end in zeros: the broker was not shut down cleanly; truncate_tail=True trims them"
+        raise TruncatedTailError(Reason.INDEX_PADDING, detail, path=last.path)
+    # a broker makes all indexes of a segment anew that has no offset index
+    if found.is_cut or _is_allocated_ahead(last) or last.read_offset_index() is None:
         log.tail = found
     log.next_offset = max(found.next_offset, partition.log_start_offset)
     log.is_last_empty = not found.n_valid_bytes and log.next_offset == last.base_offset

@@ -84,6 +84,8 @@ class PartitionFiles:
             They could not be written.
         """
         _check_order(window.batches, self.next_offset)
+        if not window.batches.position.flags.c_contiguous:
+            window = window._replace(batches=window.batches[np.arange(len(window.batches))])
         done = 0
         while done < len(window.batches):
             if self._segment is None:

@@ -269,6 +269,7 @@ def staged_additions(
             directory.discard()
         prepare()
         _move_all(stage, groups)
+        stage.finish()
 
 
 def _move_all(stage: _Stage, groups: list[list[Move]]) -> None:
@@ -522,6 +523,10 @@ class _Stage:
                         error.errno, f"{error.strerror}; it is in place, but may not outlive a crash"
                     ) from error
                 raise
+        self.finish()
+
+    def finish(self) -> None:
+        """Nothing is taken back any more."""
         self._is_published = True
         _remove(self.path)  # what was there before, if anything
 

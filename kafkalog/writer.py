@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -21,13 +22,23 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog.arrow_input import record_slices
 from kafkalog.batches import Window
 from kafkalog.checkpoints import encode_checkpoint, encode_partition_metadata, parse_topic_id
 from kafkalog.columns import RecordColumns
 from kafkalog.compression import Compression
 from kafkalog.config import LogConfig
 from kafkalog.encoder import BatchSpec, cut_batches, encode_batches, encode_marker
-from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, KafkalogError, Limits, Reason, UnsafePathError, WriteError
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    FileChangedError,
+    KafkalogError,
+    Limits,
+    Reason,
+    UnsafePathError,
+    UnwritableError,
+    WriteError,
+)
 from kafkalog.existing import ExistingLog, read_existing
 from kafkalog.lock import hold_locks
 from kafkalog.partition_files import PartitionFiles
@@ -135,7 +146,8 @@ class PartitionWriter:
     broker leaves out of it what begins behind the log's end) and an empty last segment, which is replaced: segments are
     moved in one after the other, the `.log` of each behind the rest of it and behind the snapshot of the producers
     where it begins, and the snapshot at the end last. So a crash leaves the old log, or that and some of the new
-    segments, whole; a broker starts on it, clean shutdown marker or not. An error takes back what was moved in.
+    segments, whole; a broker starts on it, clean shutdown marker or not. An error takes back what was moved in; only a
+    torn tail that was cut off stays off.
 
     The lock of the log dir is held from beginning to end, if there is one.
 
@@ -144,11 +156,11 @@ class PartitionWriter:
 
     Examples
     --------
-    >>> import pyarrow as pa
+    >>> import tempfile, pyarrow as pa
     >>> table = pa.table({"key": [b"a", None], "value": [b"1", b"2"], "timestamp": pa.array([1000, 1001], "int64")})
-    >>> with PartitionWriter(tmp_path / "orders-0", compression="zstd") as writer:  # doctest: +SKIP
+    >>> with PartitionWriter(tempfile.mkdtemp() + "/orders-0", config=LogConfig()) as writer:
     ...     writer.append(table)
-    AppendResult(first_offset=0, last_offset=1, n_batches=1, n_bytes=99)
+    AppendResult(first_offset=0, last_offset=1, n_batches=1, n_bytes=78)
     """
 
     def __init__(
@@ -181,7 +193,9 @@ class PartitionWriter:
         # what a producer sends is refused above either
         self._batch_size = min(batch_size, self._config.max_message_bytes, self._conditions.segment_bytes)
         self._max_records = max_records_per_batch
-        self._timestamp_type = _timestamp_type(timestamp_type or self._config.message_timestamp_type)
+        self._timestamp_type = _timestamp_type(
+            self._config.message_timestamp_type if timestamp_type is None else timestamp_type
+        )
         self._log_append_time = log_append_time
         self._producer = None if producer is None else _checked(Producer(*producer))
         self._topic_id = None if topic_id is None else parse_topic_id(topic_id)
@@ -224,7 +238,8 @@ class PartitionWriter:
             next_offset = start_offset
         else:
             existing = self._continue(start_offset)
-            additions = staged_additions(self.path, self._groups, stage_in=stage_in, prepare=self._prepare)
+            prepare = partial(_prepare, self.path, existing, self._groups)
+            additions = staged_additions(self.path, self._groups, stage_in=stage_in, prepare=prepare)
             self._staged = self._stack.enter_context(additions)
             # nobody knows yet where a directory without segments begins
             producers, next_offset = existing.producers, existing.next_offset
@@ -303,25 +318,35 @@ class PartitionWriter:
         return self._files.next_offset or 0
 
     def append(
-        self, data: Any, *, producer: Producer | tuple[int, int] | None = None, transactional: bool = False
+        self,
+        data: Any,
+        *,
+        producer: Producer | tuple[int, int] | None = None,
+        transactional: bool = False,
+        **options: Any,
     ) -> AppendResult:
         """Encode records and append them.
 
         Parameters
         ----------
         data : RecordColumns, pyarrow.Table, or anything else with ``__arrow_c_stream__``
-            Columns `key`, `value`, `headers`, `timestamp` and `offset`, of which any may be missing. Offsets, if there
-            are any, have to rise; gaps are kept. A stream is read as it is written.
+            Columns `value`, `key`, `headers`, `timestamp` and `offset`, of which all but the first may be missing. A
+            record without a timestamp has -1. Offsets, if there are any, have to rise; gaps are kept. A stream is
+            written as it is read, and where it is cut does not show.
         producer : Producer, optional
             Who writes; default: the writer's.
         transactional : bool
             Whether the records are part of the producer's transaction, which begins with the first ones and is ended
             by `commit_transaction` or `abort_transaction`.
+        **options
+            What is to be made of the columns; see `kafkalog.arrow_input.record_slices`.
 
         Raises
         ------
+        UnwritableError
+            A record that Kafka's format cannot hold, a column that is none of Kafka's.
         ValueError
-            Offsets do not rise, or a column is none of Kafka's.
+            Offsets do not rise.
         WriteError
             They could not be written. After any error nothing more is taken, and nothing appears.
         """
@@ -332,7 +357,7 @@ class PartitionWriter:
         n_batches, n_bytes = self._files.n_batches, self._files.n_bytes
         with self._writing():
             rest: RecordColumns | None = None
-            for piece in _slices(data):
+            for piece in record_slices(data, **options):
                 columns = self._with_offsets(piece, rest)
                 if not columns.n_records:
                     continue
@@ -459,6 +484,10 @@ class PartitionWriter:
 
     def _with_offsets(self, piece: RecordColumns, rest: RecordColumns | None) -> RecordColumns:
         """Records that have offsets, behind those that still wait for a batch to be full."""
+        if "timestamp" in piece and piece.n_records and int(piece.timestamp.min()) < kf.NO_TIMESTAMP:
+            row = int(np.argmax(piece.timestamp < kf.NO_TIMESTAMP))
+            detail = f"column 'timestamp', row {row} is before 1970, which no record's timestamp can be"
+            raise UnwritableError(Reason.COLUMN_VALUE, detail, row=row)
         if "offset" not in piece:
             start = self.next_offset if rest is None or not rest.n_records else int(rest.offset[-1]) + 1
             piece = RecordColumns(
@@ -553,7 +582,7 @@ class PartitionWriter:
             epochs = said if epochs is None else np.concatenate([epochs, said])
         merged = merge(epochs, files.epochs, files.next_offset)
         known = None if existing is None or existing.leader_epochs is None else existing.leader_epochs.tolist()
-        if merged and merged != known:
+        if merged and merged != known and (files.bases or self._leader_epochs):
             self._create(kf.LEADER_EPOCH_CHECKPOINT, encode_checkpoint(merged))
             first.append(Move(kf.LEADER_EPOCH_CHECKPOINT, "put"))
         if self._topic_id is not None and (existing is None or existing.topic_id is None):
@@ -579,12 +608,16 @@ class PartitionWriter:
     def _plan(self, existing: ExistingLog) -> None:
         """The order in which new files come to those that are there; see the class for what a crash leaves."""
         files = self._files
-        if existing.tail is not None and not existing.is_last_empty:
+        is_wanted = files.bases and not existing.is_last_empty
+        if existing.tail is not None and (is_wanted or (self._truncate_tail and not files.bases)):
             self._trim_indexes(existing.tail)
         for base, names in zip(files.bases, files.names, strict=True):
             log, index = kf.segment_file_name(base), kf.segment_file_name(base, kf.INDEX_SUFFIX)
             others = [name for name in (*names, files.snapshots.get(base)) if name and name not in (log, index)]
             rest = [Move(name, "put") for name in others]
+            aborted = kf.segment_file_name(base, kf.TRANSACTION_INDEX_SUFFIX)
+            if aborted not in others:
+                rest.append(Move(aborted, "take"))  # that of a segment which a crash kept from coming
             if existing.is_last_empty and existing.last is not None and base == existing.last.base_offset:
                 # a broker makes the index of a segment that has none, and believes one that is there
                 self._groups += [[Move(index, "take")], [Move(log, "put")], rest, [Move(index, "add")]]
@@ -602,34 +635,14 @@ class PartitionWriter:
             self._create(names[-1], entries.tobytes())
         self._groups.append([Move(name, "put") for name in names])
 
-    def _prepare(self) -> None:
-        """The last look before anything is changed, and the one change in place: a torn tail is cut off."""
-        existing = self._existing
-        if existing is None:
-            return
-        if not existing.is_unchanged(self.path):
-            detail = "somebody wrote to the partition in the meantime"
-            raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path)
-        if existing.tail is not None and existing.tail.is_cut and self._files.bases:
-            truncate_file(existing.tail.segment.path, existing.tail.n_valid_bytes)
 
-
-def _slices(data: Any) -> Iterator[RecordColumns]:
-    """Records, a few MiB at a time."""
-    if not isinstance(data, RecordColumns):
-        from kafkalog.arrow_input import record_slices
-
-        yield from record_slices(data)
-        return
-    sizes = np.full(data.n_records + 1, _ROW_BYTES, np.int64).cumsum()
-    for name in ("key", "value"):
-        if name in data:
-            sizes += data[name].offsets  # type: ignore[union-attr]
-    start = 0
-    while start < data.n_records:
-        stop = max(int(np.searchsorted(sizes, sizes[start] + _SLICE_BYTES, side="right")) - 1, start + 1)
-        yield data.slice(start, stop)
-        start = stop
+def _prepare(path: Path, existing: ExistingLog, groups: list[list[Move]]) -> None:
+    """The last look before anything is changed, and the one change in place: a torn tail is cut off."""
+    if not existing.is_unchanged(path):
+        detail = "somebody wrote to the partition in the meantime"
+        raise FileChangedError(Reason.FILE_CHANGED, detail, path=path)
+    if existing.tail is not None and existing.tail.is_cut and any(groups):
+        truncate_file(existing.tail.segment.path, existing.tail.n_valid_bytes)
 
 
 class _Aborted(Exception):
@@ -706,6 +719,4 @@ def _now() -> int:
     return time.time_ns() // 10**6
 
 
-_SLICE_BYTES: Final = 2**22
-_ROW_BYTES: Final = 32  # offset, timestamp, and where key and value begin
 _METADATA_TOPIC: Final = "__cluster_metadata"

@@ -24,8 +24,8 @@ LAYERS = (
     {"records", "compiled", "encoder", "legacy_encoder", "rolling"},
     {"arrow", "arrow_input", "predicates", "producers", "segment_writer", "timestamps"},
     {"expressions", "isolation", "partition_files", "segment", "text_formats"},
-    {"list_offsets", "outcomes", "sinks", "streams"},
-    {"partition"},
+    {"list_offsets", "outcomes", "sinks", "streams", "text_inputs"},
+    {"load_inputs", "partition"},
     {"log_dir", "lookup", "producer_list", "slices"},
     {"pipeline"},
     {"scanner"},
@@ -33,6 +33,7 @@ LAYERS = (
     {"existing"},
     {"writer"},
     {"installer", "converter"},
+    {"loader"},
     {"api", "__init__"},
     {"spark"},
     {"cli"},
@@ -51,6 +52,7 @@ KERNEL_RANKS = {
     "rolling": 2,
     "dump": 2,
     "partitioner": 0,
+    "columns": 0,
     "encode": 2,
 }
 

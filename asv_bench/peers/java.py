@@ -1,4 +1,6 @@
-"""Kafka's own code as peers (`FileRecords`, `MemoryRecords`, `LogSegment.recover`, `OffsetIndex`): a Java process each.
+"""Kafka's own code as peers: a Java process each.
+
+`FileRecords`, `MemoryRecords`, its builder, `LogSegment.recover`, `OffsetIndex`.
 
 Needs a JDK of version 17 or newer on the PATH and kafka-storage with what it depends on. KAFKALOG_JARS names a
 directory that holds them, or that they are fetched into (else ~/.cache/kafkalog/jars): Apache Ivy, which PySpark
@@ -27,6 +29,7 @@ from peers import Pass
 KAFKA_VERSION = "4.3.1"
 MIN_JAVA = 17
 SOURCE = Path(__file__).with_name("SegmentPeer.java")
+ENCODE_SOURCE = Path(__file__).with_name("EncodePeer.java")
 RECOVER_SOURCE = Path(__file__).with_name("RecoverPeer.java")
 LOOKUP_SOURCE = Path(__file__).with_name("LookupPeer.java")
 
@@ -52,12 +55,14 @@ class JavaPeer:
 
     Parameters
     ----------
-    how : {"file", "memory", "recover", "lookup"}
-        `FileRecords`, which reads batch by batch; `MemoryRecords` over the mapped file; `LogSegment.recover` of a link
-        to the file, indexes written, which counts their entries for records; `OffsetIndex.lookup`, which counts queries
-        for records and the sum of the positions for bytes of values.
+    how : {"file", "memory", "encode", "recover", "lookup"}
+        `FileRecords`, which reads batch by batch; `MemoryRecords` over the mapped file; `MemoryRecordsBuilder` with the
+        segment's records; `LogSegment.recover` of a link to the file, indexes written, which counts their entries for
+        records; `OffsetIndex.lookup`, which counts queries for records and the sum of the positions for bytes of values.
     path : str
         The segment; of "lookup" its offset index.
+    codec : str
+        What the builder compresses with.
     warmup_seconds : float
         How long passes are made, and thrown away, until the just-in-time compiler has seen enough.
     queries : int64[n]
@@ -66,10 +71,11 @@ class JavaPeer:
 
     def __init__(
         self,
-        how: Literal["file", "memory", "recover", "lookup"],
+        how: Literal["file", "memory", "encode", "recover", "lookup"],
         path: str,
         warmup_seconds: float = 2.0,
         *,
+        codec: str = "none",
         queries: npt.NDArray[np.int64] | None = None,
     ) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="kafkalog-peer-")
@@ -82,6 +88,8 @@ class JavaPeer:
             asked = Path(self._scratch.name) / "queries"
             asked.write_bytes(queries.astype(">i8").tobytes())
             command = (*require_java(LOOKUP_SOURCE, "kafka-storage"), path, str(asked))
+        elif how == "encode":
+            command = (*require_java(ENCODE_SOURCE), codec, path)
         else:
             command = (*require_java(), how, path)
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process

@@ -18,6 +18,7 @@ from kafkalog.cli import (
     epochs,
     export,
     index_stats,
+    load,
     lookup,
     ls,
     producers,
@@ -48,6 +49,7 @@ examples:
   kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
   kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them
   kafkalog convert orders-0 copy --drop 'key == user-42'   the log anew: v2, another codec, records out
+  kafkalog load orders.parquet -o log --topic t  records as partitions that a broker serves
   kafkalog spark verify /backup/kafka            the same as a Spark job, on all processors or a cluster
 
 'kafkalog COMMAND --help' says more about a command.
@@ -67,6 +69,7 @@ _COMMANDS: Final = (
     verify,
     reindex,
     convert,
+    load,
     spark,
 )
 

@@ -1,0 +1,10 @@
+import numpy as np
+from numpy.typing import NDArray
+
+def gather(
+    offsets: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    rows: NDArray[np.int64],
+    to_offsets: NDArray[np.int64],
+    to: NDArray[np.uint8],
+) -> int: ...

@@ -1,0 +1,35 @@
+"""Gathers byte strings of a column in another order; trusts no offset."""
+
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcpy
+
+
+def gather(const int64_t[::1] offsets not None, const uint8_t[::1] data not None, const int64_t[::1] rows not None,
+           const int64_t[::1] to_offsets not None, uint8_t[::1] to not None):
+    """Copy byte string `rows[i]` of a column to ``to[to_offsets[i]:to_offsets[i + 1]]``; the number copied.
+
+    It is less than there are where a row, its bytes, or their new place is not there, or the places differ in size.
+    """
+    cdef Py_ssize_t n = rows.shape[0]
+    cdef Py_ssize_t i = 0
+    cdef int64_t n_rows = offsets.shape[0] - 1
+    cdef int64_t size = data.shape[0]
+    cdef int64_t to_size = to.shape[0]
+    cdef int64_t row, start, length
+    if to_offsets.shape[0] != n + 1:
+        raise ValueError("columns differ in length")
+    with nogil:
+        while i < n:
+            row = rows[i]
+            if row < 0 or row >= n_rows:
+                break
+            start = offsets[row]
+            if start < 0 or offsets[row + 1] < start or offsets[row + 1] > size:
+                break
+            length = offsets[row + 1] - start
+            if to_offsets[i] < 0 or to_offsets[i] > to_size - length or to_offsets[i + 1] != to_offsets[i] + length:
+                break
+            if length:
+                memcpy(&to[to_offsets[i]], &data[start], length)
+            i += 1
+    return i

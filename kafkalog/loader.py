@@ -1,0 +1,646 @@
+"""Bulk loads: tables and files of records in, partition directories of a log dir out, all of them or none.
+
+Records go to partitions by a column or by Kafka's default partitioner, wait until there are enough of them to fill
+batches, and are written by a `PartitionWriter` a partition. Everything is staged; the last step is one rename for a
+whole log dir, or one for each partition of a log dir that is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog import format as kf
+from kafkalog.arrow_input import ColumnReader, cut, integer_values, open_batches, slices, validity
+from kafkalog.columns import RecordColumns
+from kafkalog.compression import Compression
+from kafkalog.config import LogConfig
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    LimitExceededError,
+    Limits,
+    NotKafkaError,
+    OutputExistsError,
+    Reason,
+    UnwritableError,
+)
+from kafkalog.installer import install as install_partition
+from kafkalog.load_inputs import RecordFile
+from kafkalog.lock import hold_locks
+from kafkalog.partitioner import Partitioner, record_sizes
+from kafkalog.publish import (
+    Move,
+    check_log_dir,
+    check_outside,
+    hand_over,
+    staged_additions,
+    staged_directory,
+    staging_directory,
+)
+from kafkalog.writer import BATCH_SIZE, PartitionWriter, check_partition_name
+
+WAITING_BYTES: Final = 32 * 2**20
+"""Records of all partitions that wait for their batches to be full, about."""
+_MOST_AT_ONCE: Final = 2**20
+_INT_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPartition:
+    """What became of a partition.
+
+    Attributes
+    ----------
+    topic : str
+    partition : int
+    n_records, n_batches, n_bytes : int
+        Of its `.log` files; a dry run knows no batches, and the bytes of keys, values and headers.
+    first_offset, next_offset : int
+        Of its first record, and behind its last one.
+    """
+
+    topic: str
+    partition: int
+    n_records: int
+    n_batches: int
+    n_bytes: int
+    first_offset: int
+    next_offset: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What was written.
+
+    Attributes
+    ----------
+    path : str
+        The log dir.
+    partitions : list of LoadedPartition
+    """
+
+    path: str
+    partitions: list[LoadedPartition]
+
+    @property
+    def n_records(self) -> int:
+        """Records in all partitions."""
+        return sum(each.n_records for each in self.partitions)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all `.log` files."""
+        return sum(each.n_bytes for each in self.partitions)
+
+    def __repr__(self) -> str:
+        return f"LoadResult({self.n_records} records in {len(self.partitions)} partitions, {self.path!r})"
+
+
+class Source(NamedTuple):
+    """Where record batches come from: a table, or a file."""
+
+    batches: Callable[[Callable[[pa.Schema], Sequence[str]]], Iterable[pa.RecordBatch]]
+    path: str | None = None
+    done: Callable[[], int] = lambda: 0
+    schema: pa.Schema | None = None
+    """If it is known before the first batch, and there need not be one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """How records are read and written; see `write_table`."""
+
+    topic: str | None = None
+    partitions: int | None = None
+    config: LogConfig | None = None
+    compression: str | Compression | None = None
+    compression_level: int | None = None
+    batch_size: int = BATCH_SIZE
+    max_records_per_batch: int | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    ignore_columns: Sequence[str] | bool = ()
+    naive_timezone: str | None = None
+    truncate_timestamps: bool = False
+    keep_offsets: bool | None = None
+    leader_epoch: int = 0
+    topic_id: str | bytes | None = None
+    timestamp_type: str | None = None
+    log_append_time: int | None = None
+    stage_in: str | os.PathLike[str] | None = None
+    limits: Limits = DEFAULT_LIMITS
+
+    def __post_init__(self) -> None:
+        if self.partitions is not None and not 1 <= self.partitions <= self.limits.max_directories:
+            raise ValueError(
+                f"partitions is 1 to {self.limits.max_directories} (max_directories), not {self.partitions}"
+            )
+        if self.topic is not None:
+            check_partition_name(Path(str(kf.TopicPartition(self.topic, 0))))
+        elif self.topic_id is not None:
+            raise ValueError("topic_id is that of one topic: name it (topic)")
+
+    def writer_options(self) -> dict[str, Any]:
+        """Those that every `PartitionWriter` takes."""
+        return {
+            "config": self.config,
+            "compression": self.compression,
+            "compression_level": self.compression_level,
+            "batch_size": self.batch_size,
+            "max_records_per_batch": self.max_records_per_batch,
+            "leader_epoch": self.leader_epoch,
+            "topic_id": self.topic_id,
+            "timestamp_type": self.timestamp_type,
+            "log_append_time": self.log_append_time,
+            "limits": self.limits,
+        }
+
+
+def write_table(
+    data: Any,
+    path: str | os.PathLike[str],
+    *,
+    topic: str | None = None,
+    partitions: int | None = None,
+    dry_run: bool = False,
+    **options: Any,
+) -> LoadResult:
+    """Write a table as the partitions of a log dir.
+
+    Parameters
+    ----------
+    data : object
+        Anything that speaks Arrow: pyarrow, pandas, Polars, DuckDB, a `Scan`; or a dict of arrays. Columns: `value`,
+        and any of `key`, `timestamp`, `headers`, `offset`, `partition`, `topic`. It is read as a stream.
+    path : path-like
+        A log dir, which holds directories such as ``orders-0``. It is made if it is not there.
+    topic : str, optional
+        Default: the column `topic` says.
+    partitions : int, optional
+        Partitions of each topic; records go to them by key as Kafka's default partitioner has it, and a column
+        `partition` is passed over. Default: the column says, and all goes to partition 0 where there is none.
+    dry_run : bool
+        Read everything and say what would be written.
+    config : LogConfig, optional
+        Settings of the topics: sizes and times of segments, timestamp type, compression.
+    compression, compression_level, batch_size, max_records_per_batch, leader_epoch, topic_id, timestamp_type, \
+log_append_time
+        See `PartitionWriter`.
+    columns, ignore_columns, naive_timezone, truncate_timestamps
+        Which column is what, which ones are left out, and how timestamps are taken: see
+        `kafkalog.arrow_input.record_slices`.
+    keep_offsets : bool, optional
+        Whether a column `offset` counts; default: unless records are spread over several partitions.
+    stage_in : path-like, optional
+        Directory on the same file system to write in meanwhile; default: beside the log dir.
+    limits : Limits
+        `max_directories` is the largest number of partitions.
+
+    Returns
+    -------
+    LoadResult
+
+    Raises
+    ------
+    UnwritableError
+        A column of another type, one that is not known, a value that no record can hold, offsets that do not rise.
+    OutputExistsError
+        One of the partitions is there already: `PartitionWriter` appends to it.
+    UnsafePathError
+        A broker holds the lock of the log dir; a name that is no topic's; a place inside a log dir or partition.
+    WriteError
+        It could not be written, and nothing is there.
+
+    Notes
+    -----
+    A log dir that is not there appears in one step. In one that is there, each partition does, when all are complete
+    and durable: an error takes back what was moved in, a crash between two of these renames leaves the partitions
+    before it, each complete, and none of the others. Memory is bounded: some 64 MiB, and a batch for each partition.
+
+    Examples
+    --------
+    >>> import kafkalog
+    >>> table = {"key": [b"a", b"b"], "value": [b"1", b"2"], "timestamp": [1_700_000_000_000, 1_700_000_000_001]}
+    >>> kafkalog.write_table(table, tmp_path / "log", topic="orders", partitions=3)  # doctest: +SKIP
+    LoadResult(2 records in 3 partitions, '/tmp/log')
+    """
+    reader = open_batches(data)
+    source = Source(lambda _wanted: reader, schema=reader.schema)
+    return run_load([source], path, LoadOptions(topic=topic, partitions=partitions, **options), dry_run=dry_run)
+
+
+def load_files(
+    inputs: Sequence[str | os.PathLike[str] | BinaryIO],
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    encoding: str = "base64",
+    null: str = "",
+    dry_run: bool = False,
+    install: bool = False,
+    replace: bool = False,
+    progress: Callable[[int], object] = lambda done: None,
+    **options: Any,
+) -> LoadResult:
+    """Write files of records as the partitions of a log dir.
+
+    Parameters
+    ----------
+    inputs : sequence of path-like, or binary files
+        Parquet, Arrow, CSV and JSON lines; text may be packed (``.gz``, ``.zst``).
+    path : path-like
+        See `write_table`.
+    format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
+        Default: what the names end in.
+    encoding : {"base64", "utf8", "hex"}
+        Of keys, values and header values in CSV and JSON lines.
+    null : str
+        Null in CSV, without quotes.
+    install : bool
+        Give the partitions to the stopped broker whose log dir it is, under the ids that it knows the topics by; one
+        partition after the other: see `kafkalog.install`.
+    replace : bool
+        Whether `install` may replace partitions that hold records.
+    progress : callable
+        Told how many bytes of the inputs are done.
+    **options
+        See `write_table`.
+
+    Returns
+    -------
+    LoadResult
+
+    Raises
+    ------
+    ReadError
+        A file cannot be read.
+
+    Notes
+    -----
+    Files are read one after the other, and offsets go on from one to the next. Beyond that as `write_table`.
+    """
+    how = LoadOptions(**options)
+    roles = {name: role for role, name in how.columns.items()}
+    files = [RecordFile(each, format, roles=roles, encoding=encoding, null=null) for each in inputs]
+    sources = [Source(file.batches, file.name, _done_of(files, i)) for i, file in enumerate(files)]
+    return run_load(sources, path, how, dry_run=dry_run, install=install, replace=replace, progress=progress)
+
+
+def _done_of(files: Sequence[RecordFile], i: int) -> Callable[[], int]:
+    before = sum(file.size for file in files[:i])
+    return lambda: before + files[i].done
+
+
+def run_load(
+    sources: Sequence[Source],
+    path: str | os.PathLike[str],
+    options: LoadOptions,
+    *,
+    dry_run: bool = False,
+    install: bool = False,
+    replace: bool = False,
+    progress: Callable[[int], object] = lambda done: None,
+) -> LoadResult:
+    """Read sources one after the other and write partitions: what `write_table` and `load_files` do."""
+    log_dir = Path(os.path.realpath(path))
+    check_log_dir(log_dir)
+    if install and not log_dir.is_dir():
+        raise NotKafkaError(Reason.NOT_KAFKA, "there is no such log dir to install into", path=log_dir)
+    if os.path.lexists(log_dir) and not log_dir.is_dir():
+        raise OutputExistsError(Reason.OUTPUT_EXISTS, "what is there is not a directory", path=log_dir)
+    with hold_locks([log_dir]) if log_dir.is_dir() else contextlib.nullcontext():
+        if dry_run:
+            load = _Load(log_dir, None, options, may_exist=install)
+            load.read(sources, progress)
+            return load.finish()
+        with _place(log_dir, options.stage_in) as place:
+            with _Load(log_dir, place.path, options, may_exist=install) as load:
+                load.read(sources, progress)
+                result = load.finish()
+            names = [str(kf.TopicPartition(each.topic, each.partition)) for each in result.partitions]
+            if install:
+                for name in names:
+                    install_partition(place.path / name, log_dir, replace=replace, **_install_options(options))
+            else:
+                place.publish(names)
+        return result
+
+
+def _install_options(options: LoadOptions) -> dict[str, Any]:
+    # what was written a moment ago is sound
+    return {"topic_id": options.topic_id, "stage_in": options.stage_in, "verify": False, "limits": options.limits}
+
+
+class _Place(NamedTuple):
+    path: Path
+    publish: Callable[[Iterable[str]], object]
+
+
+@contextlib.contextmanager
+def _place(log_dir: Path, stage_in: str | os.PathLike[str] | None) -> Iterator[_Place]:
+    """Where partitions are written meanwhile: a whole log dir, or what is moved into one."""
+    if stage_in is not None:
+        check_outside(Path(stage_in, log_dir.name), [])
+    if not log_dir.is_dir():
+        with staged_directory(log_dir, stage_in=stage_in) as staged:
+            yield _Place(staged.path, lambda _names: None)
+        return
+    groups: list[list[Move]] = [[]]
+    near = staging_directory(log_dir / "staged-0") if stage_in is None else stage_in
+    with staged_additions(log_dir, groups, stage_in=near) as staged:
+
+        def publish(names: Iterable[str]) -> None:
+            groups[0] += [Move(name, "add") for name in names]
+            hand_over(staged.path, log_dir)
+
+        yield _Place(staged.path, publish)
+
+
+class _Load:
+    """The state of a load: a partition writer a partition, and records that wait."""
+
+    def __init__(self, log_dir: Path, stage: Path | None, options: LoadOptions, *, may_exist: bool) -> None:
+        self._log_dir, self._stage, self._options, self._may_exist = log_dir, stage, options, may_exist
+        self._open: dict[kf.TopicPartition, _Partition] = {}
+        self._partitioners: dict[str, Partitioner] = {}
+        self._topics: set[str] = set()
+        if options.topic is not None:
+            self._add_topic(options.topic)
+
+    def __enter__(self) -> _Load:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for partition in self._open.values():
+            partition.abandon()
+
+    def read(self, sources: Sequence[Source], progress: Callable[[int], object]) -> None:
+        """Read everything, and write what batches can be filled with."""
+        for source in sources:
+            reader: ColumnReader | None = None
+            schema: pa.Schema | None = None
+            row = 0
+            try:
+                if source.schema is not None:
+                    self._reader(source.schema)
+                for batch in source.batches(self._wanted):
+                    if schema is None or batch.schema != schema:
+                        schema, reader = batch.schema, self._reader(batch.schema)
+                    assert reader is not None
+                    for part in slices(batch):
+                        self._take(part, reader, row)
+                        row += part.num_rows
+                        progress(source.done())
+            except UnwritableError as error:
+                error.path = source.path if error.path is None else error.path
+                raise
+            progress(source.done())
+
+    def _wanted(self, schema: pa.Schema) -> list[str]:
+        """Columns that count; what is wrong with the others is said without reading them."""
+        names = self._reader(schema).names.values()
+        return [name for name in schema.names if name in names or name == "is_control"]
+
+    def _reader(self, schema: pa.Schema) -> ColumnReader:
+        options = self._options
+        reader = ColumnReader(
+            schema,
+            columns=options.columns,
+            ignore_columns=options.ignore_columns,
+            naive_timezone=options.naive_timezone,
+            truncate_timestamps=options.truncate_timestamps,
+        )
+        if options.topic is None and "topic" not in reader.names:
+            raise UnwritableError(
+                Reason.COLUMN_MISSING, "which topic? There is no column 'topic': name one (topic, --topic)"
+            )
+        return reader
+
+    @property
+    def _keeps_offsets(self) -> bool:
+        options = self._options
+        if options.keep_offsets is not None:
+            return options.keep_offsets
+        return options.partitions is None or options.partitions == 1
+
+    def _take(self, batch: pa.RecordBatch, reader: ColumnReader, row: int) -> None:
+        columns = reader.read(batch, row)
+        if "offset" in columns and not self._keeps_offsets:
+            columns = RecordColumns(columns.n_records, {n: c for n, c in columns.items() if n != "offset"})
+        topics, codes = self._topics_of(batch, reader, row)
+        for name in topics:
+            self._add_topic(name)
+        numbers = self._numbers_of(batch, reader, row, columns, topics, codes)
+        for key, part, is_owned in _split(columns, topics, codes, numbers):
+            self._give(key, part, is_owned)
+
+    def _topics_of(
+        self, batch: pa.RecordBatch, reader: ColumnReader, row: int
+    ) -> tuple[list[str], npt.NDArray[np.int64] | None]:
+        """Topics of the records, and which of them is whose; None for the first of all."""
+        if self._options.topic is not None:
+            return [self._options.topic], None
+        name = reader.names["topic"]
+        column = batch.column(name)
+        if column.null_count:
+            bad = int(np.argmax(_is_null(column)))
+            raise UnwritableError(Reason.COLUMN_VALUE, f"column {name!r}, row {row + bad} is null", row=row + bad)
+        if isinstance(column, pa.DictionaryArray):
+            column = column.dictionary_decode()
+        coded = pc.dictionary_encode(column)
+        names = (value if isinstance(value, str) else value.decode("utf-8", "replace")
+                 for value in coded.dictionary.to_pylist())  # fmt: skip
+        return list(names), integer_values(coded.indices, name)[0]
+
+    def _add_topic(self, topic: str) -> None:
+        """A topic that is named for the first time; UnsafePathError for what is no topic's name."""
+        if topic in self._topics:
+            return
+        check_partition_name(self._log_dir / f"{topic}-0")
+        self._topics.add(topic)
+        if self._options.partitions is not None:
+            self._partitioners[topic] = Partitioner(self._options.partitions, sticky_bytes=self._options.batch_size)
+            for number in range(self._options.partitions):
+                self._partition(kf.TopicPartition(topic, number))
+
+    def _numbers_of(
+        self,
+        batch: pa.RecordBatch,
+        reader: ColumnReader,
+        row: int,
+        columns: RecordColumns,
+        topics: list[str],
+        codes: npt.NDArray[np.int64] | None,
+    ) -> npt.NDArray[np.int64] | None:
+        """The partition of each record; None for 0."""
+        if self._options.partitions is not None:
+            if codes is None:
+                return self._partitioners[topics[0]].assign(columns).astype(np.int64)
+            numbers = np.zeros(columns.n_records, np.int64)
+            for code, topic in enumerate(topics):
+                rows = np.flatnonzero(codes == code)
+                numbers[rows] = self._partitioners[topic].assign(columns.take(rows))
+            return numbers
+        if "partition" not in reader.names:
+            return None
+        numbers = reader.integers("partition", batch, row)
+        if numbers.size and numbers.max() > _INT_MAX:
+            bad = row + int(np.argmax(numbers > _INT_MAX))
+            name = reader.names["partition"]
+            raise UnwritableError(Reason.COLUMN_VALUE, f"column {name!r}, row {bad} is beyond {_INT_MAX}", row=bad)
+        return numbers
+
+    def _partition(self, key: kf.TopicPartition) -> _Partition:
+        partition = self._open.get(key)
+        if partition is None:
+            if len(self._open) >= self._options.limits.max_directories:
+                raise LimitExceededError(
+                    Reason.TOO_MANY_DIRECTORIES,
+                    f"more than {len(self._open)} partitions (max_directories)",
+                    path=self._log_dir,
+                )
+            name = str(check_partition_name(self._log_dir / str(key)))
+            if not self._may_exist and os.path.lexists(self._log_dir / name):
+                raise OutputExistsError(
+                    Reason.OUTPUT_EXISTS, "the partition is there already", path=self._log_dir / name
+                )
+            writer = None
+            if self._stage is not None:
+                writer = PartitionWriter(self._stage / name, **self._options.writer_options())
+            partition = self._open[key] = _Partition(key, writer)
+        return partition
+
+    def _give(self, key: kf.TopicPartition, columns: RecordColumns, is_owned: bool) -> None:
+        partition = self._partition(key)
+        partition.give(columns)
+        if partition.n_waiting >= max(self._options.batch_size, min(_MOST_AT_ONCE, WAITING_BYTES // len(self._open))):
+            partition.flush()
+        elif not is_owned:
+            partition.own()  # who waits must not keep a whole table in memory
+
+    def finish(self) -> LoadResult:
+        """Write what still waits, and finish all partitions."""
+        if not self._open and self._options.topic is not None:
+            self._partition(kf.TopicPartition(self._options.topic, 0))
+        for key in sorted(self._open):
+            self._open[key].close()
+        return LoadResult(str(self._log_dir), [self._open[key].result() for key in sorted(self._open)])
+
+
+class _Partition:
+    """A partition that is being written, or, without a writer, counted."""
+
+    def __init__(self, key: kf.TopicPartition, writer: PartitionWriter | None) -> None:
+        self._key, self._writer = key, writer
+        self._parts: list[RecordColumns] = []
+        self._n_records = self._n_batches = self._n_bytes = 0
+        self._first = self._next = 0
+        self.n_waiting = 0
+
+    def give(self, columns: RecordColumns) -> None:
+        """Keep records."""
+        if "offset" in columns:
+            self._check_offsets(columns)
+        self._parts.append(columns)
+        self.n_waiting += int(record_sizes(columns).sum())
+
+    def own(self) -> None:
+        """Copy the records that came last."""
+        self._parts[-1] = self._parts[-1].take(np.arange(self._parts[-1].n_records))
+
+    def _check_offsets(self, columns: RecordColumns) -> None:
+        offsets: Any = columns["offset"]
+        before = self._parts[-1].offset[-1] if self._parts else self._next - 1
+        falls = np.flatnonzero(np.diff(offsets, prepend=before) <= 0)
+        if falls.size:
+            at = int(falls[0])
+            earlier = int(offsets[at - 1]) if at else int(before)
+            error = UnwritableError(
+                Reason.OFFSET_ORDER, f"{self._key}: offset {offsets[at]} comes behind {earlier}: offsets have to rise"
+            )
+            error.add_note("keep_offsets=False (--no-keep-offsets) numbers the records anew")
+            raise error
+
+    def flush(self) -> None:
+        """Write what waits."""
+        n_waiting, self.n_waiting = self.n_waiting, 0
+        if not self._parts:
+            return
+        columns, self._parts = RecordColumns.concatenate(self._parts), []
+        first = int(columns.offset[0]) if "offset" in columns else self._next
+        last = int(columns.offset[-1]) if "offset" in columns else first + columns.n_records - 1
+        if self._writer is None:
+            self._n_bytes += n_waiting
+        else:
+            result = self._writer.append(columns)
+            self._n_batches += result.n_batches
+            self._n_bytes += result.n_bytes
+        if not self._n_records:
+            self._first = first
+        self._n_records += columns.n_records
+        self._next = last + 1
+
+    def close(self) -> None:
+        """Write all, and finish the files."""
+        self.flush()
+        if self._writer is not None:
+            self._writer.close()
+
+    def abandon(self) -> None:
+        """Forget it, if it is not closed."""
+        if self._writer is not None:
+            self._writer.abort()
+            self._writer = None
+
+    def result(self) -> LoadedPartition:
+        return LoadedPartition(
+            self._key.topic,
+            self._key.partition,
+            self._n_records,
+            self._n_batches,
+            self._n_bytes,
+            self._first,
+            self._next,
+        )
+
+
+def _split(
+    columns: RecordColumns,
+    topics: Sequence[str],
+    codes: npt.NDArray[np.int64] | None,
+    numbers: npt.NDArray[np.int64] | None,
+) -> Iterator[tuple[kf.TopicPartition, RecordColumns, bool]]:
+    """The records of each partition, in their order, and whether they own their memory or share that of the input."""
+    n = columns.n_records
+    if not n:
+        return
+    codes = np.zeros(n, np.int64) if codes is None else codes
+    numbers = np.zeros(n, np.int64) if numbers is None else numbers
+    order = np.lexsort((numbers, codes))  # stable
+    codes, numbers = codes[order], numbers[order]
+    edges = np.flatnonzero((np.diff(codes) != 0) | (np.diff(numbers) != 0)) + 1
+    starts = [0, *edges.tolist()]
+    for start, stop in zip(starts, [*starts[1:], n], strict=True):
+        key = kf.TopicPartition(topics[int(codes[start])], int(numbers[start]))
+        if len(starts) > 1:
+            yield key, columns.take(order[start:stop]), True
+            continue
+        for part in cut(columns):
+            yield key, part, False
+
+
+def _is_null(column: pa.Array) -> npt.NDArray[np.bool_]:
+    valid = validity(column)
+    return np.zeros(len(column), np.bool_) if valid is None else ~valid
