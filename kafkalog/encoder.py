@@ -63,6 +63,8 @@ class BatchSpec:
         Where it is not the last record's offset, but above, as the cleaner leaves it.
     max_timestamp : array, optional
         Where it is not the largest of the records' timestamps.
+    any_header_keys : bool
+        Whether header keys may be other than UTF-8, as some clients write them; for records that come out of a log.
 
     Raises
     ------
@@ -91,6 +93,7 @@ class BatchSpec:
     base_offset: PerBatch | None = None
     last_offset: PerBatch | None = None
     max_timestamp: PerBatch | None = None
+    any_header_keys: bool = False
 
     def __post_init__(self) -> None:
         if not np.isin(self.timestamp_type, (0, 1)).all():
@@ -118,7 +121,9 @@ def _scalar(value: Any) -> int | None:
     return int(value) if np.ndim(value) == 0 else None
 
 
-def cut_batches(columns: RecordColumns, *, batch_size: int, max_records: int | None = None) -> Int64s:
+def cut_batches(
+    columns: RecordColumns, *, batch_size: int, max_records: int | None = None, any_header_keys: bool = False
+) -> Int64s:
     """Where batches begin, as a producer fills them.
 
     Parameters
@@ -130,6 +135,8 @@ def cut_batches(columns: RecordColumns, *, batch_size: int, max_records: int | N
         and one that is larger begins one too.
     max_records : int, optional
         Records in a batch at most.
+    any_header_keys : bool
+        See `BatchSpec`.
 
     Returns
     -------
@@ -152,7 +159,7 @@ def cut_batches(columns: RecordColumns, *, batch_size: int, max_records: int | N
         raise ValueError(f"batch_size is 0 to {MAX_BATCH_BYTES}, not {batch_size}")
     if max_records is not None and max_records < 1:
         raise ValueError(f"max_records is positive, not {max_records}")
-    bound = _bind(columns)
+    bound = _bind(columns, any_header_keys)
     boundaries = np.empty(columns.n_records + 1, np.int64)
     status, row, n_batches = kernels.cut_batches(bound.kernel, batch_size, max_records or 2**31 - 1, boundaries)
     if status != _OK:
@@ -186,7 +193,7 @@ def encode_batches(columns: RecordColumns, boundaries: Int64s, spec: BatchSpec |
         Columns, boundaries and spec do not fit each other.
     """
     spec = BatchSpec() if spec is None else spec
-    bound = _bind(columns)
+    bound = _bind(columns, spec.any_header_keys)
     boundaries = np.ascontiguousarray(boundaries, np.int64)
     if boundaries.ndim != 1 or not boundaries.size:
         raise ValueError("boundaries are a place more than there are batches")
@@ -279,7 +286,7 @@ class _Bound(NamedTuple):
     timestamp: Int64s
 
 
-def _bind(columns: RecordColumns) -> _Bound:
+def _bind(columns: RecordColumns, any_header_keys: bool) -> _Bound:
     if "offset" not in columns:
         raise ValueError("there is no column 'offset'")
     offset, timestamp = (_numbers(columns, name) for name in ("offset", "timestamp"))
@@ -291,9 +298,8 @@ def _bind(columns: RecordColumns) -> _Bound:
         if len(headers.key):
             offsets = np.ascontiguousarray(headers.offsets, np.int64)
             parts = [offsets, *_binary("headers", headers.key), *_binary("headers", headers.value)]
-    kernel = kernels.Columns(
-        offset, timestamp, *_binary("key", columns.get("key")), *_binary("value", columns.get("value")), *parts
-    )
+    binary = (*_binary("key", columns.get("key")), *_binary("value", columns.get("value")))
+    kernel = kernels.Columns(offset, timestamp, *binary, *parts, *[any_header_keys])
     return _Bound(kernel, offset, timestamp)
 
 

@@ -25,6 +25,7 @@ class Columns:
         header_value_offsets: NDArray[np.int64] | None,
         header_value_data: NDArray[np.uint8] | None,
         header_value_valid: NDArray[np.uint8] | None,
+        any_header_keys: bool = False,
     ) -> Self: ...
     def __len__(self) -> int: ...
 

@@ -199,6 +199,7 @@ cdef class Columns:
     cdef Py_ssize_t n_headers
     cdef Binary header_key
     cdef Binary header_value
+    cdef bint any_header_keys
     # the views keep alive what the pointers lead to
     cdef object held
 
@@ -208,7 +209,7 @@ cdef class Columns:
                   const int64_t[::1] headers_offsets, const int64_t[::1] header_key_offsets,
                   const uint8_t[::1] header_key_data, const uint8_t[::1] header_key_valid,
                   const int64_t[::1] header_value_offsets, const uint8_t[::1] header_value_data,
-                  const uint8_t[::1] header_value_valid):
+                  const uint8_t[::1] header_value_valid, bint any_header_keys=False):
         cdef Py_ssize_t n = offset.shape[0]
         if timestamp.shape[0] != n:
             raise ValueError("columns differ in length")
@@ -219,6 +220,7 @@ cdef class Columns:
         self.value = binary_of(value_offsets, value_data, value_valid, n)
         self.headers = NULL
         self.n_headers = 0
+        self.any_header_keys = any_header_keys
         self.header_key = binary_of(None, None, None, 0)
         self.header_value = self.header_key
         if headers_offsets is not None:
@@ -256,7 +258,7 @@ cdef class Columns:
                 return status
             if length < 0:
                 return HEADER_KEY_NULL
-            if not is_utf8(start, length):
+            if not self.any_header_keys and not is_utf8(start, length):
                 return HEADER_KEY_UTF8
             size[0] += sized(length)
             status = span_of(&self.header_value, j, &start, &length)
