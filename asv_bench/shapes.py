@@ -239,7 +239,8 @@ def _write(home: Path, shape: str, codec: str, target: int) -> dict[str, int | s
             pending.append(encoded)
             done = facts["raw_bytes"] >= target
             if done or len(pending) == 1024:
-                log.writelines(pending if shape in ("V0", "V1") else _with_crcs(pending))
+                # written at once it lies in the page cache as a file that was read from disk does: in large pieces
+                log.write(b"".join(pending if shape in ("V0", "V1") else _with_crcs(pending)))
                 pending = []
             if done:
                 break

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import (
+    ConfigWarning,
     CorruptionError,
     CorruptionWarning,
     FileChangedError,
@@ -33,18 +34,23 @@ if TYPE_CHECKING:
     from kafkalog.batch_scan import BatchScan
     from kafkalog.batches import BatchTable
     from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.config import LogConfig
+    from kafkalog.converter import convert
+    from kafkalog.converter.report import ConversionReport
     from kafkalog.dumper import Dump, dump
     from kafkalog.exporter import ExportResult
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
     from kafkalog.index_measures import IndexMeasures
     from kafkalog.index_statistics import IndexStatistics, RollLimits
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
+    from kafkalog.installer import InstallReport, install
     from kafkalog.log_dir import LogDir
     from kafkalog.partition import Partition
     from kafkalog.repair.rebuild import rebuild_indexes
     from kafkalog.repair.report import RebuildReport
     from kafkalog.scanner import Scan
     from kafkalog.segment import Segment
+    from kafkalog.writer import AppendResult, PartitionWriter, Producer
 
 __version__ = "0.1.0"
 
@@ -71,8 +77,11 @@ _LAZY = {
     "ControlRecordType": "format",
     "TimestampType": "format",
     "TopicPartition": "format",
+    "ConversionReport": "converter.report",
+    "convert": "converter",
     "Dump": "dumper",
     "dump": "dumper",
+    "LogConfig": "config",
     "LogDir": "log_dir",
     "Partition": "partition",
     "BinaryColumn": "columns",
@@ -82,14 +91,22 @@ _LAZY = {
     "rebuild_indexes": "repair.rebuild",
     "Scan": "scanner",
     "Segment": "segment",
+    "InstallReport": "installer",
+    "install": "installer",
+    "AppendResult": "writer",
+    "PartitionWriter": "writer",
+    "Producer": "writer",
 }
 
 __all__ = [
+    "AppendResult",
     "BatchScan",
     "BatchTable",
     "BinaryColumn",
     "Codec",
+    "ConfigWarning",
     "ControlRecordType",
+    "ConversionReport",
     "CorruptionError",
     "CorruptionWarning",
     "Dump",
@@ -99,14 +116,18 @@ __all__ = [
     "HeadersColumn",
     "IndexMeasures",
     "IndexStatistics",
+    "InstallReport",
     "KafkalogError",
     "LimitExceededError",
     "Limits",
+    "LogConfig",
     "LogDir",
     "NotKafkaError",
     "OffsetIndex",
     "OutputExistsError",
     "Partition",
+    "PartitionWriter",
+    "Producer",
     "ReadError",
     "Reason",
     "RebuildReport",
@@ -123,8 +144,10 @@ __all__ = [
     "UnsafePathError",
     "UnsupportedError",
     "WriteError",
+    "convert",
     "dump",
     "export",
+    "install",
     "open",
     "read_numpy",
     "read_pandas",

@@ -228,7 +228,7 @@ def scan_batches(
     end_offset: Offsets | None = None,
     on_corruption: OnCorruption = "raise",
     memory_map: bool | str = "auto",
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits | None = None,
 ) -> BatchScan:
     """The batch table of all that a path holds: a row a record batch, out of their headers; nothing is read yet.
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.batches import COLUMNS, DERIVED, BatchTable
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Findings, KafkalogError, Limits, warn
+from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Limits, warn
 from kafkalog.log_dir import LogDir
 from kafkalog.partition import Partition
 from kafkalog.scanner import Offsets, Scan
@@ -77,10 +77,10 @@ class BatchScan:
         end_offset: Offsets | None = None,
         on_corruption: OnCorruption = "raise",
         memory_map: bool | str = "auto",
-        limits: Limits = DEFAULT_LIMITS,
+        limits: Limits | None = None,
     ) -> None:
-        self.columns = _check_columns(columns)
-        self.schema = pa.schema([pa.field(name, _TYPES[name]) for name in self.columns])
+        self.schema = batch_schema(columns)
+        self.columns = tuple(self.schema.names)
         # a scan of records has the same idea of paths, topics and ranges
         self._scan = Scan(
             path,
@@ -96,8 +96,8 @@ class BatchScan:
         self._partitions = None if partitions is None else np.atleast_1d(partitions).tolist()
         self._start_offset, self._end_offset = _by_partition(start_offset), _by_partition(end_offset)
         self._on_corruption: OnCorruption = on_corruption
-        self._limits = limits
-        self._found = Findings(limits.max_findings)
+        self._limits = self._scan.target.limits
+        self._found = Findings(self._limits.max_findings)
         self.progress: Callable[[int], object] | None = None
 
     def __repr__(self) -> str:
@@ -196,6 +196,17 @@ class BatchScan:
         self._found.add(finding)
         if finding.damage:
             warn(finding, CorruptionWarning)
+
+
+def batch_schema(columns: Sequence[str] | None = None) -> pa.Schema:
+    """The schema of columns; default: all.
+
+    Raises
+    ------
+    ValueError, TypeError
+        There is no such column, or it is named twice.
+    """
+    return pa.schema([pa.field(name, _TYPES[name]) for name in _check_columns(columns)])
 
 
 def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:

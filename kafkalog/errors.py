@@ -88,6 +88,11 @@ class Reason(StrEnum):
     OUTPUT_EXISTS = "output_exists"
     UNSAFE_PATH = "unsafe_path"
     TOO_MANY_DIRECTORIES = "too_many_directories"
+    COLUMN_TYPE = "column_type"
+    COLUMN_MISSING = "column_missing"
+    COLUMN_TWICE = "column_twice"
+    COLUMN_UNKNOWN = "column_unknown"
+    COLUMN_VALUE = "column_value"
 
 
 class KafkalogError(Exception):
@@ -238,6 +243,10 @@ class CorruptionWarning(UserWarning):
 
 class FunctionWarning(UserWarning):
     """A function given as `where=` or `extract=` failed on records; the findings say on which."""
+
+
+class ConfigWarning(UserWarning):
+    """A setting that Kafka does not have, or a value that a broker of today refuses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class Exporter:
     ) -> None:
         self._to = to
         self._overwrite = overwrite
-        self._keys = _check_keys(partition_by)
+        self._keys = check_keys(partition_by)
         self._options = SinkOptions(
             *_format_of(to, format, compression, bool(self._keys)), row_group_rows, encoding, null
         )
@@ -145,12 +145,12 @@ class Exporter:
                 n_records, n_bytes = self._write(file)
             return ExportResult(n_records, n_bytes, 1, self.scan.findings)
         if self._overwrite:
-            _check_replaceable(Path(to))
+            check_replaceable(Path(to))
         with staged_directory(to, overwrite=self._overwrite) as directory:
-            files = _PartitionedFiles(directory, self._schema, self._options, self._limits.max_directories)
+            files = PartitionedFiles(directory, self._schema, self._options, self._limits.max_directories)
             try:
                 for batch in self._batches():
-                    for key, part in _split(batch, self._keys):
+                    for key, part in split_by_directory(batch, self._keys):
                         files.write(key, part)
                 files.close()
             except BaseException:
@@ -184,8 +184,22 @@ class Exporter:
                     yield batch
 
 
-class _PartitionedFiles:
-    """The files of a partitioned directory; few are open at a time, and they share the memory of one."""
+class PartitionedFiles:
+    """The files of a partitioned directory; few are open at a time, and they share the memory of one.
+
+    Parameters
+    ----------
+    directory : StagedDirectory
+    schema : pyarrow.Schema
+        Of the files.
+    options : SinkOptions
+    max_directories : int
+
+    Attributes
+    ----------
+    n_records, n_bytes, n_files : int
+        Of the files that are closed.
+    """
 
     def __init__(
         self, directory: StagedDirectory, schema: pa.Schema, options: SinkOptions, max_directories: int
@@ -197,7 +211,7 @@ class _PartitionedFiles:
         self.n_records = self.n_bytes = self.n_files = 0
 
     def write(self, key: str, batch: pa.RecordBatch) -> None:
-        """Records of one directory."""
+        """Records of one directory, whose path is the key."""
         if key not in self._open:
             self._create(key)
         self._open.move_to_end(key)
@@ -239,7 +253,7 @@ class _PartitionedFiles:
             sink.abandon()
 
 
-def _split(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def split_by_directory(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The records of a batch (of one segment) by directory, in order in each."""
     names = {
         name: f"{name}={NULL_DIRECTORY if (value := batch.column(name)[0].as_py()) is None else value}"
@@ -280,7 +294,8 @@ def _sources(scan: Scan) -> list[Path]:
     return target.paths if isinstance(target, LogDir) else [target.path]
 
 
-def _check_keys(keys: str | Sequence[str]) -> tuple[str, ...]:
+def check_keys(keys: str | Sequence[str]) -> tuple[str, ...]:
+    """Keys to partition by; a ValueError where they are none."""
     keys = (keys,) if isinstance(keys, str) else tuple(keys)
     for key in keys:
         if key not in PARTITION_KEYS:
@@ -315,10 +330,13 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
     return format, compression
 
 
-_OURS: Final = re.compile(r"(topic|partition|date)=.+|part-\d+\.\w+(\.gz|\.zst)?")
+MANIFEST: Final = "_kafkalog_export.json"
+"""In a directory that a job made: what is in it. Readers of such directories pass over names that begin so."""
+
+_OURS: Final = re.compile(rf"(topic|partition|date)=.+|part-\d+(-\d+)?\.\w+(\.gz|\.zst)?|{re.escape(MANIFEST)}")
 
 
-def _check_replaceable(path: Path) -> None:
+def check_replaceable(path: Path) -> None:
     """A directory is replaced whole, so it has to look like an export: nobody loses a home directory to a slip."""
     for root, directories, names in os.walk(path):
         for name in (*directories, *names):

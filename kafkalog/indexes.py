@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog._kernels.indexes import build_entries
+from kafkalog._kernels.indexes import build_entries, look_up
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Finding, Reason
 from kafkalog.index_checks import OffsetIndexCheck, TimeIndexCheck
@@ -40,7 +40,7 @@ def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"whole numbers are expected (times in milliseconds), not {array.dtype}")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)
 
 
 class _Index:
@@ -157,6 +157,30 @@ def _used(data: Bytes, entry: int) -> int:
     return 0
 
 
+class _Search:
+    """What stands beside the largest key at or below each of many queries.
+
+    Parameters
+    ----------
+    keys : int64[n]
+    values : int64[n]
+    nothing : int
+        For queries below all keys.
+    """
+
+    def __init__(self, keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64], nothing: int) -> None:
+        self._keys = keys
+        self._values = np.concatenate([np.array([nothing], np.int64), values])
+        self._is_sorted = bool((keys[1:] >= keys[:-1]).all())
+
+    def __call__(self, queries: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        asked = integers(queries)
+        found = np.empty(asked.shape, np.int64)
+        flat = np.ascontiguousarray(asked).reshape(-1)
+        look_up(self._keys, self._values, self._is_sorted, flat, found.reshape(-1))
+        return found
+
+
 class OffsetIndex(_Index):
     """`.index`: (last offset of a batch, its position), 8 bytes an entry.
 
@@ -211,16 +235,21 @@ class OffsetIndex(_Index):
         """int64[n]: start of the batch in the `.log`, bytes."""
         return self.entries["position"].astype(np.int64)
 
+    @cached_property
+    def _floors(self) -> _Search:
+        return _Search(self.offset, np.arange(len(self), dtype=np.int64), -1)
+
+    @cached_property
+    def _positions(self) -> _Search:
+        return _Search(self.offset, self.position, 0)
+
     def floor(self, offsets: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """int64[m]: number of the largest entry at or below each offset, -1 for none."""
-        return np.searchsorted(self.offset, integers(offsets), side="right").astype(np.int64) - 1
+        return self._floors(offsets)
 
     def lookup(self, offsets: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """int64[m]: position to scan from for each offset, 0 where no entry is small enough (`OffsetIndex.lookup`)."""
-        entry = self.floor(offsets)
-        if not len(self):
-            return np.zeros(entry.shape, np.int64)
-        return np.where(entry >= 0, self.position[entry], np.int64(0))
+        return self._positions(offsets)
 
     def statistics(self, batches: BatchTable | Iterable[BatchTable]) -> IndexMeasures:
         """How good the index is for the batches of its segment: its gaps, its size, what a lookup passes over.
@@ -324,15 +353,16 @@ class TimeIndex(_Index):
         """int64[n]: absolute."""
         return self.entries["relative_offset"].astype(np.int64) + self.base_offset
 
+    @cached_property
+    def _offsets(self) -> _Search:
+        return _Search(self.timestamp, self.offset, self.base_offset)
+
     def lookup(self, timestamps: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """int64[m]: offset of the largest entry at or below each timestamp, the base offset for none.
 
         What the entries say, which may be wrong (`TimeIndex.lookup`); `Segment.find_timestamps` answers rightly.
         """
-        entry = np.searchsorted(self.timestamp, integers(timestamps), side="right") - 1
-        if not len(self):
-            return np.full(entry.shape, self.base_offset, np.int64)
-        return np.where(entry >= 0, self.offset[entry], np.int64(self.base_offset))
+        return self._offsets(timestamps)
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         return {"timestamp": self.timestamp, "offset": self.offset}

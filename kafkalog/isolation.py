@@ -127,7 +127,7 @@ class ReadCommitted:
             What the batches outside are is of no interest; but what was open before those inside is.
         """
         batches = stretch.window.batches
-        first, n = _wanted(batches, start_offset, end_offset)
+        first, n = wanted_rows(batches, start_offset, end_offset)
         begin = stretch.place + int(batches.position[0])
         if self._is_behind(begin):
             self._catch_up(begin)
@@ -135,13 +135,18 @@ class ReadCommitted:
             self._feed(stretch._replace(window=stretch.window._replace(batches=batches[:first])))
             self._is_in_range = first < n
         self._feed(stretch)
-        verdict = Verdict(batches)
         if first < n:
             self._resolve(stretch.place + int(batches.next_position[n - 1]))
-            if self._cut is not None:
-                n_stable = int(np.searchsorted(batches.position, self._cut.place - stretch.place))
-                verdict.is_end = n_stable < n
-                n = min(n, n_stable)
+        return self._verdict(stretch, first, n)
+
+    def _verdict(self, stretch: Stretch, first: int, n: int) -> Verdict:
+        """What is left of the rows up to `n`, of which those from `first` on are of interest."""
+        batches = stretch.window.batches
+        verdict = Verdict(batches)
+        if first < n and self._cut is not None:
+            n_stable = max(int(np.searchsorted(batches.position, self._cut.place - stretch.place)), 0)
+            verdict.is_end = n_stable < n
+            n = min(n, n_stable)
         unwanted = self._unwanted(batches, first, n, stretch.place, verdict.findings)
         if unwanted.size or n < len(batches):
             mask = np.zeros(len(batches), np.bool_)
@@ -367,7 +372,7 @@ class ReadCommitted:
         """Nothing from a transaction on is to be had."""
         self._cut = transaction
         if self._on_corruption == "stop":
-            self._cut_findings = [cause, _unknown(transaction.producer_id, transaction.first_offset, cause)]
+            self._cut_findings = [cause, unknown_outcome(transaction.producer_id, transaction.first_offset, cause)]
         else:
             self._error = CorruptionError(
                 cause.reason,
@@ -418,12 +423,12 @@ class ReadCommitted:
             for one in met[at_first]:
                 cause = self._causes.pop(int(one["start_place"]), None)
                 if cause is not None:
-                    findings.append(_unknown(int(one["producer_id"]), int(one["first_offset"]), cause))
+                    findings.append(unknown_outcome(int(one["producer_id"]), int(one["first_offset"]), cause))
         unwanted: npt.NDArray[np.int64] = rows[is_in]
         return unwanted
 
 
-def _wanted(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
+def wanted_rows(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
     """The first row and the one behind the last that may have offsets of a range; equal for none."""
     first, stop = 0, len(batches)
     if end_offset is not None:
@@ -441,7 +446,7 @@ def _passes_over(finding: Finding) -> bool:
     return finding.damage and not (is_odd and (finding.base_offset or 0) >= 0)
 
 
-def _unknown(producer_id: int, first_offset: int, cause: Finding) -> Finding:
+def unknown_outcome(producer_id: int, first_offset: int, cause: Finding) -> Finding:
     """What is to be said of a transaction whose outcome cannot be known."""
     why = cause.reason.value + (f": {cause.detail}" if cause.detail else "")
     detail = f"{_doubt_about(producer_id, first_offset)} ({why})"

@@ -285,3 +285,10 @@ def test_as_many_producers_as_batches_are_counted_in_bounded_memory(
     for rows in kafkalog.scan_batches(partition).iter_rows():
         summary.add(rows)
     assert (len(summary), summary.n_unlisted) == (100, 200)
+
+
+def test_what_is_open_already_is_scanned_with_its_own_limits(log_dir: Path) -> None:
+    opened = kafkalog.open(log_dir)
+    assert kafkalog.scan_batches(opened).to_table() == kafkalog.scan_batches(log_dir).to_table()
+    with pytest.raises(ValueError, match="of what is open already"):
+        kafkalog.scan_batches(opened, limits=kafkalog.Limits())

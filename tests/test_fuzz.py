@@ -53,7 +53,7 @@ from kafkalog.records import decode
 from kafkalog.source import BufferSource
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))
-N_INPUTS = int(os.environ.get("KAFKALOG_FUZZ_N", "200000"))
+N_INPUTS = int(os.environ.get("KAFKALOG_FUZZ_N", "60000"))
 REGRESS = Path(__file__).parent / "regress"
 LIMITS = Limits(max_decompressed_bytes=4 * 2**20)
 MEMORY_GROWTH = 200 * 2**20

@@ -1,9 +1,14 @@
-"""Peak memory of streaming, in a process of its own: what the file's size must not show in."""
+"""Peak memory, in a process of its own, of streaming, rebuilding and verifying: a file's size must not show in it."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
+
+import shapes
 
 from .common import Segments, make_segments
 
@@ -24,6 +29,15 @@ path, threads, memory_map = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
 for _ in kafkalog.scan(path, threads=threads, memory_map=memory_map).to_reader():
     pass
 """
+_REPAIR_IMPORTS = "import kafkalog.repair.rebuild, kafkalog.repair.verify"
+_REPAIRS = {
+    "rebuild": """
+kafkalog.rebuild_indexes(
+    sys.argv[1], kinds=("offset", "time", "txn", "snapshot", "epochs"), out=sys.argv[2], jobs=int(sys.argv[3])
+)
+""",
+    "verify": "kafkalog.verify(sys.argv[1], jobs=int(sys.argv[3]))",
+}
 
 
 class StreamingMemory:
@@ -43,6 +57,48 @@ class StreamingMemory:
         return streaming - peak_mib("")
 
     track_streaming_mib.unit = "MiB"
+
+
+class RepairMemory:
+    """MiB that rebuilding all derived files, and verifying, add to the import; the bound is 32.
+
+    Of one segment of 1 GiB, of one of 256 MiB whose batches are single messages, and of 1,000 partitions of 64 KiB.
+    """
+
+    params = (["1 GiB", "a message a batch", "1000 partitions"], [*_REPAIRS], [1, 2])
+    param_names = ("logs", "work", "jobs")
+    timeout = 300.0
+
+    def setup_cache(self) -> Segments:
+        return {"1 GiB": shapes.segment("B", 1024), "a message a batch": shapes.segment("V1", 256)}
+
+    setup_cache.timeout = 3600
+
+    def setup(self, segments: Segments, logs: str, work: str, jobs: int) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="kafkalog-memory-"))
+        if logs in segments:
+            self.path = Path(segments[logs].path).parent
+            return
+        self.path = self.home / "logs"
+        chosen = Path(segments["1 GiB"].path)
+        with chosen.open("rb") as file:
+            start = file.read(2**16)
+        first = self.path / "t-0" / chosen.name
+        first.parent.mkdir(parents=True)
+        first.write_bytes(start)
+        for number in range(1, 1000):
+            directory = self.path / f"t-{number}"
+            directory.mkdir()
+            shutil.copy(first, directory)
+
+    def teardown(self, *_: object) -> None:
+        shutil.rmtree(self.home)
+
+    def track_repair_mib(self, segments: Segments, logs: str, work: str, jobs: int) -> float:
+        spent = peak_mib(f"{_REPAIR_IMPORTS}\n{_REPAIRS[work]}", self.path, self.home / "out", jobs)
+        return spent - peak_mib(_REPAIR_IMPORTS)
+
+    track_repair_mib.unit = "MiB"
 
 
 class ImportMemory:

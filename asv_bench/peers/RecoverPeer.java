@@ -21,8 +21,8 @@ import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 
 /**
  * Recovers one segment with Kafka's own code, again and again: "RecoverPeer DIRECTORY PATH" links the segment into the
- * directory. Each line "pass" on stdin is one pass, answered by "CPU_NANOSECONDS INDEX_ENTRIES BYTES". Any other line is
- * answered by the versions of kafka-clients and of Java.
+ * directory, which has to be on the same file system. Each line "pass" on stdin is one pass, answered by
+ * "CPU_NANOSECONDS INDEX_ENTRIES BYTES". Any other line is answered by the versions of kafka-clients and of Java.
  */
 public final class RecoverPeer {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
@@ -31,7 +31,7 @@ public final class RecoverPeer {
         Path home = Path.of(arguments[0], "t-0");
         Files.createDirectories(home);
         Path log = home.resolve("00000000000000000000.log");
-        Files.copy(Path.of(arguments[1]), log);
+        Files.createLink(log, Path.of(arguments[1]));
         LogConfig config = new LogConfig(Map.of("segment.bytes", 1 << 30, "index.interval.bytes", 4096));
         LogSegment segment = LogSegment.open(home.toFile(), 0L, config, Time.SYSTEM, true, 0, false, "");
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

@@ -1,4 +1,6 @@
-"""Kafka's own code as peers (`FileRecords`, `MemoryRecords`, its builder, `LogSegment.recover`): a Java process each.
+"""Kafka's own code as peers: `FileRecords`, `MemoryRecords` and its builder, `LogSegment.recover`, `OffsetIndex`.
+
+A Java process each.
 
 Needs a JDK of version 17 or newer on the PATH and kafka-storage with what it depends on. KAFKALOG_JARS names a
 directory that holds them, or that they are fetched into (else ~/.cache/kafkalog/jars): Apache Ivy, which PySpark
@@ -19,6 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from peers import Pass
 
 KAFKA_VERSION = "4.3.1"
@@ -26,6 +31,7 @@ MIN_JAVA = 17
 SOURCE = Path(__file__).with_name("SegmentPeer.java")
 ENCODE_SOURCE = Path(__file__).with_name("EncodePeer.java")
 RECOVER_SOURCE = Path(__file__).with_name("RecoverPeer.java")
+LOOKUP_SOURCE = Path(__file__).with_name("LookupPeer.java")
 
 _IVY_FILE = """\
 <ivy-module version="2.0">
@@ -49,30 +55,41 @@ class JavaPeer:
 
     Parameters
     ----------
-    how : {"file", "memory", "encode", "recover"}
-        `FileRecords`, which reads batch by batch; `MemoryRecords` over the mapped file; `LogSegment.recover` of a copy,
-        indexes written, which counts their entries for records; `MemoryRecordsBuilder` with the segment's records.
+    how : {"file", "memory", "encode", "recover", "lookup"}
+        `FileRecords`, which reads batch by batch; `MemoryRecords` over the mapped file; `MemoryRecordsBuilder` with the
+        segment's records; `LogSegment.recover` of a link to the file, indexes written, which counts their entries for
+        records; `OffsetIndex.lookup`, which counts queries for records and the sum of positions for bytes of values.
     path : str
-        The segment.
-    codec : str
-        What the builder compresses with.
+        The segment; of "lookup" its offset index.
     warmup_seconds : float
         How long passes are made, and thrown away, until the just-in-time compiler has seen enough.
+    codec : str
+        What "encode" compresses with.
+    queries : int64[n]
+        The offsets of "lookup".
     """
 
     def __init__(
         self,
-        how: Literal["file", "memory", "encode", "recover"],
+        how: Literal["file", "memory", "encode", "recover", "lookup"],
         path: str,
         warmup_seconds: float = 2.0,
         *,
         codec: str = "none",
+        queries: npt.NDArray[np.int64] | None = None,
     ) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="kafkalog-peer-")
+        command: tuple[str, ...]
         if how == "recover":
             command = (*require_java(RECOVER_SOURCE, "kafka-storage"), self._scratch.name, path)
         elif how == "encode":
             command = (*require_java(ENCODE_SOURCE), codec, path)
+        elif how == "lookup":
+            if queries is None:
+                raise ValueError("lookup needs queries")
+            asked = Path(self._scratch.name) / "queries"
+            asked.write_bytes(queries.astype(">i8").tobytes())
+            command = (*require_java(LOOKUP_SOURCE, "kafka-storage"), path, str(asked))
         else:
             command = (*require_java(), how, path)
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process

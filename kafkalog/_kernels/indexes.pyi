@@ -13,3 +13,10 @@ def build_entries(
     indexed_timestamp: NDArray[np.int64],
     timestamp_offset: NDArray[np.int32],
 ) -> tuple[int, int, int, int]: ...
+def look_up(
+    key: NDArray[np.int64],
+    value: NDArray[np.int64],
+    is_sorted: bool,
+    query: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> None: ...

@@ -1,9 +1,9 @@
-"""Picks index entries out of the columns of a batch table, a window after the other.
+"""Picks index entries out of the columns of a batch table, a window after the other; looks up many queries in entries.
 
-Kafka: LogSegment.recover, OffsetIndex.append, TimeIndex.maybeAppend.
+Kafka: LogSegment.recover, OffsetIndex.append, TimeIndex.maybeAppend, AbstractIndex.largestLowerBoundSlotFor.
 """
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t
 
 from kafkalog._kernels.wire cimport OFFSET_ORDER, OK
 
@@ -17,6 +17,12 @@ cdef enum:
     LAST_TIME_ENTRY = 5
     LAST_TIME_ENTRY_OFFSET = 6
     N_CARRIED = 7
+
+cdef enum:
+    # queries searched side by side: while the entry of one is on its way from memory, the others go on
+    LANES = 16
+    # keys passed one by one before the steps grow
+    NEAR = 4
 
 
 def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_offset not None,
@@ -92,3 +98,86 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
         carried[LAST_TIME_ENTRY] = last_time
         carried[LAST_TIME_ENTRY_OFFSET] = last_time_offset
     return status, row, n_offset, n_time
+
+
+cdef inline Py_ssize_t count_from(const int64_t* key, Py_ssize_t n, Py_ssize_t at, int64_t query) noexcept nogil:
+    """How many keys are at or below a query, where the first `at` are: for a query that is not far ahead."""
+    cdef Py_ssize_t step = 1
+    cdef Py_ssize_t low, half
+    for _ in range(NEAR):
+        if at >= n or key[at] > query:
+            return at
+        at += 1
+    low = at
+    while step < n - low and key[low + step] <= query:
+        low += step
+        step *= 2
+    # of the next keys as many as a step has may be at or below it, too
+    half = n - low if step > n - low else step
+    while half > 0:
+        step = half // 2
+        if key[low + step] <= query:
+            low += step + 1
+            half -= step + 1
+        else:
+            half = step
+    return low
+
+
+def look_up(const int64_t[::1] key not None, const int64_t[::1] value not None, bint is_sorted,
+            const int64_t[::1] query not None, int64_t[::1] found not None):
+    """For each query the value behind the last key at or below it, and `value[0]` where there is none.
+
+    `value` has an element more than `key`, the one for no key first. Queries may come in any order; of keys that are
+    sorted (as is said), those that rise cost less. Of other keys, what is found for a query depends on it alone.
+    """
+    cdef Py_ssize_t n = key.shape[0]
+    cdef Py_ssize_t m = query.shape[0]
+    cdef Py_ssize_t row = 0
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t left, half
+    cdef Py_ssize_t count[LANES]
+    cdef int64_t asked[LANES]
+    cdef int lane
+    cdef int width = LANES
+    cdef bint rises
+    cdef const int64_t* keys
+    cdef const int64_t* block
+    cdef int64_t previous = INT64_MIN
+    if value.shape[0] != n + 1 or found.shape[0] != m:
+        raise ValueError("columns differ in length")
+    if m == 0:
+        return
+    if n == 0:
+        found[:] = value[0]
+        return
+    keys = &key[0]
+    with nogil:
+        while row < m:
+            if m - row < LANES:
+                width = <int>(m - row)
+            block = &query[row]
+            rises = is_sorted and block[0] >= previous
+            for lane in range(1, width):
+                rises &= block[lane] >= block[lane - 1]
+            previous = block[width - 1]
+            if rises:
+                for lane in range(width):
+                    at = count_from(keys, n, at, block[lane])
+                    found[row + lane] = value[at]
+            else:
+                for lane in range(LANES):
+                    count[lane] = 0
+                    asked[lane] = block[lane] if lane < width else 0
+                left = n
+                while left > 1:
+                    half = left // 2
+                    for lane in range(LANES):
+                        # no branch: which way to go cannot be foretold
+                        count[lane] += half & -<Py_ssize_t>(keys[count[lane] + half - 1] <= asked[lane])
+                    left -= half
+                for lane in range(width):
+                    count[lane] += keys[count[lane]] <= asked[lane]
+                    found[row + lane] = value[count[lane]]
+                at = count[width - 1]
+            row += width

@@ -13,6 +13,7 @@ from kafkalog import __version__
 from kafkalog.cli import (
     batches,
     cat,
+    convert,
     dump,
     epochs,
     export,
@@ -21,6 +22,7 @@ from kafkalog.cli import (
     ls,
     producers,
     reindex,
+    spark,
     verify,
 )
 from kafkalog.cli.console import Console, discard_stdout
@@ -45,12 +47,28 @@ examples:
   kafkalog producers --open /var/lib/kafka       open and hanging transactions, and what they block
   kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
   kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them
+  kafkalog convert orders-0 copy --drop 'key == user-42'   the log anew: v2, another codec, records out
+  kafkalog spark verify /backup/kafka            the same as a Spark job, on all processors or a cluster
 
 'kafkalog COMMAND --help' says more about a command.
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (ls, cat, batches, lookup, dump, export, producers, epochs, index_stats, verify, reindex)
+_COMMANDS: Final = (
+    ls,
+    cat,
+    batches,
+    lookup,
+    dump,
+    export,
+    producers,
+    epochs,
+    index_stats,
+    verify,
+    reindex,
+    convert,
+    spark,
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

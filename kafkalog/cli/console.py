@@ -62,9 +62,9 @@ class Console:
         """Whether there is a terminal to show a bar on, and it is wanted."""
         return not self.quiet and sys.stderr.isatty()
 
-    def start_progress(self, total: int, what: str) -> None:
-        """Show a bar of bytes from the first second on, if stderr is a terminal."""
-        self.progress = Progress(total, what, enabled=self.shows_progress)
+    def start_progress(self, total: int, what: str, *, unit: str = "B") -> None:
+        """Show a bar of bytes (or something else) from the first second on, if stderr is a terminal."""
+        self.progress = Progress(total, what, unit=unit, enabled=self.shows_progress)
 
     def write(self, text: str) -> None:
         """Data to stdout.
@@ -185,11 +185,13 @@ class Progress:
         Bytes.
     what : str
         A word before the bar.
+    unit : str
+        Of what there are so many, if not bytes.
     enabled : bool
     """
 
-    def __init__(self, total: int = 0, what: str = "", *, enabled: bool) -> None:
-        self._total, self._what, self._enabled = total, what, enabled
+    def __init__(self, total: int = 0, what: str = "", *, unit: str = "B", enabled: bool) -> None:
+        self._total, self._what, self._unit, self._enabled = total, what, unit, enabled
         self._start = time.time()
         self._done = 0
         self._bar: Any = None
@@ -218,8 +220,8 @@ class Progress:
             self._bar = tqdm(
                 total=self._total,
                 desc=self._what,
-                unit="B",
-                unit_scale=True,
+                unit=self._unit,
+                unit_scale=self._unit == "B",
                 unit_divisor=1024,
                 file=sys.stderr,
                 leave=False,
@@ -228,6 +230,12 @@ class Progress:
             self._bar.start_t = self._start
         self._bar.update(done - self._done)
         self._done = done
+
+    def resize(self, total: int) -> None:
+        """Say that there is more to do, or less, than was thought."""
+        self._total = total
+        if self._bar is not None:
+            self._bar.total = total
 
     def advance(self, n: int) -> None:
         """Say that so many bytes more are done."""

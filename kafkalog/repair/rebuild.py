@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.checkpoints import read_leader_epochs
+from kafkalog.checkpoints import encode_checkpoint, read_leader_epochs
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, NotKafkaError, Reason, SidecarError
 from kafkalog.lock import hold_locks, refuse_if_locked
 from kafkalog.log_dir import LogDir, open_path
@@ -133,6 +133,25 @@ def rebuild_indexes(
     >>> report.count("same"), report.intervals
     (5, {'p-multi-0': IndexInterval(n_bytes=4096, origin='existing indexes')})
     """
+    wanted = check_options(kinds, out=out, in_place=in_place, backup=backup, dry_run=dry_run)
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, not {jobs}")
+    opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
+    chosen = list(choose(opened, topics, partitions))
+    roots = check_places([partition for partition, _ in chosen], out=out, backup=backup, dry_run=dry_run)
+    now = int(time.time() * 1000) if now_ms is None else now_ms
+    report = RebuildReport(is_written=not dry_run)
+    with contextlib.ExitStack() as stack:
+        if in_place and not dry_run:
+            stack.enter_context(hold_locks(roots))
+        target = stack.enter_context(target_for(out, in_place=in_place, backup=backup, dry_run=dry_run))
+        rebuilder = Rebuilder(report, target, is_in_place=in_place, limits=limits, progress=progress)
+        rebuilder.run((rebuilder.plan(one, only, wanted, index_interval_bytes, now) for one, only in chosen), jobs)
+    return report
+
+
+def check_options(kinds: Iterable[str], *, out: object, in_place: bool, backup: bool, dry_run: bool) -> frozenset[str]:
+    """What is wanted; a ValueError where options make no sense."""
     wanted = frozenset(kinds)
     if unknown := sorted(wanted - set(KINDS)):
         raise ValueError(f"no kind {unknown[0]!r}; there are {', '.join(KINDS)}")
@@ -142,30 +161,31 @@ def rebuild_indexes(
         raise ValueError("say where to: one of out=, in_place=True and dry_run=True")
     if backup and not in_place:
         raise ValueError("backup=True goes with in_place=True")
-    if jobs < 1:
-        raise ValueError(f"jobs must be at least 1, not {jobs}")
-    opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
-    chosen = list(_choose(opened, topics, partitions))
-    roots = list(dict.fromkeys(partition.path.absolute().parent for partition, _ in chosen))
+    return wanted
+
+
+def check_places(
+    chosen: Sequence[Partition], *, out: str | os.PathLike[str] | None, backup: bool, dry_run: bool
+) -> list[Path]:
+    """The log dirs; raises where a broker runs on one, or where output would do harm."""
+    roots = list(dict.fromkeys(partition.path.absolute().parent for partition in chosen))
     refuse_if_locked(roots)
     if out is not None and not dry_run:
-        check_outside(out, [*roots, *(partition.path for partition, _ in chosen)])
+        check_outside(out, [*roots, *(partition.path for partition in chosen)])
     if backup and not dry_run:
-        check_no_backups([partition.path for partition, _ in chosen])
-    now = int(time.time() * 1000) if now_ms is None else now_ms
-    report = RebuildReport(is_written=not dry_run)
-    with contextlib.ExitStack() as stack:
-        if in_place and not dry_run:
-            stack.enter_context(hold_locks(roots))
-        target = stack.enter_context(target_for(out, in_place=in_place, backup=backup, dry_run=dry_run))
-        rebuilder = _Rebuilder(report, target, is_in_place=in_place, limits=limits, progress=progress)
-        rebuilder.run((rebuilder.plan(one, only, wanted, index_interval_bytes, now) for one, only in chosen), jobs)
-    return report
+        check_no_backups([partition.path for partition in chosen])
+    return roots
 
 
-def _choose(
+def is_replayed(kinds: Iterable[str]) -> bool:
+    """Whether any of the kinds needs to know what producers did."""
+    return not _REPLAYED.isdisjoint(kinds)
+
+
+def choose(
     opened: LogDir | Partition | Segment, topics: Iterable[str] | None, partitions: Iterable[int] | None
 ) -> Iterator[tuple[Partition, Segment | None]]:
+    """Partitions to rebuild; with a segment where that alone is wanted."""
     if isinstance(opened, Segment):
         if not opened.has_base_offset:
             detail = "it is not named after its base offset, which index entries are relative to"
@@ -182,8 +202,20 @@ def _choose(
             yield partition, None
 
 
-class _Rebuilder:
-    """Goes through segments, several ahead, and hands out files in order."""
+class Rebuilder:
+    """Goes through segments, several ahead, and hands out files in order.
+
+    Parameters
+    ----------
+    report : RebuildReport
+        What was done is added to it.
+    target : Target
+    is_in_place : bool
+    limits : Limits
+    progress : callable
+    read : callable, optional
+        ``read(segment, index_interval_bytes, with_producers)`` gives what `recover` gives, from where it has been kept.
+    """
 
     def __init__(
         self,
@@ -192,17 +224,27 @@ class _Rebuilder:
         *,
         is_in_place: bool,
         limits: Limits,
-        progress: Callable[[int], object],
+        progress: Callable[[int], object] = lambda n_bytes: None,
+        read: Callable[[Segment, int, bool], RecoveredSegment] | None = None,
     ) -> None:
         self._report, self._target, self._is_in_place = report, target, is_in_place
+        self._read = read
         self._limits, self._progress = limits, progress
         self._configs: dict[Path, ClusterConfigs | None] = {}
 
     def plan(
-        self, partition: Partition, only: Segment | None, kinds: frozenset[str], given: int | None, now_ms: int
+        self,
+        partition: Partition,
+        only: Segment | None,
+        kinds: frozenset[str],
+        given: int | IndexInterval | None,
+        now_ms: int,
     ) -> _Work:
         """What is to be done in a partition."""
-        interval = IndexInterval(given, "given") if given is not None else self._interval(partition)
+        if isinstance(given, IndexInterval):
+            interval = given
+        else:
+            interval = IndexInterval(given, "given") if given is not None else self._interval(partition)
         self._report.intervals[partition.path.absolute().name] = interval
         segments, newest = partition.segments, None
         if only is not None:
@@ -246,7 +288,9 @@ class _Rebuilder:
             self._take(work, found)
 
     def _recover(self, work: _Work, segment: Segment) -> RecoveredSegment:
-        with_producers = bool(work.kinds & _REPLAYED)
+        with_producers = is_replayed(work.kinds)
+        if self._read is not None:
+            return self._read(segment, work.interval.n_bytes, with_producers)
         return recover(segment, work.interval.n_bytes, with_producers=with_producers, progress=self._progress)
 
     def _take(self, work: _Work, found: RecoveredSegment) -> None:
@@ -272,6 +316,7 @@ class _Rebuilder:
             # no file is made for no entries, but one that is there is emptied
             if "txn" in work.kinds and (aborted.size or (self._is_in_place and path.exists())):
                 self._put(path, "txn", aborted.tobytes(), aborted.size)
+        found.drop_entries()
         if found.finding is not None:
             self._report.findings.add(found.finding)
         if found.is_cut or found.is_emptied:
@@ -326,7 +371,7 @@ class _Rebuilder:
         if work.partition.log_start_offset > work.found[0].segment.base_offset:
             merged = leader_epochs.truncate_from_start(merged, work.partition.log_start_offset)
         if merged or path.exists():
-            self._put(path, "epochs", leader_epochs.encode(merged), len(merged))
+            self._put(path, "epochs", encode_checkpoint(merged), len(merged))
 
     def _put(self, path: Path, kind: Kind, data: bytes, n_entries: int) -> None:
         old = old_content(path)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels.crc import check_crcs
+from kafkalog._kernels.wire import STATUS
 from kafkalog.batches import BatchTable, Window, walk
 from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
 from kafkalog.indexes import IndexBuilder
@@ -64,6 +65,10 @@ class RecoveredSegment:
     def is_cut(self) -> bool:
         """Whether a broker would cut the `.log` here, and delete all later segments."""
         return self.n_valid_bytes < self.segment.size_in_bytes
+
+    def drop_entries(self) -> None:
+        """Give the memory of the index entries back: they are written."""
+        self.offset_entries, self.time_entries = self.offset_entries[:0].copy(), self.time_entries[:0].copy()
 
 
 def recover(
@@ -151,7 +156,7 @@ class _Windows:
                 for window in windows:
                     intact = self._intact(window)
                     if len(intact.batches):
-                        position = int(intact.batches.next_position[-1])
+                        position = int(intact.batches.position[-1]) + int(intact.batches.size_in_bytes[-1])
                         previous = int(intact.batches.last_offset[-1])
                         yield intact
                     if self.finding is not None:
@@ -177,13 +182,13 @@ class _Windows:
     def _intact(self, window: Window) -> Window:
         """The batches before the first whose checksum is wrong."""
         batches = window.batches
-        valid = np.zeros(len(batches), np.uint8)
-        check_crcs(
+        valid = np.empty(len(batches), np.uint8)
+        status, _, where = check_crcs(
             window.data, window.start, batches.position, batches.size_in_bytes, batches.magic, batches.crc, valid
         )
-        if valid.all():
+        if status == STATUS["OK"]:
             return window
-        row = int(np.argmin(valid))
+        row = int(np.searchsorted(batches.position, where))
         self.finding = Finding(
             Reason.CRC_MISMATCH,
             "the checksum in the batch is not that of its bytes; recovery cuts the segment here",
@@ -218,13 +223,15 @@ class _Windows:
 def _take(found: RecoveredSegment, window: Window, with_producers: bool) -> None:
     """Note what the batches of a window say."""
     batches = window.batches
-    found.n_valid_bytes = int(batches.next_position[-1])
+    found.n_valid_bytes = int(batches.position[-1]) + int(batches.size_in_bytes[-1])
     found.next_offset = int(batches.last_offset[-1]) + 1
     is_v2 = batches.magic >= 2
     if not is_v2.any():
         return
-    found.map_end_offset = int(batches.last_offset[np.flatnonzero(is_v2)[-1]]) + 1
-    _take_epochs(found, batches, is_v2)
+    found.map_end_offset = found.next_offset if is_v2[-1] else int(batches.last_offset[np.flatnonzero(is_v2)[-1]]) + 1
+    # messages before v2 have epoch -1
+    if int(batches.partition_leader_epoch.max()) > (found.epochs[-1][0] if found.epochs else -1):
+        _take_epochs(found, batches, is_v2)
     if with_producers:
         rows = rows_to_replay(batches)
         if rows.size:

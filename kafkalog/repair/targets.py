@@ -43,14 +43,22 @@ class Nowhere:
 
 
 class Apart:
-    """A directory of its own, with a directory a partition; it appears when all is done."""
+    """A directory of its own, with a directory a partition; it appears when all is done.
 
-    def __init__(self, staged: StagedDirectory) -> None:
-        self._staged = staged
+    Parameters
+    ----------
+    staged : StagedDirectory
+    is_partition : bool
+        It is that of a partition itself.
+    """
+
+    def __init__(self, staged: StagedDirectory, *, is_partition: bool = False) -> None:
+        self._staged, self._is_partition = staged, is_partition
 
     def put(self, path: Path, data: bytes) -> None:
         """Write it."""
-        with self._staged.create(f"{path.absolute().parent.name}/{path.name}") as file:
+        name = path.name if self._is_partition else f"{path.absolute().parent.name}/{path.name}"
+        with self._staged.create(name) as file:
             file.write(data)
 
     keep = put

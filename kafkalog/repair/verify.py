@@ -169,7 +169,7 @@ def iter_verify(
     if index_interval_bytes is not None and index_interval_bytes < 0:
         raise ValueError(f"index_interval_bytes must be at least 0, not {index_interval_bytes}")
     found: list[Finding] = []
-    chosen = _partitions(path, topics, partitions, limits, found)
+    chosen = partitions_to_verify(path, topics, partitions, limits, found)
     if into is not None:
         into.findings += found
     bar = _Bar(progress)
@@ -213,6 +213,13 @@ def _finish(
             bar.tell()
         segments.append(future.result())
     bar.tell()
+    return verified_partition(partition, segments, around, indexes_only=indexes_only, limits=limits)
+
+
+def verified_partition(
+    partition: Partition, segments: list[VerifiedSegment], around: Surroundings, *, indexes_only: bool, limits: Limits
+) -> VerifiedPartition:
+    """Check what spans the segments of a partition, of which each has been checked."""
     findings = Findings(limits.max_findings)
     for finding in partition.findings:
         findings.add(finding)
@@ -244,7 +251,7 @@ class _Bar:
             self._progress(done)
 
 
-def _partitions(
+def partitions_to_verify(
     path: Subject,
     topics: str | Sequence[str] | None,
     numbers: int | Sequence[int] | None,

@@ -7,6 +7,7 @@ they are in the cache directory (`KAFKALOG_JARS`, default ``~/.cache/kafkalog/ja
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -23,10 +24,23 @@ from typing import Any, NamedTuple, NoReturn
 import pytest
 
 KAFKA_VERSION = "4.3.1"
-_IVY_MODULE = f"""<ivy-module version="2.0"><info organisation="kafkalog" module="conformance"/><dependencies>
-<dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="*->default"/>
-<dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" conf="*->default"/>
-<dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="*->default"/>
+OLD_KAFKA_VERSION = "2.8.2"
+"""The last line of Kafka that writes message formats v0 and v1."""
+
+_IVY_MODULE = """<ivy-module version="2.0"><info organisation="kafkalog" module="conformance"/><dependencies>
+{dependencies}</dependencies></ivy-module>
+"""
+_IVY_DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" conf="*->default"/>\n'
+_PARTS = {KAFKA_VERSION: ("kafka_2.13", "kafka-tools"), OLD_KAFKA_VERSION: ("kafka_2.13",)}
+# the newest that Maven Central has, with the newest release of the part that it leaves to another artifact
+CONNECTOR_VERSION = "4.2.0"
+_CONNECTOR_MODULE = f"""<ivy-module version="2.0"><info organisation="kafkalog" module="connector"/><dependencies>
+<dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="{CONNECTOR_VERSION}" conf="*->default"/>
+<exclude org="com.github.luben"/><exclude org="com.google.code.findbugs"/><exclude org="org.apache.hadoop"/>
+<exclude org="org.lz4"/><exclude org="at.yawk.lz4"/><exclude org="org.scala-lang"/>
+<exclude org="org.scala-lang.modules"/><exclude org="org.slf4j"/><exclude org="org.xerial.snappy"/>
+<exclude org="org.apache.spark" module="spark-tags_2.13"/>
+<override org="org.apache.spark" module="spark-token-provider-kafka-0-10_2.13" rev="4.0.0"/>
 </dependencies></ivy-module>
 """
 _QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.showDateTime=true")
@@ -65,10 +79,23 @@ def java() -> str:
     return str(program)
 
 
-def class_path(java: str) -> str:
+def class_path(java: str, version: str = KAFKA_VERSION) -> str:
     """Kafka's broker and tools, from the cache or from Maven Central."""
+    parts = [("org.apache.kafka", part, version) for part in _PARTS[version]] + [
+        ("org.slf4j", "slf4j-simple", "1.7.36")
+    ]
+    module = _IVY_MODULE.format(dependencies="".join(_IVY_DEPENDENCY.format(*part) for part in parts))
+    return _fetch(java, f"kafka-{version}", module)
+
+
+def spark_connector(java: str) -> str:
+    """Spark's own Kafka source with the client that it needs, beside what PySpark has, from there too."""
+    return _fetch(java, f"spark-sql-kafka-{CONNECTOR_VERSION}", _CONNECTOR_MODULE)
+
+
+def _fetch(java: str, name: str, ivy_module: str) -> str:
     cache = Path(os.environ.get("KAFKALOG_JARS") or Path.home() / ".cache" / "kafkalog" / "jars").absolute()
-    kept = cache / f"kafka-{KAFKA_VERSION}.classpath"
+    kept = cache / f"{name}.classpath"
     if kept.is_file():
         jars = kept.read_text().strip()
         if all(Path(jar).is_file() for jar in jars.split(os.pathsep)):
@@ -79,17 +106,17 @@ def class_path(java: str) -> str:
     if not ivy:
         missing("pyspark is not installed, whose Ivy jar fetches Kafka's jars")
     cache.mkdir(parents=True, exist_ok=True)
-    module, fresh = cache / "ivy.xml", cache / f"classpath.{os.getpid()}"
-    module.write_text(_IVY_MODULE)
+    module, fresh = cache / f"{name}.xml", cache / f"{name}.{os.getpid()}"
+    module.write_text(ivy_module)
     command = [java, "-jar", str(ivy[-1]), "-cache", str(cache), "-ivy", str(module), "-confs", "default"]
     try:
         done = subprocess.run(
             [*command, "-cachepath", str(fresh)], capture_output=True, text=True, timeout=240, check=False
         )
     except subprocess.TimeoutExpired:
-        missing("fetching Kafka's jars took longer than 240 s")
+        missing(f"fetching the jars of {name} took longer than 240 s")
     if done.returncode or not fresh.is_file() or "UNRESOLVED" in done.stdout:
-        missing("Ivy could not fetch Kafka's jars:\n" + (done.stdout + done.stderr)[-2000:])
+        missing(f"Ivy could not fetch the jars of {name}:\n" + (done.stdout + done.stderr)[-2000:])
     fresh.replace(kept)
     return kept.read_text().strip()
 
@@ -178,31 +205,34 @@ def _bytes(text: str | None) -> bytes | None:
 class Broker:
     """A KRaft broker and controller in one process; its log dir outlives it."""
 
+    _started = "Kafka Server started"
+
     def __init__(self, java: str, jars: str, folder: Path, **properties: str | int) -> None:
         self.folder = folder
         self.log_dir = folder / "data"
         self.address = ""
         self._java, self._jars = java, jars
-        self._properties = properties
+        self.properties = properties
         self._process: subprocess.Popen[bytes] | None = None
         self._n_starts = 0
+        self._prepare()
+
+    def _prepare(self) -> None:
         self._write_properties()
         subprocess.run(
             [
-                *(java, *_QUICK_JVM, "-cp", jars, "kafka.tools.StorageTool", "format"),
-                *("--cluster-id", "kafkalogConformance01w", "--config", str(folder / "server.properties")),
+                *(self._java, *_QUICK_JVM, "-cp", self._jars, "kafka.tools.StorageTool", "format"),
+                *("--cluster-id", "kafkalogConformance01w", "--config", str(self.folder / "server.properties")),
             ],
             check=True,
             capture_output=True,
         )
 
-    def _write_properties(self) -> None:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            second.bind(("127.0.0.1", 0))
-            port, controller = first.getsockname()[1], second.getsockname()[1]
+    def _role(self) -> dict[str, str | int]:
+        """Properties of the broker's part in the cluster, with ports that are free now."""
+        port, controller = free_ports(2)
         self.address = f"127.0.0.1:{port}"
-        properties = {
+        return {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -210,18 +240,23 @@ class Broker:
             "advertised.listeners": f"PLAINTEXT://{self.address}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+        }
+
+    def _write_properties(self) -> None:
+        properties = {
+            **self._role(),
             "log.dirs": self.log_dir,
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 2,
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 2,
-            "share.coordinator.state.topic.replication.factor": 1,
-            "share.coordinator.state.topic.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
             "auto.create.topics.enable": "false",
             "message.max.bytes": 4_000_000,
-            **self._properties,
+            **self.properties,
         }
         lines = "".join(f"{name}={value}\n" for name, value in properties.items())
         (self.folder / "server.properties").write_text(lines)
@@ -251,7 +286,7 @@ class Broker:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                 )
-            wait_until(lambda: not self.is_running or self._said("Kafka Server started"), "the broker starts", 90)
+            wait_until(lambda: not self.is_running or self._said(self._started), "the broker starts", 90)
             if self.is_running:
                 return
             # somebody else may have taken a port in the meantime
@@ -279,6 +314,68 @@ class Broker:
             self._process.kill()
             self._process.wait(30)
             raise
+
+
+class OldBroker(Broker):
+    """A 2.8 broker, and the ZooKeeper that it cannot do without; `close` ends the latter."""
+
+    _started = "kafka.server.KafkaServer - [KafkaServer id=1] started"
+
+    def _prepare(self) -> None:
+        (self._zookeeper_port,) = free_ports(1)
+        properties = self.folder / "zookeeper.properties"
+        properties.write_text(
+            f"tickTime=500\ndataDir={self.folder / 'zookeeper'}\nclientPort={self._zookeeper_port}\n"
+            "clientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n"
+        )
+        self._zookeeper_log = self.folder / "zookeeper.log"
+        with self._zookeeper_log.open("wb") as said:
+            self._zookeeper = subprocess.Popen(
+                [
+                    *(self._java, "-Xmx128m", *_QUICK_JVM, "-cp", self._jars),
+                    *("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(properties)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
+        wait_until(lambda: self._heard("binding to port"), "ZooKeeper starts")
+
+    def _heard(self, words: str) -> int:
+        return self._zookeeper_log.read_text(errors="replace").count(words)
+
+    def _role(self) -> dict[str, str | int]:
+        (port,) = free_ports(1)
+        self.address = f"127.0.0.1:{port}"
+        return {
+            "broker.id": 1,
+            "listeners": f"PLAINTEXT://{self.address}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "zookeeper.connect": f"127.0.0.1:{self._zookeeper_port}",
+            "zookeeper.session.timeout.ms": 2000,
+        }
+
+    def kill(self) -> None:
+        before = self._heard("Expiring session")
+        super().kill()
+        # it cannot register again while ZooKeeper takes it for alive
+        wait_until(lambda: self._heard("Expiring session") > before, "the session expires")
+
+    def close(self) -> None:
+        """End both."""
+        if self.is_running:
+            super().kill()
+        self._zookeeper.kill()
+        self._zookeeper.wait(30)
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports of loopback that nobody listens at now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
 
 
 def parse_dump(text: str) -> dict[str, list[dict[str, str]]]:

@@ -1,0 +1,43 @@
+"""Kafka's log on Spark: a data source, and jobs that run on a cluster as on one machine; needs ``kafkalog[spark]``.
+
+The data source is found without registering where the package is installed; `register` is for where it is only
+importable, as from a source tree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafkalog.spark.jobs.exporting import export as export
+    from kafkalog.spark.jobs.reading import batches as batches
+    from kafkalog.spark.jobs.reading import scan as scan
+    from kafkalog.spark.jobs.rebuilding import rebuild_indexes as rebuild_indexes
+    from kafkalog.spark.jobs.verifying import verify as verify
+
+__all__ = ["batches", "export", "rebuild_indexes", "register", "scan", "verify"]
+
+
+def __getattr__(name: str) -> Any:
+    """Jobs are imported when they are used: executors that read for the data source need none of them."""
+    if name in __all__:
+        from kafkalog.spark.jobs import exporting, reading, rebuilding, verifying
+
+        for module in (reading, verifying, rebuilding, exporting):
+            if name in module.__dict__:
+                return module.__dict__[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("kafkalog")`` known to a session.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+    """
+    from kafkalog.spark.source import KafkaLogSource
+
+    spark.dataSource.register(KafkaLogSource)
