@@ -260,10 +260,19 @@ def test_header_keys_are_judged_as_python_judges_utf8(name: bytes) -> None:
         assert read(window.data.tobytes()).columns.headers.to_pylist() == [[(name, None)]]
 
 
+def test_header_keys_of_any_bytes_are_written_for_who_asks() -> None:
+    rows: list[Row] = [(i, 0, None, None, [(b"\xff\xfe", b"v"), (b"", None)]) for i in range(3)]
+    boundaries = cut_batches(columns_of(rows), batch_size=1, any_header_keys=True)
+    window = encode_batches(columns_of(rows), boundaries, BatchSpec(any_header_keys=True))
+    assert read(window.data.tobytes()).columns.headers.to_pylist() == [row[4] for row in rows]
+
+
 def test_a_header_without_a_key_is_refused_by_its_row() -> None:
     headers = HeadersColumn(np.array([0, 1, 2]), binary([b"k", None]), binary([None, b"v"]))
-    error = refused(RecordColumns(2, {"offset": np.arange(2), "headers": headers}))
-    assert (error.row, error.reason) == (1, Reason.HEADER_KEY_NULL)
+    columns = RecordColumns(2, {"offset": np.arange(2), "headers": headers})
+    for spec in ({}, {"any_header_keys": True}):
+        error = refused(columns, **spec)
+        assert (error.row, error.reason) == (1, Reason.HEADER_KEY_NULL)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Kafka's own code as peers: a Java process each.
+"""Kafka's own code as peers: `FileRecords`, `MemoryRecords` and its builder, `LogSegment.recover`, `OffsetIndex`.
 
-`FileRecords`, `MemoryRecords`, its builder, `LogSegment.recover`, `OffsetIndex`.
+A Java process each.
 
 Needs a JDK of version 17 or newer on the PATH and kafka-storage with what it depends on. KAFKALOG_JARS names a
 directory that holds them, or that they are fetched into (else ~/.cache/kafkalog/jars): Apache Ivy, which PySpark
@@ -58,13 +58,13 @@ class JavaPeer:
     how : {"file", "memory", "encode", "recover", "lookup"}
         `FileRecords`, which reads batch by batch; `MemoryRecords` over the mapped file; `MemoryRecordsBuilder` with the
         segment's records; `LogSegment.recover` of a link to the file, indexes written, which counts their entries for
-        records; `OffsetIndex.lookup`, which counts queries for records and the sum of the positions for bytes of values.
+        records; `OffsetIndex.lookup`, which counts queries for records and the sum of positions for bytes of values.
     path : str
         The segment; of "lookup" its offset index.
-    codec : str
-        What the builder compresses with.
     warmup_seconds : float
         How long passes are made, and thrown away, until the just-in-time compiler has seen enough.
+    codec : str
+        What "encode" compresses with.
     queries : int64[n]
         The offsets of "lookup".
     """
@@ -82,14 +82,14 @@ class JavaPeer:
         command: tuple[str, ...]
         if how == "recover":
             command = (*require_java(RECOVER_SOURCE, "kafka-storage"), self._scratch.name, path)
+        elif how == "encode":
+            command = (*require_java(ENCODE_SOURCE), codec, path)
         elif how == "lookup":
             if queries is None:
                 raise ValueError("lookup needs queries")
             asked = Path(self._scratch.name) / "queries"
             asked.write_bytes(queries.astype(">i8").tobytes())
             command = (*require_java(LOOKUP_SOURCE, "kafka-storage"), path, str(asked))
-        elif how == "encode":
-            command = (*require_java(ENCODE_SOURCE), codec, path)
         else:
             command = (*require_java(), how, path)
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
