@@ -253,17 +253,19 @@ class ColumnReader:
         columns["timestamp"] = self._timestamps(batch, first_row)
         for name in ("key", "value"):
             source = self.names.get(name)
-            columns[name] = nulls(n) if source is None else binary_column(_column(batch, source, first_row))
+            columns[name] = nulls(n) if source is None else binary_column(plain_column(batch, source, first_row))
         source = self.names.get("headers")
         columns["headers"] = (
-            HeadersColumn.none(n) if source is None else _headers(_column(batch, source, first_row), source, first_row)
+            HeadersColumn.none(n)
+            if source is None
+            else _headers(plain_column(batch, source, first_row), source, first_row)
         )
         return RecordColumns(n, columns)
 
     def integers(self, name: str, batch: pa.RecordBatch, first_row: int = 0) -> npt.NDArray[np.int64]:
         """A column of numbers that are neither null nor negative: `offset` or `partition`."""
         source = self.names[name]
-        values, valid = integer_values(_column(batch, source, first_row), source, first_row)
+        values, valid = integer_values(plain_column(batch, source, first_row), source, first_row)
         if valid is not None:
             _refuse_row(source, first_row, ~valid, "is null")
         _refuse_row(source, first_row, values < 0, "is negative")
@@ -276,7 +278,7 @@ class ColumnReader:
         source = self.names.get("timestamp")
         if source is None:
             return np.full(batch.num_rows, kf.NO_TIMESTAMP, np.int64)
-        array = _column(batch, source, first_row)
+        array = plain_column(batch, source, first_row)
         if pa.types.is_null(array.type):
             return np.full(batch.num_rows, kf.NO_TIMESTAMP, np.int64)
         unit = 1000
@@ -385,7 +387,7 @@ def _storage(kind: pa.DataType) -> pa.DataType:
             return kind
 
 
-def _column(batch: pa.RecordBatch, name: str, first_row: int) -> pa.Array:
+def plain_column(batch: pa.RecordBatch, name: str, first_row: int) -> pa.Array:
     """A column in its plain form, checked down to its values: what a file or another library says may be wrong."""
     array = batch.column(name)
     try:

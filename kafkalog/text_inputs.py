@@ -132,6 +132,8 @@ def _json_column(role: str, name: str, values: list[Any], line: int, encoding: s
             if value is not None and not -(2**63) <= value < 2**63:
                 raise _refused(Reason.COLUMN_VALUE, line + i, f"{name} does not fit 64 bits: {_shown(value)}")
         return _integers(values)
+    if role == "timestamp":
+        values = [str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in values]
     if role == "timestamp" or all(value is None or isinstance(value, str) for value in values):
         for i, value in enumerate(values):
             if value is not None and not isinstance(value, str):
@@ -264,11 +266,14 @@ def read_csv(
     names = _csv_names(stream)
     types = {name: _csv_type(roles.get(name, name)) for name in names}
     line = 2
+    empty = pa.RecordBatch.from_arrays([pa.nulls(0, types[name]) for name in names], names=names)
+    yield _decoded_batch(empty, roles, 2, encoding)  # columns are judged also where there are no records
     try:
         with pa.csv.open_csv(
             pa.PythonFile(_Counted(stream), mode="r"),
             pa.csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK_BYTES, use_threads=False),
-            pa.csv.ParseOptions(newlines_in_values=True),
+            # of a single column an empty line is a null
+            pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1),
             pa.csv.ConvertOptions(
                 column_types=types, null_values=[null], strings_can_be_null=True, quoted_strings_can_be_null=False
             ),
@@ -279,8 +284,6 @@ def read_csv(
     except pa.ArrowInvalid as error:
         text = " ".join(str(error).split())
         if line == 2 and text.startswith("Empty CSV"):
-            empty = pa.RecordBatch.from_arrays([pa.array([], types[name]) for name in names], names=names)
-            yield _decoded_batch(empty, roles, 2, encoding)
             return
         raise UnwritableError(Reason.COLUMN_VALUE, f"no CSV of records (behind line {line - 1}): {text}") from error
 
@@ -335,7 +338,8 @@ def _decoded_batch(batch: pa.RecordBatch, roles: dict[str, str], line: int, enco
 
 
 def _moments(texts: pa.Array, name: str) -> pa.Array:
-    """Timestamps out of text: milliseconds, or ISO 8601."""
+    """Timestamps out of text: milliseconds, or ISO 8601; none where there is no text."""
+    texts = pc.if_else(pc.equal(texts, pa.scalar("", texts.type)), pa.scalar(None, texts.type), texts)
     try:
         return pc.cast(texts, pa.int64())
     except pa.ArrowInvalid:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog._kernels import columns as columns_kernel
 from kafkalog._kernels import partitioner as kernels
 from kafkalog.arrow_input import record_slices
 from kafkalog.columns import BinaryColumn, RecordColumns
@@ -97,6 +98,24 @@ def test_a_column_whose_offsets_lead_out_of_its_bytes_is_refused() -> None:
             hash_keys(BinaryColumn(np.array(offsets, np.int64), np.zeros(3, np.uint8)))
     with pytest.raises(ValueError, match="differ"):
         kernels.hash_keys(np.zeros(3, np.int64), np.zeros(0, np.uint8), np.zeros(1, np.int32))
+
+
+def test_gathering_takes_no_byte_from_outside_of_its_column() -> None:
+    data = np.frombuffer(b"abcdef", np.uint8)
+    good = np.array([0, 1, 3, 6], np.int64)
+    column = BinaryColumn(good, data, np.array([True, False, True]))
+    assert column.take(np.array([2, 0, -1])).to_pylist() == [b"def", b"a", b"def"]
+    to, places = np.zeros(4, np.uint8), np.array([0, 3, 4], np.int64)
+    assert columns_kernel.gather(good, data, np.array([2, 0]), places, to) == 2
+    assert to.tobytes() == b"defa"
+    for bad in ([3], [-1]):
+        assert columns_kernel.gather(good, data, np.array(bad), np.array([0, 3]), to) == 0
+    for offsets in ([0, 7], [-1, 2], [2, 1]):
+        assert columns_kernel.gather(np.array(offsets), data, np.array([0]), np.array([0, 3]), to) == 0
+    for new in ([2, 5], [-1, 2], [0, 2]):
+        assert columns_kernel.gather(good, data, np.array([2]), np.array(new), to) == 0
+    with pytest.raises(ValueError, match="differ"):
+        columns_kernel.gather(good, data, np.array([0]), np.array([0]), to)
 
 
 @pytest.mark.parametrize(("n", "sticky"), [(0, 1), (-1, 1), (2**31, 1), (1, 0)])

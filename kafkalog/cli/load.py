@@ -50,10 +50,10 @@ CSV and JSON lines: keys, values and header values are base64 as in an export; -
 All or nothing: everything is written beside LOG_DIR and moved into it when it is complete and durable. When something
 fails, or on Ctrl-C, nothing is there. A crash between the renames of a LOG_DIR that was there leaves some partitions,
 each complete. A partition that is there is never touched, and a log dir on which a broker runs is refused.
-With --install LOG_DIR is a stopped broker's: the partitions get the topic ids that it knows, and replace empty ones.""",
+With --install LOG_DIR is a stopped broker's: the partitions get the topic ids that it knows and replace empty ones.""",
     examples="""\
   kafkalog load orders.parquet -o /tmp/log --topic orders --partitions 12 --compression zstd
-  kafkalog load events.csv -o log --topic ev --encoding utf8 --value-column body --timestamp-column created_at
+  kafkalog load a.csv -o log --topic t --encoding utf8 --value-column body --timestamp-column created_at
   kafkalog export /backup/kafka -o - --format arrows | kafkalog load - --format arrows -o copy
   kafkalog load orders.parquet -o /var/lib/kafka --topic orders --install --dry-run
   kafkalog load a.jsonl -o /tmp/log --topic t --config segment.bytes=104857600 --config segment.ms=3600000 --json""",

@@ -1,0 +1,183 @@
+"""`kafkalog load`, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kafkalog
+from kafkalog.cli import main
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Call `main`: exit code, stdout, stderr."""
+
+    def call(*argv: object) -> tuple[int, str, str]:
+        code = main([str(arg) for arg in argv])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Path:
+    table = {
+        "key": [b"a", b"b", None, b"a"],
+        "value": [b"1", b"", None, b"4"],
+        "timestamp": pa.array([1000, 2000, 3000, 4000], pa.timestamp("ms", "UTC")),
+    }
+    pq.write_table(pa.table(table), tmp_path / "x.parquet")
+    return tmp_path / "x.parquet"
+
+
+NAMES = ["x.parquet", "x.arrow", "x.arrows", "x.csv", "x.jsonl", "x.csv.gz", "x.jsonl.zst", "x.csv hex", "x.jsonl hex"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_export_is_loaded_as_it_is(run: Any, log_dir: Path, tmp_path: Path, name: str) -> None:
+    name, _, encoding = name.partition(" ")
+    text = ["--encoding", encoding] if encoding else []
+    assert run("export", log_dir, "-o", tmp_path / name, *text)[0] == 0
+    code, _, _ = run("load", tmp_path / name, "-o", tmp_path / "copy", "-q", *text)
+    assert code == 0
+    columns = ["topic", "partition", "offset", "key", "value", "headers"]
+    copy, source = (kafkalog.read_table(path, columns=columns) for path in (tmp_path / "copy", log_dir))
+    assert copy.equals(source)
+    assert not any(finding.damage for finding in kafkalog.verify(tmp_path / "copy").all_findings())
+
+
+def test_a_pipe_from_export_to_load(log_dir: Path, tmp_path: Path) -> None:
+    program = f"{sys.executable} -m kafkalog"
+    for format in ("csv", "jsonl", "arrows"):
+        command = f"{program} export {log_dir} -t p-multi -o - --format {format}"
+        command += f" | {program} load - --format {format} -o {tmp_path / format} -q"
+        subprocess.run(["bash", "-o", "pipefail", "-c", command], check=True, stdout=subprocess.DEVNULL)
+        assert kafkalog.read_table(tmp_path / format).equals(kafkalog.read_table(log_dir, topics="p-multi"))
+
+
+def test_what_was_written_is_said_in_lines_or_json(run: Any, parquet: Path, tmp_path: Path) -> None:
+    code, out, err = run("load", parquet, "-o", tmp_path / "log", "--topic", "t", "--partitions", 2)
+    assert code == 0
+    assert out.splitlines()[0].startswith("t-0  ")
+    assert "4 records in 2 partitions written to" in err
+    code, out, err = run("load", parquet, "-o", tmp_path / "log", "--topic", "u", "--json", "-q")
+    (line,) = map(json.loads, out.splitlines())
+    assert (code, err) == (0, "")
+    assert line["path"] == str(tmp_path / "log" / "u-0")
+    assert {name: line[name] for name in ("topic", "partition", "n_records", "first_offset", "next_offset")} == {
+        "topic": "u",
+        "partition": 0,
+        "n_records": 4,
+        "first_offset": 0,
+        "next_offset": 4,
+    }
+    code, out, err = run("load", parquet, "-o", tmp_path / "log", "--topic", "v", "--dry-run")
+    assert (code, out.startswith("v-0  4 records")) == (0, True)
+    assert "would be written" in err
+    assert sorted(os.listdir(tmp_path / "log")) == ["t-0", "t-1", "u-0"]
+
+
+def test_settings_come_from_a_file_and_from_options(run: Any, parquet: Path, tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("compression.type=zstd\nlog.message.timestamp.type=LogAppendTime\n")
+    options = ["--config-file", tmp_path / "server.properties", "--config", "message.timestamp.type=CreateTime"]
+    assert run("load", parquet, "-o", tmp_path / "log", "--topic", "t", *options)[0] == 0
+    table = kafkalog.read_table(tmp_path / "log", columns=["compression", "timestamp_type"])
+    assert set(table.column("compression").to_pylist()) == {"zstd"}
+    assert set(table.column("timestamp_type").to_pylist()) == {0}
+    warned = run("load", parquet, "-o", tmp_path / "log", "--topic", "u", "--config", "segment.bytes=5000")
+    assert warned[0] == 0
+    assert "note: segment.bytes=5000: a broker of Kafka 4.x takes no less" in warned[2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--topic", "t", "--config", "segment.bytes"],
+        ["--topic", "t", "--config", "segment.bytes=1"],
+        ["--topic", "t", "--partitions", "0"],
+        ["--topic", "t", "--batch-size", "0"],
+        ["--topic", "t", "--compression-level", "99", "--compression", "zstd"],
+        ["--topic", "t", "--replace"],
+        ["--topic", "t", "--topic-id", "x"],
+        ["--topic", "t", "--format", "xml"],
+    ],
+)
+def test_wrong_usage_is_2_and_a_missing_topic_is_told(run: Any, parquet: Path, tmp_path: Path, options: Any) -> None:
+    code, out, err = run("load", parquet, "-o", tmp_path / "log", *options)
+    assert code == (2 if options else 3)
+    assert out == ""
+    assert err.count("\n") == 1
+    assert not (tmp_path / "log").exists()
+
+
+def test_inputs_that_hold_no_records_are_3(run: Any, tmp_path: Path) -> None:
+    pair = pa.struct([("key", pa.binary()), ("value", pa.binary())])
+    tables = {
+        "type": pa.table({"value": [1]}),
+        "twice": pa.table([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"]),
+        "unknown": pa.table({"value": [b"a"], "colour": ["red"]}),
+        "negative": pa.table({"value": [b"a"], "timestamp": [-2]}),
+        "offsets": pa.table({"value": [b"a", b"b"], "offset": [2, 1]}),
+        "header": pa.table({"value": [b""], "headers": pa.array([[{"key": b"\xff", "value": b""}]], pa.list_(pair))}),
+    }
+    for name, table in tables.items():
+        with pa.OSFile(str(tmp_path / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+        code, out, err = run("load", tmp_path / f"{name}.arrow", "-o", tmp_path / "log", "--topic", "t")
+        assert (code, out, err.count("\n")) == (3, "", 1), err
+        assert f"{name}.arrow" in err
+    assert run("load", tmp_path / "none.parquet", "-o", tmp_path / "log", "--topic", "t")[0] == 3
+    assert not (tmp_path / "log").exists()
+    options = ["--ignore-columns", "*", "--topic", "t"]
+    assert run("load", tmp_path / "unknown.arrow", "-o", tmp_path / "log", *options)[0] == 0
+    assert run("load", tmp_path / "offsets.arrow", "-o", tmp_path / "log2", *options, "--no-keep-offsets")[0] == 0
+
+
+def test_what_is_there_and_what_is_locked_is_6(run: Any, parquet: Path, tmp_path: Path) -> None:
+    load = ["load", parquet, "-o", tmp_path / "log", "--topic"]
+    assert run(*load, "t")[0] == 0
+    code, _, err = run(*load, "t")
+    assert code == 6
+    assert "t-0: output_exists" in err
+    assert run(*load, "../t")[0] == 6
+    with (tmp_path / "log" / ".lock").open("w") as file:
+        code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print(1,flush=True); input()"
+        with subprocess.Popen([sys.executable, "-c", code, file.name], stdin=-1, stdout=-1) as holder:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            assert run(*load, "u")[0] == 6
+            holder.communicate(b"\n")
+    assert sorted(os.listdir(tmp_path / "log")) == [".lock", "t-0"]
+
+
+def test_stdin_needs_its_format_and_stands_alone(run: Any, tmp_path: Path) -> None:
+    assert run("load", "-", "-o", tmp_path / "log", "--topic", "t")[0] == 2
+    assert run("load", "-", tmp_path / "x.csv", "--format", "csv", "-o", tmp_path / "log", "--topic", "t")[0] == 2
+    assert run("load", "-", "--format", "parquet", "-o", tmp_path / "log", "--topic", "t")[0] == 2
+
+
+def test_install_needs_a_brokers_log_dir(run: Any, parquet: Path, tmp_path: Path) -> None:
+    install = ["load", parquet, "-o", tmp_path / "broker", "--topic", "t", "--install"]
+    assert run(*install)[0] == 3
+    (tmp_path / "broker").mkdir()
+    assert run(*install)[0] == 3
+    (tmp_path / "broker" / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\ndirectory.id=y\n")
+    assert run(*install)[0] == 6
+    assert sorted(os.listdir(tmp_path / "broker")) == [".lock", "meta.properties"]
+    topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert run(*install, "--topic-id", topic_id)[0] == 0
+    assert kafkalog.open(tmp_path / "broker" / "t-0").topic_id == topic_id
+    assert run(*install, "--topic-id", topic_id)[0] == 6
+    assert run(*install, "--topic-id", topic_id, "--replace")[0] == 0
+    assert sorted(os.listdir(tmp_path)) == ["broker", "x.parquet"]
