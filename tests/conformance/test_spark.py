@@ -21,7 +21,7 @@ from conformance.kafka import java, spark_connector, wait_until
 
 import kafkalog
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 QUIET = tuple(name for name in TOPICS if name not in FLOODED)
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import builder
 import golden_sets
 import pytest
-from conftest import check_java, settings
+from spark.sessions import check_java, settings
 
 import kafkalog
 from kafkalog import format as kf
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 PACKAGE = Path(kafkalog.__file__).parent
 
@@ -65,7 +65,7 @@ def test_executors_in_other_processes_read_what_the_driver_planned(tmp_path: Pat
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=550,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
