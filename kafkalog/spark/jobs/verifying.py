@@ -31,6 +31,7 @@ from kafkalog.spark.jobs.tables import (
     MAX_FINDINGS,
     batch_of,
     finding_rows,
+    frame_of,
     map_groups,
     map_tasks,
     pack,
@@ -173,11 +174,11 @@ def verify(
             _state(group, number, -1, head) for number, (head, group) in enumerate(zip(heads, groups, strict=True))
         ]
         states = map_tasks(spark, list(tasks.values()), check_segments, _STATES)
-        states = states.union(spark.createDataFrame(pa.Table.from_batches(wholes, _STATES)))
+        states = states.union(frame_of(spark, pa.Table.from_batches(wholes, _STATES)))
         table = run_now(map_groups(states, "group", max(groups, default=0) + 1, finish, SCHEMA))
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
     root = batch_of([_row("log_dir", None, None, None, found, 0, 0.0)], SCHEMA)
-    return spark.createDataFrame(pa.Table.from_batches([*table.to_batches(), root], SCHEMA))
+    return frame_of(spark, pa.Table.from_batches([*table.to_batches(), root], SCHEMA))
 
 
 def _check(
