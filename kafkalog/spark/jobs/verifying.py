@@ -106,8 +106,8 @@ def verify(
     Returns
     -------
     pyspark.sql.DataFrame
-        A row a segment (`kind` is "segment"), one for each partition with what concerns its other files, and one for
-        the log dirs: kind, path, topic, partition, base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or
+        A row a segment (`kind` is "segment"), one for each partition ("partition": its status is that of all of it,
+        its findings are about its other files), and one for the log dirs ("log_dir"): kind, path, topic, partition, base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or
         "damaged"), n_damage, findings (of reason, detail, path, position, length, base_offset, last_offset, damage),
         seconds.
 
@@ -223,7 +223,8 @@ def _rows(verified: VerifiedPartition, seconds: Sequence[float]) -> Iterator[dic
         row = _row("segment", segment.path, key, segment, segment.findings, segment.n_more_findings, taken)
         yield row
     n_more = verified.n_more_findings - sum(segment.n_more_findings for segment in verified.segments)
-    yield _row("partition", verified.path, key, None, verified.findings, n_more, seconds[-1])
+    row = _row("partition", verified.path, key, None, verified.findings, n_more, seconds[-1])
+    yield {**row, "status": "ok" if verified.is_ok and not n_more else "damaged"}
 
 
 def _row(
