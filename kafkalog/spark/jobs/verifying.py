@@ -107,9 +107,9 @@ def verify(
     -------
     pyspark.sql.DataFrame
         A row a segment (`kind` is "segment"), one for each partition ("partition": its status is that of all of it,
-        its findings are about its other files), and one for the log dirs ("log_dir"): kind, path, topic, partition, base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or
-        "damaged"), n_damage, findings (of reason, detail, path, position, length, base_offset, last_offset, damage),
-        seconds.
+        its findings are about its other files), and one for the log dirs ("log_dir"): kind, path, topic, partition,
+        base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or "damaged"), n_damage, findings (of reason,
+        detail, path, position, length, base_offset, last_offset, damage), seconds.
 
     Raises
     ------
