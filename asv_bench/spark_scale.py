@@ -48,15 +48,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if problems else 0
 
 
-def run(spark: Any, made: spark_logs.Made, folder: Path, task_bytes: int, n_partitions: int) -> list[str]:
-    """Do all jobs; what was wrong."""
+def run(
+    spark: Any,
+    made: spark_logs.Made,
+    folder: Path,
+    task_bytes: int,
+    n_partitions: int,
+    factors: Sequence[int] = (1, 4),
+) -> list[str]:
+    """Do all jobs, in tasks of so many times a size; what was wrong."""
     print(f"{made.n_segments} segments over {n_partitions} partitions, {made.n_bytes / 2**30:.2f} GiB,", end=" ")
     print(f"{made.n_records:,} records; {spark.sparkContext.master}\n")
     print("| job | MiB a task | tasks | seconds | MiB/s | driver MiB | grown by | JVM MiB | largest worker MiB |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     problems: list[str] = []
     jobs.verify(spark, made.path / "orders-0")  # starts workers
-    for factor in (1, 4):
+    for factor in factors:
         size = factor * task_bytes
         out = folder / f"export-{factor}"
         steps: dict[str, Callable[[], Any]] = {
