@@ -128,8 +128,8 @@ def without_timestamp(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def test_filter_union_and_join_over_one_frame_count_right(source: Any, log: Path) -> None:
-    frame = source(log, taskBytes="64k")
-    assert frame.rdd.getNumPartitions() > 4
+    frame = source(log, taskBytes="128k")
+    assert frame.rdd.getNumPartitions() > 2
     assert frame.filter("partition = 1").count() == 1000
     assert frame.count() == 4000
     one, two = frame.filter("partition = 1 and offset < 700"), frame.filter("partition = 2")
