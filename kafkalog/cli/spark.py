@@ -9,7 +9,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
@@ -54,13 +54,13 @@ keys and values. With --sql any question: the records are the table 'records', w
     examples="""\
   kafkalog spark scan /backup/kafka
   kafkalog spark scan /backup/kafka -t orders --start-timestamp 2026-11-21T08:00Z --json
-  kafkalog spark scan /backup/kafka --sql "select key, count(*) n from records group by key order by n desc limit 10" """,
+  kafkalog spark scan /backup/kafka --sql "select key, count(*) from records group by key" """,
 )
 _BATCHES: Final = Words(
     summary="who sends what, out of batch headers, or a question in SQL",
     description="""\
 Walk the headers of all record batches, and say for each topic and codec how many batches, records and bytes there are.
-Nothing is decoded. With --sql any question: the batches are the table 'batches', with the columns of 'kafkalog batches'.
+Nothing is decoded. With --sql any question: the table is 'batches', with the columns of 'kafkalog batches --json'.
 """
     + _MASTERS,
     examples="""\
@@ -107,8 +107,9 @@ min(timestamp) first_timestamp, max(timestamp) last_timestamp,
 coalesce(sum(octet_length(key)), 0) key_bytes, coalesce(sum(octet_length(value)), 0) value_bytes
 from records group by topic, partition order by topic, partition"""
 _BATCHES_SQL: Final = """\
-select topic, compression, count(*) n_batches, sum(records_count) n_records, sum(size_in_bytes) size_in_bytes,
-min(base_offset) first_offset, max(last_offset) last_offset from batches group by topic, compression order by 1, 2"""
+select topic, compression, count(*) n_batches, sum(if(records_count < 0, null, records_count)) n_records,
+sum(size_in_bytes) size_in_bytes, min(if(base_offset < 0, null, base_offset)) first_offset,
+max(last_offset) last_offset from batches group by topic, compression order by topic, compression"""
 
 
 def add_parser(commands: Any) -> None:
@@ -263,7 +264,7 @@ def _running(args: argparse.Namespace, console: Console) -> Iterator[SparkSessio
             console.progress.close()
 
 
-def _task_bytes(args: argparse.Namespace) -> dict[str, int]:
+def _task_bytes(args: argparse.Namespace) -> dict[str, Any]:
     return {} if args.task_bytes is None else {"task_bytes": args.task_bytes}
 
 
@@ -315,22 +316,23 @@ def _show(frame: DataFrame, args: argparse.Namespace, console: Console) -> None:
         return
     rows = [[_as_text(value) for value in row] for row in frame.collect()]
     widths = [max(map(len, column)) for column in zip(frame.columns, *rows, strict=True)]
-    for row in (frame.columns, *rows):
-        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+    for cells in (frame.columns, *rows):
+        line = "  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True))
         console.write(escape_line(line.rstrip()) + "\n")
 
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    # Spark's rows have times of the local zone that do not say so
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
 
 
 def _as_text(value: Any) -> str:
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode(errors="backslashreplace")
     if isinstance(value, datetime):
-        return value.isoformat(sep=" ", timespec="milliseconds")
+        return value.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
     return "" if value is None else str(value)
 
 

@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 0.25
 
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-_QUIET: Final = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
+_QUIET: Final = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+    "spark.sql.session.timeZone": "UTC",
+}
 _RAISED: Final = re.compile(r"^(?:\S*\.)?kafkalog\.errors\.(?P<name>\w+): (?P<text>.*)$", re.MULTILINE)
 _TEXT: Final = re.compile(
-    r"(?P<path>.*?)(?:@(?P<position>\d+))?(?: base_offset=(?P<base_offset>-?\d+))?: (?P<reason>[a-z0-9_]+)(?:: (?P<detail>.*))?"
+    r"(?P<path>.*?)(?:@(?P<position>\d+))?(?: base_offset=(?P<base_offset>-?\d+))?"
+    r": (?P<reason>[a-z0-9_]+)(?:: (?P<detail>.*))?"
 )
 
 
@@ -33,7 +38,7 @@ class SparkUnavailableError(Exception):
 
 @contextlib.contextmanager
 def session(master: str, conf: Mapping[str, str], *, name: str = "kafkalog") -> Iterator[SparkSession]:
-    """A session that ends with the block.
+    """A session that ends with the block; one that the process has already is used, and left.
 
     Parameters
     ----------
@@ -53,6 +58,10 @@ def session(master: str, conf: Mapping[str, str], *, name: str = "kafkalog") -> 
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkUnavailableError(f"pyspark is not installed: pip install 'kafkalog[spark]' ({error})") from error
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
     _check_java()
     is_local = master.startswith("local")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable if is_local else "python3")
@@ -150,7 +159,10 @@ def error_of(text: str) -> errors.KafkalogError:
         if match is not None and issubclass(kind, errors.KafkalogError):
             numbers = {key: None if match[key] is None else int(match[key]) for key in ("position", "base_offset")}
             with contextlib.suppress(ValueError, TypeError):
-                return kind(match["reason"], match["detail"] or "", path=match["path"], **numbers)
+                found: errors.KafkalogError = kind(
+                    match["reason"], match["detail"] or "", path=match["path"], **numbers
+                )
+                return found
     return errors.ReadError(errors.Reason.FILE_UNREADABLE, f"Spark failed: {text.strip().splitlines()[-1]}")
 
 

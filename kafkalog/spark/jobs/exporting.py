@@ -33,7 +33,16 @@ from kafkalog.segment import Segment
 from kafkalog.sinks import SinkOptions
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
 from kafkalog.spark.jobs.reading import listed, warn_of
-from kafkalog.spark.jobs.tables import FINDING, MAX_FINDINGS, batch_of, error_data, finding_rows, map_tasks, run_now
+from kafkalog.spark.jobs.tables import (
+    FINDING,
+    MAX_FINDINGS,
+    batch_of,
+    error_data,
+    finding_rows,
+    frame_of,
+    map_tasks,
+    run_now,
+)
 from kafkalog.streams import OnCorruption
 
 SCHEMA: Final = pa.schema(
@@ -190,7 +199,7 @@ include_control, include_deleted, on_corruption, check_crcs
     if os.path.lexists(out):
         rows = _present(Path(out), fingerprint)
         if rows is not None:
-            return spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
+            return frame_of(spark, pa.Table.from_pylist(rows, SCHEMA))
         if not overwrite:
             detail = "it is there already, and not from this export of the log as it is now"
             raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=out)
@@ -212,7 +221,7 @@ include_control, include_deleted, on_corruption, check_crcs
             rows = _collect(found, ledger, staged)
             with staged.create(MANIFEST) as file:
                 file.write(json.dumps({"fingerprint": fingerprint, "segments": rows}).encode())
-    return spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
+    return frame_of(spark, pa.Table.from_pylist(rows, SCHEMA))
 
 
 def _export(task: ReadTask, writing: _Writing) -> tuple[str, dict[str, Any]]:

@@ -34,7 +34,17 @@ from kafkalog.repair.report import Kind, RebuildReport, RebuiltFile, Skipped
 from kafkalog.repair.targets import Apart, InPlace, Nowhere, Target
 from kafkalog.segment import Segment
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
-from kafkalog.spark.jobs.tables import FINDING, batch_of, error_data, finding_rows, map_groups, map_tasks, pack, run_now
+from kafkalog.spark.jobs.tables import (
+    FINDING,
+    batch_of,
+    error_data,
+    finding_rows,
+    frame_of,
+    map_groups,
+    map_tasks,
+    pack,
+    run_now,
+)
 
 SCHEMA: Final = pa.schema(
     [
@@ -188,7 +198,7 @@ def rebuild_indexes(
         intervals = _intervals(spark, chosen, index_interval_bytes, task_bytes, limits)
         table = run_now(_frame(spark, chosen, intervals, writing, task_bytes))
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
-    return spark.createDataFrame(table)
+    return frame_of(spark, table)
 
 
 def _intervals(
@@ -253,7 +263,7 @@ def _frame(
         for number, (one, group, interval) in enumerate(zip(chosen, groups, intervals, strict=True))
     ]
     states = map_tasks(spark, list(tasks.values()), read, _STATES)
-    states = states.union(spark.createDataFrame(pa.Table.from_batches(heads, _STATES)))
+    states = states.union(frame_of(spark, pa.Table.from_batches(heads, _STATES)))
     return map_groups(states, "group", max(groups, default=0) + 1, write, SCHEMA)
 
 

@@ -7,7 +7,9 @@ and not again whenever somebody looks at the result.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -39,6 +41,12 @@ _TASKS: Final = pa.schema([("number", pa.int32()), ("task", pa.binary())])
 Work = Callable[[Any], Iterable[pa.RecordBatch]]
 
 
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A table of the driver's as a DataFrame."""
+    with _quiet():
+        return spark.createDataFrame(table)
+
+
 def map_tasks(spark: SparkSession, tasks: Sequence[Any], work: Work, schema: pa.Schema) -> DataFrame:
     """What a function makes of tasks, when it is asked for.
 
@@ -53,7 +61,7 @@ def map_tasks(spark: SparkSession, tasks: Sequence[Any], work: Work, schema: pa.
     """
     numbers = pa.array(range(len(tasks)), pa.int32())
     table = pa.Table.from_arrays([numbers, pa.array(map(pickle.dumps, tasks), pa.binary())], schema=_TASKS)
-    return map_groups(spark.createDataFrame(table), "number", len(tasks), lambda rows: _each(rows, work), schema)
+    return map_groups(frame_of(spark, table), "number", len(tasks), lambda rows: _each(rows, work), schema)
 
 
 def map_groups(rows: DataFrame, number: str, n: int, work: Work, schema: pa.Schema) -> DataFrame:
@@ -74,7 +82,16 @@ def map_groups(rows: DataFrame, number: str, n: int, work: Work, schema: pa.Sche
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from work(batches)
 
-    return rows.repartitionById(max(n, 1), number).mapInArrow(body, from_arrow_schema(schema))
+    with _quiet():
+        return rows.repartitionById(max(n, 1), number).mapInArrow(body, from_arrow_schema(schema))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """PySpark warns of pandas 3 whenever Arrow is used, though none of pandas is."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*pandas", FutureWarning)
+        yield
 
 
 def _each(rows: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
@@ -91,7 +108,8 @@ def run_now(frame: DataFrame) -> pa.Table:
     KafkalogError
         What a task says in its column `error`.
     """
-    table = frame.toArrow()
+    with _quiet():
+        table = frame.toArrow()
     if "error" in table.schema.names:
         for data in table.column("error").drop_null()[:1]:
             raise pickle.loads(data.as_py())

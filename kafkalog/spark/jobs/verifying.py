@@ -31,6 +31,7 @@ from kafkalog.spark.jobs.tables import (
     MAX_FINDINGS,
     batch_of,
     finding_rows,
+    frame_of,
     map_groups,
     map_tasks,
     pack,
@@ -105,10 +106,10 @@ def verify(
     Returns
     -------
     pyspark.sql.DataFrame
-        A row a segment (`kind` is "segment"), one for each partition with what concerns its other files, and one for
-        the log dirs: kind, path, topic, partition, base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or
-        "damaged"), n_damage, findings (of reason, detail, path, position, length, base_offset, last_offset, damage),
-        seconds.
+        A row a segment (`kind` is "segment"), one for each partition ("partition": its status is that of all of it,
+        its findings are about its other files), and one for the log dirs ("log_dir"): kind, path, topic, partition,
+        base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or "damaged"), n_damage, findings (of reason,
+        detail, path, position, length, base_offset, last_offset, damage), seconds.
 
     Raises
     ------
@@ -173,11 +174,11 @@ def verify(
             _state(group, number, -1, head) for number, (head, group) in enumerate(zip(heads, groups, strict=True))
         ]
         states = map_tasks(spark, list(tasks.values()), check_segments, _STATES)
-        states = states.union(spark.createDataFrame(pa.Table.from_batches(wholes, _STATES)))
+        states = states.union(frame_of(spark, pa.Table.from_batches(wholes, _STATES)))
         table = run_now(map_groups(states, "group", max(groups, default=0) + 1, finish, SCHEMA))
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
     root = batch_of([_row("log_dir", None, None, None, found, 0, 0.0)], SCHEMA)
-    return spark.createDataFrame(pa.Table.from_batches([*table.to_batches(), root], SCHEMA))
+    return frame_of(spark, pa.Table.from_batches([*table.to_batches(), root], SCHEMA))
 
 
 def _check(
@@ -222,7 +223,8 @@ def _rows(verified: VerifiedPartition, seconds: Sequence[float]) -> Iterator[dic
         row = _row("segment", segment.path, key, segment, segment.findings, segment.n_more_findings, taken)
         yield row
     n_more = verified.n_more_findings - sum(segment.n_more_findings for segment in verified.segments)
-    yield _row("partition", verified.path, key, None, verified.findings, n_more, seconds[-1])
+    row = _row("partition", verified.path, key, None, verified.findings, n_more, seconds[-1])
+    yield {**row, "status": "ok" if verified.is_ok and not n_more else "damaged"}
 
 
 def _row(

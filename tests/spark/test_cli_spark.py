@@ -1,0 +1,177 @@
+"""`kafkalog spark`: the same answers and exit codes as the commands without Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.errors import CorruptionError, ReadError
+from kafkalog.spark import session
+from kafkalog.spark.jobs.tables import map_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Call `main`, which takes the session that is there: exit code, stdout, stderr."""
+
+    def call(*argv: object) -> tuple[int, str, str]:
+        code = main(["spark", *map(str, argv)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def damage(root: Path) -> Path:
+    path = root / "p-multi-1" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+def test_scan_counts_by_partition_and_answers_sql(run: Run, log_dir: Path) -> None:
+    code, out, _ = run("scan", log_dir, "-t", "p-multi", "--json")
+    assert code == 0
+    rows = [json.loads(line) for line in out.splitlines()]
+    expected = kafkalog.read_table(log_dir, topics="p-multi", columns=["partition"])["partition"].to_pylist()
+    assert [row["n_records"] for row in rows] == [expected.count(number) for number in range(3)]
+    assert rows[0]["first_timestamp"] == "2023-11-14T22:13:20+00:00"
+    query = "select partition p, max(offset) last from records group by partition order by 1"
+    code, out, _ = run("scan", log_dir, "-t", "p-multi", "--sql", query)
+    assert (code, out) == (0, "p  last\n0  123\n1  98\n2  81\n")
+    code, _, err = run("scan", log_dir, "--sql", "select nonsense from records")
+    assert code == 2
+    assert "nonsense" in err
+
+
+def test_batches_tell_who_sends_what(run: Run, log_dir: Path) -> None:
+    code, out, _ = run("batches", log_dir, "-t", "p-txn", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    table = kafkalog.scan_batches(log_dir, topics="p-txn").to_table()
+    assert code == 0
+    assert {row["compression"]: row["n_batches"] for row in rows} == {
+        name: table["compression"].to_pylist().count(name) for name in ("lz4", "none")
+    }
+
+
+def test_verify_says_what_verify_says(run: Run, log_dir_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run("verify", log_dir_copy)
+    assert code == 0
+    assert out == "total: 10 partitions, 27 segments, 687 batches, 436651 bytes; all OK\n"
+    path = damage(log_dir_copy)
+    code, out, _ = run("verify", log_dir_copy, "--json")
+    assert code == main(["verify", "--json", str(log_dir_copy)]) == 1
+    theirs = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    ours = {row["path"]: row for row in map(json.loads, out.splitlines())}
+    for row in theirs[:-1]:
+        assert {name: ours[row["path"]][name] for name in row if name in ours[row["path"]]} == row
+    code, out, _ = run("verify", log_dir_copy, "-t", "p-multi")
+    assert code == 1
+    assert out.startswith(f"{path}  1 findings of damage\n  ! {path.name}@")
+
+
+def test_rebuilt_files_are_said(run: Run, log_dir_copy: Path, tmp_path: Path) -> None:
+    gone = log_dir_copy / "p-multi-0" / "00000000000000000000.index"
+    expected = gone.read_bytes()
+    gone.unlink()
+    code, out, err = run("rebuild-indexes", log_dir_copy, "-t", "p-multi", "--in-place")
+    assert code == 0
+    assert out.splitlines()[0].startswith("new      offset ")
+    assert "files are" in err
+    assert gone.read_bytes() == expected
+    damage(log_dir_copy)
+    code, _, err = run("rebuild-indexes", log_dir_copy, "-t", "p-multi", "--dry-run", "--json")
+    assert code == 1
+    assert "crc_mismatch" in err
+    assert run("rebuild-indexes", log_dir_copy, "--dry-run", "--backup")[0] == 2
+
+
+def test_an_export_is_made_once(run: Run, log_dir_copy: Path, tmp_path: Path) -> None:
+    out = tmp_path / "lake"
+    code, _, err = run("export", log_dir_copy, "-t", "p-multi", "-o", out, "--partition-by", "topic,partition")
+    assert code == 0
+    assert "303 records" in err
+    assert sum(pq.read_metadata(path).num_rows for path in out.rglob("*.parquet")) == 303
+    code, printed, err = run(
+        "export", log_dir_copy, "-t", "p-multi", "-o", out, "--partition-by", "topic,partition", "--json"
+    )
+    assert code == 0
+    assert {json.loads(line)["status"] for line in printed.splitlines()} == {"present"}
+    code, _, err = run("export", log_dir_copy, "-o", out)
+    assert code == 6
+    assert "--overwrite replaces it" in err
+    path = damage(log_dir_copy)
+    code, _, err = run("export", log_dir_copy, "-o", tmp_path / "other")
+    assert code == 1
+    assert f"{path}@" in err
+    assert "--on-corruption skip" in err
+    assert run("scan", log_dir_copy)[0] == 1
+    assert run("scan", tmp_path / "nothing")[0] == 3
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [(), ("scan",), ("scan", "x", "--conf", "nonsense"), ("export", "x"), ("verify", "x", "--task-bytes", "0")],
+)
+def test_wrong_usage_ends_with_2(argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spark", *argv]) == 2
+    assert "kafkalog spark" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(session.SparkUnavailableError, match="no java in JAVA_HOME"):
+        session._check_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(session.SparkUnavailableError, match="Java 17 or later on PATH"):
+        session._check_java()
+
+
+def test_without_pyspark_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyspark.sql", None)
+    assert main(["spark", "verify", str(log_dir)]) == 2
+    assert "pip install 'kafkalog[spark]'" in capsys.readouterr().err
+
+
+def test_errors_of_executors_become_ours() -> None:
+    text = (
+        "Traceback\n  File x\nkafkalog.errors.CorruptionError: /a b/x.log@17 base_offset=3: crc_mismatch: why: because"
+    )
+    error = session.error_of(text)
+    assert isinstance(error, CorruptionError)
+    assert (error.path, error.position, error.base_offset) == ("/a b/x.log", 17, 3)
+    assert (error.reason, error.detail) == ("crc_mismatch", "why: because")
+    assert isinstance(session.error_of("Job aborted\nlost an executor"), ReadError)
+
+
+def test_progress_is_told_in_tasks(spark: SparkSession) -> None:
+    def work(task: int) -> Iterator[pa.RecordBatch]:
+        time.sleep(0.4)
+        yield pa.RecordBatch.from_pydict({"n": pa.array([task], pa.int32())})
+
+    told: list[tuple[int, int]] = []
+    with session.watched(spark, lambda done, n: told.append((done, n))):
+        map_tasks(spark, list(range(6)), work, pa.schema([("n", pa.int32())])).collect()
+    assert all(0 <= done <= n for done, n in told)
+    assert max(n for _, n in told) >= 6
+    assert max(done for done, _ in told) >= 2
