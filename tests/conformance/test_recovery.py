@@ -150,9 +150,11 @@ def test_a_broker_cuts_where_we_say_and_leaves_the_same_files(history: History) 
     assert len(damaged) >= 25, damaged
     ours = folder / "ours"
     bare_copy(broker.log_dir, ours)
-    # where indexes are there a broker survives that one cannot be made; old snapshots would tell it of what is gone
-    for path in broker.log_dir.rglob("*.snapshot"):
-        path.unlink()
+    # where indexes are there a broker survives that one cannot be made; old snapshots would tell it of what is gone,
+    # and a transaction index that is there stays as an empty file
+    for path in broker.log_dir.rglob("*"):
+        if path.suffix in (".snapshot", ".txnindex"):
+            path.unlink()
     for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
         (broker.log_dir / name).unlink()
 
