@@ -29,6 +29,7 @@ from kafkalog.errors import (
     Reason,
     UnsupportedError,
 )
+from kafkalog.memory import empty
 from kafkalog.source import Bytes
 
 MAX_RATIO: Final = {kf.Codec.GZIP: 1032, kf.Codec.SNAPPY: 22, kf.Codec.LZ4: 256, kf.Codec.ZSTD: 32_768}
@@ -132,7 +133,7 @@ class Arena:
     """
 
     def __init__(self, capacity: int = 0) -> None:
-        self.data: Bytes = np.empty(capacity, np.uint8)
+        self.data: Bytes = empty(capacity, np.uint8)
         self.used = 0
         self._view = memoryview(self.data)
 
@@ -140,7 +141,7 @@ class Arena:
         """Exactly `n` writable bytes behind those in use."""
         stop = self.used + n
         if self.data.size < stop:
-            grown = np.empty(max(stop, 2 * self.data.size), np.uint8)
+            grown = empty(max(stop, 2 * self.data.size), np.uint8)
             grown[: self.used] = self.data[: self.used]
             self.data, self._view = grown, memoryview(grown)
         return self._view[self.used : stop]

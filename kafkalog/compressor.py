@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import cramjam
@@ -22,6 +24,10 @@ from kafkalog.source import Bytes
 
 XERIAL_BLOCK: Final = 32 * 1024
 LZ4_BLOCK: Final = 64 * 1024
+
+
+Compress = Callable[[Arena, memoryview], None]
+"""Appends the compressed form of bytes to an arena."""
 
 
 def compress(compression: Compression, data: Bytes, *, magic: int = 2) -> Bytes:
@@ -38,53 +44,39 @@ def compress(compression: Compression, data: Bytes, *, magic: int = 2) -> Bytes:
     -------
     uint8[m]
     """
-    arena = Arena(compress_bound(compression, len(data)))
-    compress_into(arena, compression, data, magic=magic)
+    arena = Arena()
+    compressor(compression, magic=magic)(arena, memoryview(data))
     return arena.data[: arena.used]
 
 
-def compress_into(arena: Arena, compression: Compression, data: Bytes, *, magic: int = 2) -> int:
-    """Append the compressed form of `data` to an arena; how many bytes that took."""
-    used = arena.used
-    view = memoryview(data)
-    codec = compression.codec
-    if codec == kf.Codec.NONE:
-        arena.append(view)
-    elif codec == kf.Codec.GZIP:
-        arena.append(zlib.compress(view, _level(compression), _GZIP_MEMBER))
-    elif codec == kf.Codec.SNAPPY:
-        _snappy(arena, view)
-    elif codec == kf.Codec.LZ4:
-        arena.append(_LZ4_FRAMES[min(magic, 1)])
-        if _level(compression) == _LZ4_FAST:
-            _lz4_fast(arena, view)
-        else:
-            _lz4_high(arena, view, _level(compression))
-        arena.append(_LZ4_END)
-    else:
-        if magic < 2:
-            raise ValueError("zstd came with message format v2")
-        arena.append(_zstd_encoder(_level(compression)).compress(view))
-    return arena.used - used
-
-
-def compress_bound(compression: Compression, n: int) -> int:
-    """At most so many bytes come out of `n`; a guess that is nearly always enough for codecs that are copied anyway."""
-    if compression.codec == kf.Codec.SNAPPY:
-        return 16 + (n // XERIAL_BLOCK + 1) * 36 + n + n // 6
-    if compression.codec == kf.Codec.LZ4:
-        return 11 + (n // LZ4_BLOCK + 1) * 20 + n + n // 255
-    return n + n // 1000 + 64
-
-
-def _level(compression: Compression) -> int:
+def compressor(compression: Compression, *, magic: int = 2) -> Compress:
+    """What compresses many batches in the same way; for one thread."""
     level = compression.effective_level
     if level is None:
-        raise ValueError(f"{compression} has no levels")
-    return level
+        return _append if compression.codec == kf.Codec.NONE else _snappy
+    if compression.codec == kf.Codec.GZIP:
+        return partial(_gzip, level)
+    if compression.codec == kf.Codec.LZ4:
+        frame = _LZ4_FRAMES[min(magic, 1)]
+        return partial(_lz4_fast, frame) if level == _LZ4_FAST else partial(_lz4_high, frame, level)
+    if magic < 2:
+        raise ValueError("zstd came with message format v2")
+    return partial(_zstd, _zstd_encoder(level))
+
+
+def _append(arena: Arena, view: memoryview) -> None:
+    arena.append(view)
 
 
 _GZIP_MEMBER = 31  # zlib's number for its largest window in a gzip member
+
+
+def _gzip(level: int, arena: Arena, view: memoryview) -> None:
+    arena.append(zlib.compress(view, level, _GZIP_MEMBER))
+
+
+def _zstd(encoder: zstandard.ZstdCompressor, arena: Arena, view: memoryview) -> None:
+    arena.append(encoder.compress(view))
 
 
 _XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -92,13 +84,16 @@ _BE32 = struct.Struct(">i")
 
 
 def _snappy(arena: Arena, view: memoryview) -> None:
-    arena.append(_XERIAL_HEADER)
-    for start in range(0, len(view), XERIAL_BLOCK):
-        block = view[start : start + XERIAL_BLOCK]
-        room = arena.reserve(4 + 32 + len(block) + len(block) // 6)
-        n = cramjam.snappy.compress_raw_into(block, room[4:])
-        _BE32.pack_into(room, 0, n)
-        arena.used += 4 + n
+    n = len(view)
+    # what snappy may make of a block at worst is a sixth more and 32 bytes
+    room = arena.reserve(16 + (n // XERIAL_BLOCK + 1) * 36 + n + n // 6)
+    room[:16] = _XERIAL_HEADER
+    at = 16
+    for start in range(0, n, XERIAL_BLOCK):
+        size = cramjam.snappy.compress_raw_into(view[start : start + XERIAL_BLOCK], room[at + 4 :])
+        _BE32.pack_into(room, at, size)
+        at += 4 + size
+    arena.used += at
 
 
 _LZ4_FAST = 9
@@ -113,36 +108,43 @@ _LZ4_FRAMES = tuple(
 )
 
 
-def _lz4_fast(arena: Arena, view: memoryview) -> None:
-    for start in range(0, len(view), LZ4_BLOCK):
-        block = view[start : start + LZ4_BLOCK]
-        size = len(block)
-        room = arena.reserve(20 + size + size // 255)
-        n = cramjam.lz4.compress_block_into(block, room[4:], store_size=False)
-        if n >= size:
-            _LE32.pack_into(room, 0, size | _UNCOMPRESSED)
-            room[4 : 4 + size] = block
-            n = size
-        else:
-            _LE32.pack_into(room, 0, n)
-        arena.used += 4 + n
-
-
-def _lz4_high(arena: Arena, view: memoryview, level: int) -> None:
-    """Blocks of the high compressor: cramjam offers it for frames only, so a frame is taken apart."""
-    encoder = cramjam.lz4.Compressor(level=max(level, _LZ4_LEAST_HIGH), content_checksum=False, block_linked=False)
-    encoder.compress(view.tobytes())  # it takes nothing else
-    frame = memoryview(np.frombuffer(encoder.finish(), np.uint8))
-    trailer = 4 if frame[4] & 0x10 else 0  # a checksum behind each block, which Kafka does not write
+def _lz4_fast(frame: bytes, arena: Arena, view: memoryview) -> None:
+    n = len(view)
+    # what LZ4 may make of a block at worst is a 255th more and 16 bytes
+    room = arena.reserve(7 + (n // LZ4_BLOCK + 1) * 20 + n + n // 255 + 4)
+    room[:7] = frame
     at = 7
-    done = 0
-    while (header := _LE32.unpack_from(frame, at)[0]) != 0:
-        size = header & ~_UNCOMPRESSED
-        arena.append(frame[at : at + 4 + size])
-        at += 4 + size + trailer
-        done += 1
-    if frame[5] != _LZ4_DESCRIPTOR[1] or done != -(-len(view) // LZ4_BLOCK):
-        raise AssertionError("an LZ4 frame of other blocks than 64 KiB")
+    for start in range(0, n, LZ4_BLOCK):
+        block = view[start : start + LZ4_BLOCK]
+        size = cramjam.lz4.compress_block_into(block, room[at + 4 :], store_size=False)
+        if size < len(block):
+            _LE32.pack_into(room, at, size)
+        else:
+            size = len(block)
+            _LE32.pack_into(room, at, size | _UNCOMPRESSED)
+            room[at + 4 : at + 4 + size] = block
+        at += 4 + size
+    room[at : at + 4] = _LZ4_END
+    arena.used += at + 4
+
+
+def _lz4_high(frame: bytes, level: int, arena: Arena, view: memoryview) -> None:
+    """Blocks of the high compressor, which cramjam offers for frames only: of frames of its own.
+
+    Its older releases end a block after 8 KiB; readers do not mind.
+    """
+    arena.append(frame)
+    for start in range(0, len(view), LZ4_BLOCK):
+        encoder = cramjam.lz4.Compressor(level=max(level, _LZ4_LEAST_HIGH), content_checksum=False, block_linked=False)
+        encoder.compress(view[start : start + LZ4_BLOCK].tobytes())  # it takes nothing else
+        theirs = memoryview(np.frombuffer(encoder.finish(), np.uint8))
+        checksum = 4 if theirs[4] & 0x10 else 0  # behind each block; Kafka does not write it
+        at = 7
+        while header := _LE32.unpack_from(theirs, at)[0]:
+            end = at + 4 + (header & ~_UNCOMPRESSED)
+            arena.append(theirs[at:end])
+            at = end + checksum
+    arena.append(_LZ4_END)
 
 
 _threads = threading.local()

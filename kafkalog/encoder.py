@@ -20,7 +20,7 @@ from kafkalog._kernels import encode as kernels
 from kafkalog.batches import BatchTable, Window, table_of
 from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
 from kafkalog.compression import UNCOMPRESSED, Arena, Compression
-from kafkalog.compressor import compress_into
+from kafkalog.compressor import compressor
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.memory import empty
 from kafkalog.source import Bytes
@@ -93,7 +93,7 @@ class BatchSpec:
     max_timestamp: PerBatch | None = None
 
     def __post_init__(self) -> None:
-        if np.isin(self.timestamp_type, (0, 1)).all() is not np.True_:
+        if not np.isin(self.timestamp_type, (0, 1)).all():
             raise ValueError(f"timestamp_type is CREATE_TIME or LOG_APPEND_TIME, not {self.timestamp_type!r}")
         if self.log_append_time is None and self.max_timestamp is None and np.any(np.asarray(self.timestamp_type) == 1):
             raise ValueError("batches of LogAppendTime need log_append_time")
@@ -127,7 +127,7 @@ def cut_batches(columns: RecordColumns, *, batch_size: int, max_records: int | N
         See `encode_batches`.
     batch_size : int
         Bytes, as a producer's `batch.size`: a record that does not fit any more, uncompressed, begins the next batch,
-        and one that is larger has a batch of its own.
+        and one that is larger begins one too.
     max_records : int, optional
         Records in a batch at most.
 
@@ -143,7 +143,8 @@ def cut_batches(columns: RecordColumns, *, batch_size: int, max_records: int | N
 
     Notes
     -----
-    A batch also ends where an offset is further than 2^31 - 1 from its first.
+    A batch also ends where an offset is further than 2^31 - 1 from its first. A producer's buffer for a record larger
+    than `batch_size` has room for the longest header that record may get, so a tiny one can still fit behind it.
 
     Source: MemoryRecordsBuilder.hasRoomFor, RecordAccumulator.append, Kafka 4.3.
     """
@@ -469,8 +470,15 @@ def _write_compressed(bound: _Bound, boundaries: Int64s, plan: _Plan, n_bytes: i
     """A group of batches at a time: records into scratch memory, from there compressed behind room for a header."""
     n = boundaries.size - 1
     out = Arena(n_bytes // 2)
-    one_for_all = plan.compressions[0] if len(plan.compressions) == 1 else None
+    # sizes and so on as lists: an element of an array costs more than all else that is done for a batch here
+    payload_sizes = plan.payload_size.tolist()
     ends = np.cumsum(plan.payload_size)
+    compressors = {one: compressor(one) for one in {*plan.compressions, UNCOMPRESSED}}
+    by_batch = [compressors[one] for one in plan.compressions]
+    if len(by_batch) != n:
+        by_batch *= n
+    for batch in np.flatnonzero(np.diff(boundaries) == 0).tolist():
+        by_batch[batch] = compressors[UNCOMPRESSED]
     first = 0
     while first < n:
         done = int(ends[first - 1]) if first else 0
@@ -481,20 +489,22 @@ def _write_compressed(bound: _Bound, boundaries: Int64s, plan: _Plan, n_bytes: i
         )
         if status != _OK or written != ends[stop - 1] - done:
             raise ValueError("the columns changed while they were written")
-        position, size = np.empty(stop - first, np.int64), np.empty(stop - first, np.int64)
+        view = memoryview(raw)
+        starts = []
         at = 0
         for batch in range(first, stop):
-            payload = raw[at : at + int(plan.payload_size[batch])]
-            at += payload.size
-            position[batch - first] = start = out.used
+            starts.append(out.used)
             out.reserve(kf.RECORD_BATCH_OVERHEAD)
             out.used += kf.RECORD_BATCH_OVERHEAD
-            compression = one_for_all or plan.compressions[batch]
-            compress_into(out, compression if boundaries[batch] < boundaries[batch + 1] else UNCOMPRESSED, payload)
-            size[batch - first] = total = out.used - start
-            if total > MAX_BATCH_BYTES:
-                raise _unwritable(Reason.BATCH_TOO_LARGE, f"its batch has {total} bytes", int(boundaries[batch]))
-        kernels.write_heads(plan.heads, first, position, size, out.data)
+            size = payload_sizes[batch]
+            by_batch[batch](out, view[at : at + size])
+            at += size
+        position = np.array(starts, np.int64)
+        total = np.diff(position, append=out.used)
+        if (total > MAX_BATCH_BYTES).any():
+            row = int(boundaries[first + int(total.argmax())])
+            raise _unwritable(Reason.BATCH_TOO_LARGE, "its batch has 2 GiB or more", row)
+        kernels.write_heads(plan.heads, first, position, total, out.data)
         first = stop
     return out.data[: out.used]
 

@@ -40,6 +40,7 @@ from reading import EVERYTHING, read
 import kafkalog
 from kafkalog._kernels import batches as batch_kernels
 from kafkalog._kernels import crc as crc_kernels
+from kafkalog._kernels import encode as encode_kernels
 from kafkalog._kernels import indexes as index_kernels
 from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import predicates as predicate_kernels
@@ -557,6 +558,9 @@ HOSTILE_DTYPES: dict[str, Any] = {
 }
 
 
+_room = Guard(4096)
+
+
 class Arguments:
     """Draws arrays and numbers that are out of bounds as often as not."""
 
@@ -721,6 +725,50 @@ def _match_header(a: Arguments, n: int) -> None:
     predicate_kernels.match_header(data, *columns, _needle(a), operation, _needle(a), *flags, _mask(a, n))
 
 
+def _written(a: Arguments, n: int) -> tuple[encode_kernels.Columns, encode_kernels.Heads, Any]:
+    """Columns that lead anywhere, or nearly right, heads and boundaries; the columns keep what they were given."""
+    data = np.array(a.bytes())
+    right = a.rng.random() < 0.7
+
+    def offsets(rows: int) -> Any:
+        return np.sort(a.rng.integers(0, data.size + 1, rows + 1)) if right else a.column("q", rows + 1)
+
+    def binary(rows: int) -> list[Any]:
+        return [None] * 3 if a.rng.random() < 0.2 else [offsets(rows), data, None if n % 2 else a.column("B", rows)]
+
+    n_headers = n % 4
+    headers: list[Any] = [None] * 7
+    if n % 3:
+        lists = np.sort(a.rng.integers(0, n_headers + 1, n + 1)) if right else a.column("q", n + 1)
+        headers = [lists, *binary(n_headers), *binary(n_headers)]
+    offset = np.sort(a.column("q", n)) if right else a.column("q", n)
+    columns = encode_kernels.Columns(offset, a.column("q", n), *binary(n), *binary(n), *headers)
+    n_batches = n % 5
+    heads = encode_kernels.Heads(*a.columns("qqihqqqhii", n_batches))
+    boundaries = np.sort(a.rng.integers(0, n + 1, n_batches + 1)) if right else a.column("q", n_batches + 1)
+    return columns, heads, boundaries
+
+
+def _measure_batches(a: Arguments, n: int) -> None:
+    columns, heads, boundaries = _written(a, n)
+    if n % 2:
+        encode_kernels.cut_batches(columns, a.number(), a.number(), a.column("q", n + 1))
+        return
+    encode_kernels.measure_batches(
+        columns, boundaries, *a.columns("qq", len(heads)), a.column("i", n), *a.columns("qq", len(heads))
+    )
+
+
+def _write_batches(a: Arguments, n: int) -> None:
+    columns, heads, boundaries = _written(a, n)
+    out = _room.ending(bytes(int(a.rng.integers(0, 2000))))
+    body_size, payload_size = a.column("i", n), a.column("q", len(heads))
+    bounds = (0, len(heads)) if n % 2 else (int(a.rng.integers(-1, 5)), int(a.rng.integers(-1, 5)))
+    encode_kernels.write_batches(columns, boundaries, heads, body_size, payload_size, *bounds, bool(n % 3), out)
+    n_batches = max(len(heads) - n % 2, 0)
+    encode_kernels.write_heads(heads, int(a.rng.integers(-1, 3)), *a.columns("qq", n_batches), out)
+
+
 def _varints(a: Arguments, n: int) -> None:
     data = a.guard.ending(a.rng.integers(64, 256, n % 13).astype(np.uint8))
     for decode_one in (wire_kernels.decode_unsigned_varint, wire_kernels.decode_varint, wire_kernels.decode_varlong):
@@ -744,6 +792,8 @@ KERNEL_CALLS = (
     _text_set,
     _match_set,
     _match_header,
+    _measure_batches,
+    _write_batches,
     _varints,
 )
 

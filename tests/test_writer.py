@@ -181,6 +181,11 @@ def test_log_append_time_is_what_all_records_say(path: Path) -> None:
     write(path, timestamp_type="LogAppendTime", log_append_time=1234)
     assert {record.timestamp for record in read(path)} == {1234}
     assert set(kafkalog.read_table(path, columns=["timestamp_type"]).column(0).to_pylist()) == {1}
+    topic = LogConfig(message_timestamp_type="LogAppendTime")
+    for number, (chosen, expected) in enumerate([(None, 1), (kf.TimestampType.CREATE_TIME, 0), ("CreateTime", 0)], 1):
+        target = path.with_name(f"orders-{number}")
+        write(target, 5, config=topic, timestamp_type=chosen)
+        assert kafkalog.read_table(target, columns=["timestamp_type"]).column(0).to_pylist() == [expected] * 5
 
 
 def test_transactions_come_out_as_they_ended(path: Path) -> None:
@@ -245,6 +250,17 @@ def test_a_broker_s_partition_goes_on_in_new_segments(tmp_path: Path, name: str)
     if f"{end:020d}.snapshot" in old:
         assert known.tolist() == read_snapshot(path / f"{end:020d}.snapshot").entries["producer_id"].tolist()
     assert nothing_left(path)
+
+
+def test_a_topic_s_codec_is_taken_if_none_is_said(path: Path) -> None:
+    topic = LogConfig(compression_type="zstd", compression_zstd_level=5)
+    for number, (given, expected) in enumerate([(None, 4), ("none", 0), ("gzip", 1)]):
+        target = path.with_name(f"orders-{number}")
+        write(target, 50, config=topic, compression=given)
+        assert set(kafkalog.Partition(target).segments[0].batches.codec.tolist()) == {expected}
+    write(path.with_name("orders-9"), 50, config=LogConfig(compression_type="uncompressed"))
+    with pytest.raises(ValueError):
+        PartitionWriter(path.with_name("orders-10"), compression="snappy", compression_level=3)
 
 
 def test_nothing_appended_changes_nothing(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Kafka's own code as peers (`FileRecords`, `MemoryRecords`, `LogSegment.recover`): a Java process each.
+"""Kafka's own code as peers (`FileRecords`, `MemoryRecords`, its builder, `LogSegment.recover`): a Java process each.
 
 Needs a JDK of version 17 or newer on the PATH and kafka-storage with what it depends on. KAFKALOG_JARS names a
 directory that holds them, or that they are fetched into (else ~/.cache/kafkalog/jars): Apache Ivy, which PySpark
@@ -24,6 +24,7 @@ from peers import Pass
 KAFKA_VERSION = "4.3.1"
 MIN_JAVA = 17
 SOURCE = Path(__file__).with_name("SegmentPeer.java")
+ENCODE_SOURCE = Path(__file__).with_name("EncodePeer.java")
 RECOVER_SOURCE = Path(__file__).with_name("RecoverPeer.java")
 
 _IVY_FILE = """\
@@ -48,22 +49,32 @@ class JavaPeer:
 
     Parameters
     ----------
-    how : {"file", "memory", "recover"}
+    how : {"file", "memory", "encode", "recover"}
         `FileRecords`, which reads batch by batch; `MemoryRecords` over the mapped file; `LogSegment.recover` of a copy,
-        indexes written, which counts their entries for records.
+        indexes written, which counts their entries for records; `MemoryRecordsBuilder` with the segment's records.
     path : str
         The segment.
+    codec : str
+        What the builder compresses with.
     warmup_seconds : float
         How long passes are made, and thrown away, until the just-in-time compiler has seen enough.
     """
 
-    def __init__(self, how: Literal["file", "memory", "recover"], path: str, warmup_seconds: float = 2.0) -> None:
+    def __init__(
+        self,
+        how: Literal["file", "memory", "encode", "recover"],
+        path: str,
+        warmup_seconds: float = 2.0,
+        *,
+        codec: str = "none",
+    ) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="kafkalog-peer-")
-        command = (
-            (*require_java(RECOVER_SOURCE, "kafka-storage"), self._scratch.name, path)
-            if how == "recover"
-            else (*require_java(), how, path)
-        )
+        if how == "recover":
+            command = (*require_java(RECOVER_SOURCE, "kafka-storage"), self._scratch.name, path)
+        elif how == "encode":
+            command = (*require_java(ENCODE_SOURCE), codec, path)
+        else:
+            command = (*require_java(), how, path)
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True, bufsize=1

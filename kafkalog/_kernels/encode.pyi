@@ -1,4 +1,4 @@
-from typing import Final
+from typing import Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,9 +6,10 @@ from numpy.typing import NDArray
 STATUSES: Final[dict[str, int]]
 SLACK: Final[int]
 
+@final
 class Columns:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         offset: NDArray[np.int64],
         timestamp: NDArray[np.int64],
         key_offsets: NDArray[np.int64] | None,
@@ -24,12 +25,13 @@ class Columns:
         header_value_offsets: NDArray[np.int64] | None,
         header_value_data: NDArray[np.uint8] | None,
         header_value_valid: NDArray[np.uint8] | None,
-    ) -> None: ...
+    ) -> Self: ...
     def __len__(self) -> int: ...
 
+@final
 class Heads:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         base_offset: NDArray[np.int64],
         last_offset: NDArray[np.int64],
         leader_epoch: NDArray[np.int32],
@@ -40,7 +42,7 @@ class Heads:
         producer_epoch: NDArray[np.int16],
         base_sequence: NDArray[np.int32],
         records_count: NDArray[np.int32],
-    ) -> None: ...
+    ) -> Self: ...
     def __len__(self) -> int: ...
 
 def cut_batches(

@@ -14,17 +14,21 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
     static inline uint64_t kl_zigzag64(int64_t v) { return (uint64_t)v << 1 ^ (0 - (uint64_t)(v < 0)); }
-    /* bytes of an unsigned varint: one for every seven bits */
+    /* bytes of an unsigned varint: one for every seven bits; without a branch where they are few */
     static inline int kl_varint_size(uint64_t v) {
-        int bits = 0;
-    #if defined(__GNUC__)
-        bits = 63 - __builtin_clzll(v | 1);
-    #else
-        for (v >>= 1; v; v >>= 1) bits++;
-    #endif
-        return (bits * 9 + 73) >> 6;
+        int n = 1;
+        if (v < 0x200000) return 1 + (v >= 0x80) + (v >= 0x4000);
+        while (v >>= 7) n++;
+        return n;
     }
+    /* one byte or two without a branch: lengths around 64 would have it guessed wrong all the time. Writes two. */
     static inline uint8_t *kl_put_varint(uint8_t *p, uint64_t v) {
+        if (v < 0x4000) {
+            uint8_t more = v >= 0x80;
+            p[0] = (uint8_t)((v & 0x7F) | more << 7);
+            p[1] = (uint8_t)(v >> 7);
+            return p + 1 + more;
+        }
         while (v >= 0x80) { *p++ = (uint8_t)(v | 0x80); v >>= 7; }
         *p++ = (uint8_t)v;
         return p;
@@ -261,23 +265,19 @@ cdef class Columns:
             size[0] += sized(length)
         return OK
 
-    cdef inline int measure(self, Py_ssize_t i, int64_t* size) noexcept nogil:
-        """Bytes of a record's key, value and headers."""
+    cdef inline int measure(self, Binary* key, Binary* value, Py_ssize_t i, int64_t* size) noexcept nogil:
+        """Bytes of a record's key, value and headers; the caller has copies of the columns in registers."""
         cdef const uint8_t* start = NULL
-        cdef int64_t length = 0
-        cdef int status = span_of(&self.key, i, &start, &length)
-        if status != OK:
-            return status
-        size[0] = sized(length)
-        status = span_of(&self.value, i, &start, &length)
-        if status != OK:
-            return status
-        size[0] += sized(length)
+        cdef int64_t key_size = 0
+        cdef int64_t value_size = 0
+        cdef int status
+        if span_of(key, i, &start, &key_size) != OK or span_of(value, i, &start, &value_size) != OK:
+            return COLUMN_OFFSETS
         if self.headers == NULL or self.headers[i] == self.headers[i + 1]:
-            size[0] += 1
+            size[0] = sized(key_size) + sized(value_size) + 1
             return OK
-        status = self.measure_headers(i, &length)
-        size[0] += length
+        status = self.measure_headers(i, size)
+        size[0] += sized(key_size) + sized(value_size)
         return status
 
     cdef int write_headers(self, Py_ssize_t i, uint8_t** at, const uint8_t* end) noexcept nogil:
@@ -319,32 +319,42 @@ cdef class Columns:
         cdef int64_t value_size = 0
         cdef int64_t n
         cdef uint8_t* p = at[0]
+        cdef uint8_t* after = NULL
         cdef int status = OK
+        # copies: a byte that is written may be part of any object, as far as a compiler knows, but not of these
+        cdef Binary keys = self.key
+        cdef Binary values = self.value
+        cdef const int64_t* headers = self.headers
+        cdef const int64_t* timestamp = self.timestamp
+        cdef const int64_t* offset = self.offset
         for i in range(start, stop):
-            if span_of(&self.key, i, &key, &key_size) != OK or span_of(&self.value, i, &value, &value_size) != OK:
+            if span_of(&keys, i, &key, &key_size) != OK or span_of(&values, i, &value, &value_size) != OK:
                 return COLUMN_OFFSETS
             n = (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
             if n > distance(p, end):
                 return OUTPUT_FULL
             p = put_varint(p, zigzag64(body_size[i - start]))
             p[0] = 0
-            p = put_varint(p + 1, zigzag64(wrap_sub(self.timestamp[i], base_timestamp)))
-            p = put_varint(p, zigzag64(<int32_t>wrap_sub(self.offset[i], base_offset)))
+            p = put_varint(p + 1, zigzag64(wrap_sub(timestamp[i], base_timestamp)))
+            p = put_varint(p, zigzag64(<int32_t>wrap_sub(offset[i], base_offset)))
             p = put_varint(p, zigzag64(key_size))
             if key_size > 0:
-                copy(p, key, key_size, self.key.end)
+                copy(p, key, key_size, keys.end)
                 p += key_size
             p = put_varint(p, zigzag64(value_size))
             if value_size > 0:
-                copy(p, value, value_size, self.value.end)
+                copy(p, value, value_size, values.end)
                 p += value_size
-            if self.headers == NULL or self.headers[i] == self.headers[i + 1]:
+            if headers == NULL or headers[i] == headers[i + 1]:
                 p[0] = 0
                 p += 1
             else:
-                status = self.write_headers(i, &p, end)
+                # the address of p itself would keep it in memory, and all of this waiting for it
+                after = p
+                status = self.write_headers(i, &after, end)
                 if status != OK:
                     return status
+                p = after
         at[0] = p
         return OK
 
@@ -366,6 +376,8 @@ def cut_batches(Columns columns not None, int64_t batch_size, int64_t max_record
     cdef int64_t previous = -1
     cdef int64_t content = 0
     cdef int64_t body, delta, size
+    cdef Binary key = columns.key
+    cdef Binary value = columns.value
     cdef int status = OK
     if boundaries.shape[0] != n + 1:
         raise ValueError("boundaries differ in length")
@@ -377,7 +389,7 @@ def cut_batches(Columns columns not None, int64_t batch_size, int64_t max_record
                 status = OFFSET_ORDER
                 break
             previous = columns.offset[i]
-            status = columns.measure(i, &content)
+            status = columns.measure(&key, &value, i, &content)
             if status != OK:
                 break
             if content > INT32_MAX:
@@ -426,6 +438,8 @@ def measure_batches(Columns columns not None, const int64_t[::1] boundaries not 
     cdef Py_ssize_t done = 0
     cdef int64_t total, newest, base, origin, previous, delta, body
     cdef int64_t content = 0
+    cdef Binary key = columns.key
+    cdef Binary value = columns.value
     cdef int status = OK
     if (n_batches < 0 or base_offset.shape[0] != n_batches or base_timestamp.shape[0] != n_batches
             or payload_size.shape[0] != n_batches or max_timestamp.shape[0] != n_batches):
@@ -442,18 +456,18 @@ def measure_batches(Columns columns not None, const int64_t[::1] boundaries not 
             newest = -1
             base = base_offset[batch]
             origin = base_timestamp[batch]
-            previous = base - 1
+            previous = wrap_sub(base, 1)
             for i in range(start, stop):
                 row = i
                 if columns.offset[i] <= previous:
                     status = OFFSET_ORDER
                     break
                 previous = columns.offset[i]
-                delta = previous - base
-                if delta > INT32_MAX:
+                delta = wrap_sub(previous, base)
+                if delta < 0 or delta > INT32_MAX:
                     status = OFFSET_DELTA
                     break
-                status = columns.measure(i, &content)
+                status = columns.measure(&key, &value, i, &content)
                 if status != OK:
                     break
                 body = 1 + content + varint_size(zigzag64(delta)) + varint_size(
@@ -563,7 +577,7 @@ def write_batches(Columns columns not None, const int64_t[::1] boundaries not No
                 status = BOUNDARIES
                 break
             batch_start = p
-            if payload_size[batch] < 0 or payload_size[batch] + head > room - SLACK_BYTES - distance(origin, p):
+            if payload_size[batch] < 0 or payload_size[batch] > room - SLACK_BYTES - head - distance(origin, p):
                 status = OUTPUT_FULL
                 break
             # a record's key and value may not go beyond the records of its batch; what else it has is less than SLACK

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +19,7 @@ from conformance.kafka import Broker, Client, Truth, class_path, java, parse_dum
 from writing import Record, columns_of, draw
 
 import kafkalog
-from kafkalog import LogConfig, PartitionWriter
+from kafkalog import LogConfig, PartitionWriter, publish
 from kafkalog import format as kf
 from kafkalog.producers import ProducerSnapshot
 
@@ -203,7 +206,7 @@ def nothing(path: Path) -> Told:
 CASES: dict[str, Callable[[Path], Told]] = {
     **{f"codec-{codec}": simple(compression=codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")},
     "level-gzip": simple(compression="gzip", compression_level=9),
-    "level-lz4": simple(compression="lz4", compression_level=9),
+    "level-lz4": simple(compression="lz4", compression_level=12),
     "level-zstd": simple(compression="zstd", compression_level=-5),
     "topic-codec": simple(config=LogConfig(segment_bytes=4000, compression_type="snappy")),
     "defaults": simple(config=None, n=3000),
@@ -245,6 +248,8 @@ CASES: dict[str, Callable[[Path], Told]] = {
 }
 BROKERS_OWN = ("behind-a-broker", "behind-a-broker-s-transactions", "behind-nothing")
 """Topics that the broker wrote to before, or has made the directory of."""
+CRASHED = tuple(f"crashed-{n}" for n in range(1, 16))
+"""Partitions behind which somebody wrote who was killed before the n-th file was moved in."""
 COPIED = ("p-txn-0", "p-headers-0", "p-compact-txn-0", "p-compact-idem-0", "p-retention-0")
 """Partitions of another broker, written again batch by batch."""
 
@@ -261,6 +266,40 @@ def copy_batches(source: Path, target: Path) -> None:
             with segment.open() as opened:
                 for window in segment.iter_windows(opened):
                     writer.append_batches(window)
+
+
+def begun(path: Path) -> Told:
+    """What is there before somebody is killed."""
+    with Case(path, leader_epoch=0, batch_size=500) as case:
+        case.add(draw(60, 1, start=NOW)).add(draw(30, 2, start=NOW), producer=(12, 0), transactional=True)
+    return case.told
+
+
+def die(n: int, path: Path, told: Told) -> None:
+    """Append more, and be killed before the n-th rename."""
+    child = os.fork()
+    if not child:
+        renames = itertools.count(1)
+        rename = publish._renameat2
+
+        def last(*arguments: Any) -> None:
+            if next(renames) == n:
+                os.kill(os.getpid(), signal.SIGKILL)
+            rename(*arguments)
+
+        publish._renameat2 = last
+        more(path, told)
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def more(path: Path, told: Told) -> Told:
+    """What is appended by who is killed."""
+    with Case(path, told, leader_epoch=1, batch_size=500) as again:
+        again._open[12] = set(told.hidden)
+        again.add(draw(30, 3, start=NOW), producer=(12, 0), transactional=True).end((12, 0), "abort")
+        again.add(draw(60, 4, start=NOW))
+    return again.told
 
 
 class Written:
@@ -294,7 +333,7 @@ class Written:
 
     def tell(self) -> None:
         """Create topics, write some of them, stop the broker, write the others, start it, and so on."""
-        names = [*CASES, *BROKERS_OWN, *COPIED]
+        names = [*CASES, *BROKERS_OWN, *COPIED, *CRASHED]
         topics = [
             {"name": topic_of(name), "partitions": 1, "configs": {"retention.ms": -1, "max.message.bytes": 4_000_000}}
             for name in names
@@ -366,6 +405,12 @@ class Written:
                 if content and "epoch" not in file:
                     assert (self.path(name) / file).read_bytes() == content, file
         assert [path.name for path in self.folder.iterdir() if path.name.startswith(".")] == []
+        for n, name in enumerate(CRASHED, 1):
+            path = apart / f"{topic_of(name)}-0"
+            self.before_crash = begun(path)
+            kafkalog.install(path, self.log_dir)
+            die(n, self.path(name), self.before_crash)
+        self.after_crash = more(path, self.before_crash)
 
     def stamps(self, name: str) -> list[int]:
         stamps = {
@@ -417,15 +462,45 @@ def test_at_least_thirty_partitions_were_written(written: Written) -> None:
 COMPLAINT = r"\b(WARN|ERROR|FATAL)\b|[Rr]ecover(y|ing) (un|seg|log)|[Tt]runcat(ed|ing)|[Cc]orrupt|stray"
 EXPECTED = "partition=__cluster_metadata-0|Performing controller activation|NetworkClient that has already been closed"
 """What a broker always has to say: none of it is about partitions."""
+ORPHAN = r"LogLoader partition=w-crashed-\d+-0, .*Found an orphaned index file"
+"""Whose segment was still to come."""
 
 
 def test_the_broker_has_nothing_to_say_about_them(written: Written) -> None:
     assert len(written.logs) == 3
+    n_orphans: list[int] = []
+    n_partitions = len(CASES) + len(BROKERS_OWN) + len(COPIED) + len(CRASHED)
     for log in written.logs[1:]:
-        assert len(re.findall(r"Completed load of Log\(dir=\S+/w-", log)) == len(CASES) + len(BROKERS_OWN) + len(COPIED)
+        assert len(re.findall(r"Completed load of Log\(dir=\S+/w-", log)) == n_partitions
         lines = log.splitlines()
         said = [line for line in lines if re.search(COMPLAINT, line) and not re.search(EXPECTED, line)]
-        assert said == []
+        assert [line for line in said if not re.search(ORPHAN, line)] == []
+        n_orphans.append(len(said))
+    assert n_orphans[0] > 2
+    assert n_orphans[1:] == [0]
+
+
+def test_a_broker_starts_on_what_a_kill_leaves(written: Written) -> None:
+    before, after = sorted(written.before_crash.records), sorted(written.after_crash.records)
+    lengths = []
+    for name in CRASHED:
+        rows = written.read.records[topic_of(name)]
+        found = as_records(rows)
+        offsets = sorted(found)
+        assert offsets == after[: len(offsets)], name
+        assert all(found[offset] == written.after_crash.records[offset] for offset in offsets)
+        committed = [row["offset"] for row in written.committed.records[topic_of(name)]]
+        end = written.offsets[topic_of(name)]["latest"]
+        if end <= 120:  # the transaction is open as long as its marker is not there
+            assert committed == before[:60], name
+        else:
+            hidden = written.after_crash.hidden
+            assert committed == [offset for offset in offsets if offset not in hidden], name
+        lengths.append(len(offsets))
+    assert lengths == sorted(lengths)
+    assert lengths[0] == len(before)
+    assert lengths[-1] == len(after)
+    assert len(set(lengths)) >= 3
 
 
 def test_a_consumer_gets_exactly_what_was_written(written: Written) -> None:
@@ -492,7 +567,7 @@ def test_offsets_for_times_agree(written: Written) -> None:
 
 
 def test_a_restart_changes_none_of_the_files(written: Written) -> None:
-    ours = dict(written.written)
+    ours = {name: content for name, content in written.written.items() if not name.startswith("w-crashed")}
     # what was known before the first offset is nothing to a broker
     del ours["w-wrapped-sequence-0/00000000000000000010.snapshot"]
     assert len(ours) > 800
