@@ -228,7 +228,7 @@ log_append_time
     -----
     A log dir that is not there appears in one step. In one that is there, each partition does, when all are complete
     and durable: an error takes back what was moved in, a crash between two of these renames leaves the partitions
-    before it, each complete, and none of the others. Memory is bounded: less than 100 MiB beside the import for a dozen
+    before it, each complete, and none of the others. Memory is bounded: some 100 MiB beside the import for a dozen
     partitions, and a batch for each of many.
 
     Examples
