@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from .memory import peak_mib
 
 GIB = 2**30
-ROW_GROUP_ROWS = 2**20
 SETTINGS: dict[str, dict[str, Any]] = {
     "1 partition": {},
     "12 partitions by key": {"partitions": 12},
@@ -58,7 +57,7 @@ def make_parquet(path: Path, n_bytes: int) -> int:
                 pa.array(1_700_000_000_000 + np.arange(n_rows, n_rows + n), schema.field("timestamp").type),
                 pa.array([[{"key": "trace-id", "value": b"12345678"}]] * n, schema.field("headers").type),
             ]
-            writer.write_table(pa.table(columns, schema=schema), row_group_size=ROW_GROUP_ROWS)
+            writer.write_table(pa.table(columns, schema=schema), row_group_size=n)
             n_rows += n
             n_done += int(size.sum())
     return path.stat().st_size
