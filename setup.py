@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 
 CHECKED = os.environ.get("KAFKALOG_DEBUG", "") not in ("", "0")
 KERNELS = Path("kafkalog") / "_kernels"
@@ -38,7 +38,13 @@ directives = {
     "cdivision": not CHECKED,
 }
 
+# Spark finds data sources by looking for top-level modules called pyspark_*: ours lives with what it is about
+DISCOVERY = "pyspark_kafkalog"
+packages = find_packages(include=["kafkalog", "kafkalog.*"], exclude=["kafkalog.spark.*"])
+
 setup(
+    packages=[*packages, DISCOVERY],
+    package_dir={DISCOVERY: f"kafkalog/spark/{DISCOVERY}"},
     ext_modules=cythonize(extensions, compiler_directives=directives, force=True, nthreads=0),
     # without both a switch between the two builds silently keeps the old one
     options={"build_ext": {"force": True, "parallel": min(4, os.cpu_count() or 1)}},

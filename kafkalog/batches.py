@@ -387,9 +387,9 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
     return None, size
 
 
-def is_chain(source: ByteSource, position: int) -> bool:
-    """Whether from a position on batch follows on batch for a whole window, or to the end of the file."""
-    stop = min(position + WINDOW_BYTES, source.size)
+def is_chain(source: ByteSource, position: int, n_bytes: int = WINDOW_BYTES) -> bool:
+    """Whether from a position on batch follows on batch for so many bytes, or to the end of the file."""
+    stop = min(position + n_bytes, source.size)
     data = source.window(position, stop)
     _, status, reached, needed, _ = _Scratch().walk(data, position, -1)
     source.release(data, position)

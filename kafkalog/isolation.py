@@ -127,7 +127,7 @@ class ReadCommitted:
             What the batches outside are is of no interest; but what was open before those inside is.
         """
         batches = stretch.window.batches
-        first, n = _wanted(batches, start_offset, end_offset)
+        first, n = wanted_rows(batches, start_offset, end_offset)
         begin = stretch.place + int(batches.position[0])
         if self._is_behind(begin):
             self._catch_up(begin)
@@ -135,13 +135,18 @@ class ReadCommitted:
             self._feed(stretch._replace(window=stretch.window._replace(batches=batches[:first])))
             self._is_in_range = first < n
         self._feed(stretch)
-        verdict = Verdict(batches)
         if first < n:
             self._resolve(stretch.place + int(batches.next_position[n - 1]))
-            if self._cut is not None:
-                n_stable = int(np.searchsorted(batches.position, self._cut.place - stretch.place))
-                verdict.is_end = n_stable < n
-                n = min(n, n_stable)
+        return self._verdict(stretch, first, n)
+
+    def _verdict(self, stretch: Stretch, first: int, n: int) -> Verdict:
+        """What is left of the rows up to `n`, of which those from `first` on are of interest."""
+        batches = stretch.window.batches
+        verdict = Verdict(batches)
+        if first < n and self._cut is not None:
+            n_stable = max(int(np.searchsorted(batches.position, self._cut.place - stretch.place)), 0)
+            verdict.is_end = n_stable < n
+            n = min(n, n_stable)
         unwanted = self._unwanted(batches, first, n, stretch.place, verdict.findings)
         if unwanted.size or n < len(batches):
             mask = np.zeros(len(batches), np.bool_)
@@ -423,7 +428,7 @@ class ReadCommitted:
         return unwanted
 
 
-def _wanted(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
+def wanted_rows(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
     """The first row and the one behind the last that may have offsets of a range; equal for none."""
     first, stop = 0, len(batches)
     if end_offset is not None:

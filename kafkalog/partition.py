@@ -32,6 +32,7 @@ from kafkalog.index_statistics import IndexStatistics, PartitionMeter, RollLimit
 from kafkalog.isolation import PLACE_BITS, IsolationLevel, ReadCommitted, Stretch
 from kafkalog.list_offsets import ListOffsets
 from kafkalog.lock import is_locked
+from kafkalog.outcomes import OutcomeLearner, Outcomes
 from kafkalog.segment import Segment
 from kafkalog.selection import Selection
 from kafkalog.source import ByteSource
@@ -426,6 +427,25 @@ class Partition:
             mask &= found["first_offset"] < end
         return found[mask]
 
+    def learn_outcomes(self, until_offset: int | None = None, *, on_corruption: OnCorruption = "raise") -> Outcomes:
+        """How the transactions ended, for those who read the partition in parts; by headers alone.
+
+        Parameters
+        ----------
+        until_offset : int, optional
+            Only of transactions that began before it.
+        on_corruption : {"raise", "skip"}
+            Damage that hides an outcome is among the outcomes, to be met as this says by who reads there.
+
+        Raises
+        ------
+        ReadError
+            A file cannot be read.
+        """
+        paths = [str(segment.path) for segment in self.segments]
+        learner = OutcomeLearner(paths, self._stretches, on_corruption=on_corruption, limits=self.limits)
+        return learner.learn(until_offset)
+
     def pieces(
         self,
         selection: Selection,
@@ -517,7 +537,7 @@ class Partition:
                 previous = None
                 continue
             with segment.open() as source:
-                position = 0 if start is None else segment.position_for(source, start)
+                position = segment.first_position if start is None else segment.position_for(source, start)
                 counts.n_segments_read += 1
                 counts.n_bytes_jumped += position
                 if position or previous is None:

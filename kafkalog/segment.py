@@ -65,6 +65,9 @@ class Segment:
     No file stays open between calls.
     """
 
+    first_position = 0
+    """Where the first batch begins that is read."""
+
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -1,0 +1,162 @@
+"""Offsets that options name, made out in the files: of which partitions, from where, up to where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kafkalog import format as kf
+from kafkalog.errors import KafkalogError
+from kafkalog.log_dir import LogDir, open_path
+from kafkalog.partition import Partition
+from kafkalog.spark.options import EARLIEST, LATEST, Bound, SourceOptions
+
+DATA_LOSS = (
+    "Some data may have been lost because they are not available in Kafka any more; either the data was aged out by"
+    " Kafka or the topic may have been deleted before all the data in the topic was processed. If you don't want your"
+    " query to fail on such cases, set the source option failOnDataLoss to false. Reason: "
+)
+
+
+class DataLossError(RuntimeError):
+    """Records that were asked for are not there, and `failOnDataLoss` is true."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(DATA_LOSS + reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Half-open ranges of offsets; what is not named begins at the log start, or ends where the files do."""
+
+    start: Mapping[kf.TopicPartition, int]
+    end: Mapping[kf.TopicPartition, int]
+
+
+def open_paths(paths: tuple[str, ...]) -> LogDir:
+    """What the paths hold, as one log dir, whatever they are.
+
+    Raises
+    ------
+    NotKafkaError, ReadError
+        As `kafkalog.open`.
+    """
+    target = open_path(paths[0] if len(paths) == 1 else paths)
+    return target if isinstance(target, LogDir) else LogDir(paths)
+
+
+def wanted_partitions(log_dir: LogDir, options: SourceOptions) -> list[kf.TopicPartition]:
+    """The partitions that are there and wanted, sorted.
+
+    Raises
+    ------
+    ValueError
+        One that is named is not there.
+    """
+    found = [key for key in log_dir if options.topics.wants(key)]
+    named = options.topics
+    missing: list[str] = []
+    if named.assigned is not None:
+        missing = [str(key) for key in sorted(named.assigned) if key not in log_dir]
+    elif named.subscribed is not None:
+        missing = sorted(named.subscribed - {key.topic for key in found})
+    if missing:
+        there = ", ".join(log_dir.topics[:8]) + (", ..." if len(log_dir.topics) > 8 else "")
+        raise ValueError(f"not in {', '.join(options.paths)}: {', '.join(missing)}; there are {there or 'no topics'}")
+    return found
+
+
+def resolve(log_dir: LogDir, keys: Iterable[kf.TopicPartition], options: SourceOptions) -> Ranges:
+    """Offsets of a batch query.
+
+    Raises
+    ------
+    ValueError
+        The options name other partitions than those that are read, or an end before the start.
+    DataLossError
+        An offset is not there any more, or not yet.
+    """
+    keys = list(keys)
+    start = starting_offsets(log_dir, keys, options)
+    end: dict[kf.TopicPartition, int] = {}
+    for key, asked in _asked(options.ending, keys, "ending").items():
+        if options.ending.timestamps is None:
+            if asked != LATEST:
+                end[key] = asked
+        elif (offset := log_dir[key].offset_for_timestamp(asked)) >= 0:
+            end[key] = int(offset)
+    for key in keys:
+        _check(log_dir[key], key, start, end, options)
+    return Ranges(start, end)
+
+
+def starting_offsets(
+    log_dir: LogDir, keys: list[kf.TopicPartition], options: SourceOptions
+) -> dict[kf.TopicPartition, int]:
+    """Where to begin, for those that do not begin at the log start."""
+    start: dict[kf.TopicPartition, int] = {}
+    for key, asked in _asked(options.starting, keys, "starting").items():
+        partition = log_dir[key]
+        if options.starting.timestamps is None:
+            if asked != EARLIEST:
+                start[key] = partition.log_end_offset if asked == LATEST else asked
+            continue
+        offset = partition.offset_for_timestamp(asked)
+        if offset < 0:
+            if not options.latest_without_match:
+                raise ValueError(f"No offset matched from request of topic-partition {key} and timestamp {asked}.")
+            offset = partition.log_end_offset
+        start[key] = int(offset)
+    return start
+
+
+def _asked(bound: Bound, keys: list[kf.TopicPartition], position: str) -> dict[kf.TopicPartition, int]:
+    values = bound.offsets if bound.timestamps is None else bound.timestamps
+    if isinstance(values, int):
+        return dict.fromkeys(keys, values)
+    if set(values) != set(keys):
+        specified, assigned = (", ".join(map(str, sorted(some))) for some in (values, keys))
+        if bound.timestamps is None:
+            raise ValueError(
+                f"If {position}Offsets contains specific offsets, you must specify all TopicPartitions.\n"
+                f"Use -1 for latest, -2 for earliest. Specified: {specified} Assigned: {assigned}"
+            )
+        raise ValueError(
+            f"Partitions specified for Kafka timestamp based {position} offsets don't match what are assigned."
+            f" Specified: {specified} Assigned: {assigned}"
+        )
+    return dict(values)
+
+
+def _check(
+    partition: Partition,
+    key: kf.TopicPartition,
+    start: Mapping[kf.TopicPartition, int],
+    end: Mapping[kf.TopicPartition, int],
+    options: SourceOptions,
+) -> None:
+    if key not in start and key not in end:
+        return
+    first = start.get(key, partition.log_start_offset)
+    try:
+        log_end = partition.log_end_offset
+    except KafkalogError:
+        log_end = None  # damaged there: who reads up to it will see
+    last = end.get(key, log_end)
+    if last is not None and first > last:
+        raise ValueError(
+            f"The resolved start offset {first} is greater than the resolved end offset {last} for topic {key.topic}"
+            f" partition {key.partition}."
+        )
+    if not options.fail_on_data_loss:
+        return
+    if first < partition.log_start_offset:
+        raise DataLossError(
+            f"Starting offset for {key} was {first} but the log starts at {partition.log_start_offset}"
+            f" ({partition.path})."
+        )
+    if log_end is not None and key in end and end[key] > log_end:
+        raise DataLossError(
+            f"Could not read records in offset [{first}, {end[key]}) for topic partition {key}: the log ends at"
+            f" {log_end} ({partition.path})."
+        )

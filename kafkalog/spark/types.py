@@ -1,0 +1,164 @@
+"""Our Arrow types to Spark's: the one place where records change type on their way into Spark.
+
+The columns are those of Spark's own Kafka source, with its names and types, and ours behind them. Milliseconds become
+microseconds, 8 and 16 bit integers 32, and a record without headers has none (null), as that source has it. A record
+whose format has no timestamp has a null one, and so has one whose timestamp Spark cannot hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""What Spark's Kafka source has, in its order; `headers` comes behind them where they are asked for."""
+
+EXTRA_COLUMNS: Final = (
+    "leader_epoch",
+    "producer_id",
+    "producer_epoch",
+    "sequence",
+    "is_transactional",
+    "is_control",
+    "compression",
+    "batch_base_offset",
+    "batch_position",
+    "segment",
+)
+"""What a consumer is not told: of the batch and the file that a record is in."""
+
+ALL_COLUMNS: Final = (*KAFKA_COLUMNS, "headers", *EXTRA_COLUMNS)
+
+MAX_BATCH_BYTES: Final = 2**24
+MAX_BATCH_ROWS: Final = 50_000
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_TYPES: Final[dict[str, tuple[pa.DataType, DataType]]] = {
+    "key": (pa.binary(), BinaryType()),
+    "value": (pa.binary(), BinaryType()),
+    "topic": (pa.string(), StringType()),
+    "partition": (pa.int32(), IntegerType()),
+    "offset": (pa.int64(), LongType()),
+    "timestamp": (_TIMESTAMP, TimestampType()),
+    "timestampType": (pa.int32(), IntegerType()),
+    "headers": (
+        pa.list_(_HEADER),
+        ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+    ),
+    "leader_epoch": (pa.int32(), IntegerType()),
+    "producer_id": (pa.int64(), LongType()),
+    "producer_epoch": (pa.int32(), IntegerType()),
+    "sequence": (pa.int32(), IntegerType()),
+    "is_transactional": (pa.bool_(), BooleanType()),
+    "is_control": (pa.bool_(), BooleanType()),
+    "compression": (pa.string(), StringType()),
+    "batch_base_offset": (pa.int64(), LongType()),
+    "batch_position": (pa.int64(), LongType()),
+    "segment": (pa.string(), StringType()),
+}
+_MICROSECONDS: Final = 1000
+_LARGEST_MILLISECONDS: Final = (2**63 - 1) // _MICROSECONDS
+
+
+def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns, in Spark's spelling, whatever their case.
+
+    Raises
+    ------
+    ValueError
+        There is no such column, or it is named twice.
+    """
+    spelling = {name.lower(): name for name in ALL_COLUMNS}
+    names = []
+    for name in columns:
+        if name.lower() not in spelling:
+            raise ValueError(f"no column {name!r}; there are {', '.join(ALL_COLUMNS)}")
+        names.append(spelling[name.lower()])
+    if len(set(names)) != len(names):
+        raise ValueError(f"columns names a column twice: {', '.join(columns)}")
+    return tuple(names)
+
+
+def spark_schema(columns: Sequence[str] = KAFKA_COLUMNS) -> StructType:
+    """The schema as Spark has it; needs no session."""
+    return StructType([StructField(name, _TYPES[name][1]) for name in columns])
+
+
+def arrow_schema(columns: Sequence[str] = KAFKA_COLUMNS) -> pa.Schema:
+    """The schema of what `to_spark` makes."""
+    return pa.schema([pa.field(name, _TYPES[name][0]) for name in columns])
+
+
+def record_columns(columns: Sequence[str]) -> list[str]:
+    """What to ask `kafkalog.scan` for."""
+    return ["timestamp_type" if name == "timestampType" else name for name in columns]
+
+
+def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A record batch of ours in types that Spark takes.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        With the columns of `record_columns`, from `kafkalog.scan`.
+    schema : pyarrow.Schema
+        From `arrow_schema`, in the same order; the case of a name does not matter.
+    """
+    columns = zip(batch.schema.names, batch.columns, schema, strict=True)
+    arrays = [_cast(name, column, field.type) for name, column, field in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Slices of a record batch that are small enough to hand to Spark: a row at least."""
+    n = batch.num_rows
+    rows = min(MAX_BATCH_ROWS, max(MAX_BATCH_BYTES * n // max(batch.nbytes, 1), 1))
+    for start in range(0, n, rows):
+        yield batch.slice(start, rows)
+
+
+def n_overflows(batch: pa.RecordBatch) -> int:
+    """Of a record batch of ours: timestamps that Spark cannot hold."""
+    if "timestamp" not in batch.schema.names:
+        return 0
+    return int(np.count_nonzero(~_fits(batch.column("timestamp"))))
+
+
+def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if name == "timestamp":
+        fits = _fits(column)
+        if not fits.all():
+            column = pc.if_else(pa.array(fits), column, pa.scalar(None, column.type))
+    elif name == "headers":
+        has_some = pc.greater(pc.list_value_length(column), 0)
+        if has_some.true_count == 0:
+            return pa.nulls(len(column), kind)
+        if has_some.true_count < len(column):
+            column = pc.if_else(has_some, column, pa.scalar(None, column.type))
+    return column if column.type == kind else column.cast(kind)
+
+
+def _fits(column: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which timestamps, null ones included, are few enough milliseconds to be counted in microseconds."""
+    milliseconds = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    fits: np.ndarray[tuple[int], np.dtype[np.bool_]] = (milliseconds <= _LARGEST_MILLISECONDS) & (
+        milliseconds >= -_LARGEST_MILLISECONDS
+    )
+    return fits
