@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import (
+    ConfigWarning,
     CorruptionError,
     CorruptionWarning,
     FileChangedError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kafkalog.batch_scan import BatchScan
     from kafkalog.batches import BatchTable
     from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.config import LogConfig
     from kafkalog.dumper import Dump, dump
     from kafkalog.exporter import ExportResult
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
@@ -73,6 +75,7 @@ _LAZY = {
     "TopicPartition": "format",
     "Dump": "dumper",
     "dump": "dumper",
+    "LogConfig": "config",
     "LogDir": "log_dir",
     "Partition": "partition",
     "BinaryColumn": "columns",
@@ -89,6 +92,7 @@ __all__ = [
     "BatchTable",
     "BinaryColumn",
     "Codec",
+    "ConfigWarning",
     "ControlRecordType",
     "CorruptionError",
     "CorruptionWarning",
@@ -102,6 +106,7 @@ __all__ = [
     "KafkalogError",
     "LimitExceededError",
     "Limits",
+    "LogConfig",
     "LogDir",
     "NotKafkaError",
     "OffsetIndex",

@@ -274,6 +274,15 @@ def walk(
         raise _explain(source, status, position, needed, previous_offset, stop, limits)
 
 
+def table_of(data: Bytes, n_batches: int) -> BatchTable:
+    """The table of whole batches one behind the other, as many as there are; positions are relative to `data`."""
+    tables, status, reached, _, _ = _Scratch(n_batches).walk(data, 0, -1)
+    table = tables[0] if tables else BatchTable.empty()
+    if status != _NEED_MORE or reached != data.size or len(table) != n_batches:
+        raise ValueError(f"{data.size} bytes are not {n_batches} batches with rising offsets")
+    return table
+
+
 _MIN_WINDOW = 64  # an envelope, and then some
 _TORN_ENVELOPE = 17  # bytes up to and with the magic: too few to judge
 _NEED_MORE = STATUS["NEED_MORE"]

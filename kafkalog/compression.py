@@ -1,16 +1,17 @@
-"""Decompresses what a batch holds, bounded: a stream that wants more than it may is refused, not tried.
+"""Which codec and level, and decompressing what a batch holds, bounded: a stream that wants more is refused, not tried.
 
 Accepts what Kafka's own consumer accepts, form by form, and nothing else, so that a topic is readable here exactly when
 it is readable there. The compressed formats themselves are left to `isal` (gzip), `cramjam` (snappy, LZ4 blocks) and
 `zstandard`; what is Kafka's own around them is here: xerial framing, and the LZ4 frame with its v0 header checksum.
-Mirrors `org.apache.kafka.common.compress`.
+`kafkalog.compressor` is the way back. Mirrors `org.apache.kafka.common.compress`.
 """
 
 from __future__ import annotations
 
 import struct
 import threading
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 import cramjam
 import numpy as np
@@ -33,9 +34,88 @@ from kafkalog.source import Bytes
 MAX_RATIO: Final = {kf.Codec.GZIP: 1032, kf.Codec.SNAPPY: 22, kf.Codec.LZ4: 256, kf.Codec.ZSTD: 32_768}
 """What a codec can physically expand to, a byte of input; a declared size beyond it is wrong."""
 
+LEVELS: Final = {kf.Codec.GZIP: range(1, 10), kf.Codec.LZ4: range(1, 18), kf.Codec.ZSTD: range(-(2**17), 23)}
+"""What `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level` take; gzip takes -1 too."""
+DEFAULT_LEVELS: Final = {kf.Codec.GZIP: -1, kf.Codec.LZ4: 9, kf.Codec.ZSTD: 3}
+"""What the same are when nobody sets them. For gzip it means 6; for lz4 it means the fast compressor."""
+
 _SLACK = 64 * 1024
 _ZSTD_MAX_WINDOW = 2**27
 _CHUNK = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """A codec and how hard it tries, as Kafka's producers and brokers are configured.
+
+    Attributes
+    ----------
+    codec : Codec
+        Its name will do.
+    level : int or None
+        As `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level`; None for Kafka's default.
+
+    Raises
+    ------
+    ValueError
+        There is no such codec, or it has no such level.
+
+    Notes
+    -----
+    lz4 has one level that is fast, 9, which is the default; the others compress harder and many times slower, 1 least
+    and 12 to 17 most. zstd takes any level from -131072 (fastest) to 22. snappy has none.
+
+    Source: GzipCompression, Lz4Compression, ZstdCompression, Kafka 4.3.
+
+    Examples
+    --------
+    >>> Compression.parse("zstd", level=5)
+    Compression(codec=<Codec.ZSTD: 4>, level=5)
+    """
+
+    codec: kf.Codec
+    level: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "codec", _codec(self.codec))
+        if self.level is None:
+            return
+        name = self.codec.name.lower()
+        if self.codec not in LEVELS:
+            raise ValueError(f"{name} has no compression levels, not even {self.level!r}")
+        levels = LEVELS[self.codec]
+        if isinstance(self.level, bool) or not isinstance(self.level, int):
+            raise TypeError(f"a compression level is an int, not {self.level!r}")
+        if self.level not in levels and self.level != DEFAULT_LEVELS[self.codec]:
+            default = ", or -1 for the default" if self.codec == kf.Codec.GZIP else ""
+            raise ValueError(f"{name} has levels {levels.start} to {levels.stop - 1}{default}, not {self.level}")
+
+    @classmethod
+    def parse(cls, value: str | int | Compression | None, *, level: int | None = None) -> Self:
+        """From the name of a codec (None is "none"); a `Compression` passes through, but for a level given."""
+        if isinstance(value, Compression):
+            return cls(value.codec, value.level if level is None else level)
+        return cls(_codec("none" if value is None else value), level)
+
+    @property
+    def effective_level(self) -> int | None:
+        """The level, Kafka's default where none is given; None for codecs without levels."""
+        return DEFAULT_LEVELS.get(self.codec) if self.level is None else self.level
+
+    def __str__(self) -> str:
+        name = self.codec.name.lower()
+        return name if self.level is None else f"{name}({self.level})"
+
+
+def _codec(value: str | int) -> kf.Codec:
+    if isinstance(value, str):
+        names = [codec.name.lower() for codec in kf.Codec]
+        if value.lower() not in names:
+            raise ValueError(f"no codec {value!r}; Kafka has {', '.join(names)}")
+        return kf.Codec[value.upper()]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a codec is a name or a Codec, not {value!r}")
+    return kf.Codec(value)
 
 
 class Arena:

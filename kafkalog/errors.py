@@ -88,6 +88,11 @@ class Reason(StrEnum):
     OUTPUT_EXISTS = "output_exists"
     UNSAFE_PATH = "unsafe_path"
     TOO_MANY_DIRECTORIES = "too_many_directories"
+    COLUMN_TYPE = "column_type"
+    COLUMN_MISSING = "column_missing"
+    COLUMN_TWICE = "column_twice"
+    COLUMN_UNKNOWN = "column_unknown"
+    COLUMN_VALUE = "column_value"
 
 
 class KafkalogError(Exception):
@@ -212,12 +217,36 @@ class UnsafePathError(KafkalogError, ValueError):
     """Output was to go where it would do harm: among the files of a log dir, or over something of another kind."""
 
 
+class UnwritableError(KafkalogError, ValueError):
+    """Records that Kafka's format cannot hold, or that no reader would take; they are not written.
+
+    Attributes
+    ----------
+    row : int or None
+        Which record of the columns given.
+    """
+
+    def __init__(self, reason: Reason | str, detail: str = "", *, row: int | None = None, **where: Any) -> None:
+        super().__init__(reason, detail, **where)
+        self.row = row
+
+    def __str__(self) -> str:
+        return f"{self.reason.value}: {self.detail}" if self.path is None else super().__str__()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "row": self.row}
+
+
 class CorruptionWarning(UserWarning):
     """Damage was passed over (`on_corruption="stop"` or `"skip"`); the findings say where."""
 
 
 class FunctionWarning(UserWarning):
     """A function given as `where=` or `extract=` failed on records; the findings say on which."""
+
+
+class ConfigWarning(UserWarning):
+    """A setting that Kafka does not have, or a value that a broker of today refuses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 
 # a package counts as one unit: its modules may import one another
 LAYERS = (
-    {"_kernels", "distributions", "format", "functions", "statistics"},
+    {"_kernels", "config_names", "distributions", "format", "functions", "statistics"},
     {"errors", "index_measures", "memory"},
     {"index_statistics", "source", "lock"},
-    {"compression", "index_plot", "publish", "batches", "checkpoints", "columns", "index_spacing"},
-    {"spans", "transactions", "index_checks", "epochs"},
+    {"compression", "config", "index_plot", "publish", "batches", "checkpoints", "columns", "index_spacing"},
+    {"compressor", "spans", "transactions", "index_checks", "epochs"},
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
-    {"records", "compiled"},
-    {"arrow", "predicates", "producers", "timestamps"},
+    {"records", "compiled", "encoder"},
+    {"arrow", "arrow_input", "predicates", "producers", "timestamps"},
     {"expressions", "isolation", "segment", "text_formats"},
     {"list_offsets", "outcomes", "sinks", "streams"},
     {"partition"},
@@ -46,6 +46,7 @@ KERNEL_RANKS = {
     "predicates": 2,
     "indexes": 2,
     "dump": 2,
+    "encode": 2,
 }
 
 # what a kernel may have of Python all the same: memory is handed out as objects

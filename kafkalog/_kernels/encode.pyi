@@ -1,0 +1,75 @@
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+STATUSES: Final[dict[str, int]]
+SLACK: Final[int]
+
+class Columns:
+    def __init__(
+        self,
+        offset: NDArray[np.int64],
+        timestamp: NDArray[np.int64],
+        key_offsets: NDArray[np.int64] | None,
+        key_data: NDArray[np.uint8] | None,
+        key_valid: NDArray[np.uint8] | None,
+        value_offsets: NDArray[np.int64] | None,
+        value_data: NDArray[np.uint8] | None,
+        value_valid: NDArray[np.uint8] | None,
+        headers_offsets: NDArray[np.int64] | None,
+        header_key_offsets: NDArray[np.int64] | None,
+        header_key_data: NDArray[np.uint8] | None,
+        header_key_valid: NDArray[np.uint8] | None,
+        header_value_offsets: NDArray[np.int64] | None,
+        header_value_data: NDArray[np.uint8] | None,
+        header_value_valid: NDArray[np.uint8] | None,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+
+class Heads:
+    def __init__(
+        self,
+        base_offset: NDArray[np.int64],
+        last_offset: NDArray[np.int64],
+        leader_epoch: NDArray[np.int32],
+        attributes: NDArray[np.int16],
+        base_timestamp: NDArray[np.int64],
+        max_timestamp: NDArray[np.int64],
+        producer_id: NDArray[np.int64],
+        producer_epoch: NDArray[np.int16],
+        base_sequence: NDArray[np.int32],
+        records_count: NDArray[np.int32],
+    ) -> None: ...
+    def __len__(self) -> int: ...
+
+def cut_batches(
+    columns: Columns, batch_size: int, max_records: int, boundaries: NDArray[np.int64]
+) -> tuple[int, int, int]: ...
+def measure_batches(
+    columns: Columns,
+    boundaries: NDArray[np.int64],
+    base_offset: NDArray[np.int64],
+    base_timestamp: NDArray[np.int64],
+    body_size: NDArray[np.int32],
+    payload_size: NDArray[np.int64],
+    max_timestamp: NDArray[np.int64],
+) -> tuple[int, int, int]: ...
+def write_batches(
+    columns: Columns,
+    boundaries: NDArray[np.int64],
+    heads: Heads,
+    body_size: NDArray[np.int32],
+    payload_size: NDArray[np.int64],
+    first_batch: int,
+    stop_batch: int,
+    framed: bool,
+    out: NDArray[np.uint8],
+) -> tuple[int, int]: ...
+def write_heads(
+    heads: Heads,
+    first_batch: int,
+    position: NDArray[np.int64],
+    size: NDArray[np.int64],
+    out: NDArray[np.uint8],
+) -> None: ...

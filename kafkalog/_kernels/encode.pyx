@@ -1,0 +1,601 @@
+"""Writes the records and headers of v2 batches: a pass that measures and checks, and one that fills.
+
+What was measured bounds what is filled, and filling looks at every length again before it copies: columns that change
+under it give OUTPUT_FULL, never a byte elsewhere. Kafka: DefaultRecord.writeTo, DefaultRecordBatch.writeHeader.
+"""
+
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kafkalog._kernels.crc cimport crc32c
+from kafkalog._kernels.wire cimport distance, wrap_sub
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    static inline uint64_t kl_zigzag64(int64_t v) { return (uint64_t)v << 1 ^ (0 - (uint64_t)(v < 0)); }
+    /* bytes of an unsigned varint: one for every seven bits */
+    static inline int kl_varint_size(uint64_t v) {
+        int bits = 0;
+    #if defined(__GNUC__)
+        bits = 63 - __builtin_clzll(v | 1);
+    #else
+        for (v >>= 1; v; v >>= 1) bits++;
+    #endif
+        return (bits * 9 + 73) >> 6;
+    }
+    static inline uint8_t *kl_put_varint(uint8_t *p, uint64_t v) {
+        while (v >= 0x80) { *p++ = (uint8_t)(v | 0x80); v >>= 7; }
+        *p++ = (uint8_t)v;
+        return p;
+    }
+    static inline void kl_put_be16(uint8_t *p, uint16_t v) { p[0] = (uint8_t)(v >> 8); p[1] = (uint8_t)v; }
+    static inline void kl_put_be32(uint8_t *p, uint32_t v) {
+        p[0] = (uint8_t)(v >> 24); p[1] = (uint8_t)(v >> 16); p[2] = (uint8_t)(v >> 8); p[3] = (uint8_t)v;
+    }
+    static inline void kl_put_be64(uint8_t *p, uint64_t v) {
+        kl_put_be32(p, (uint32_t)(v >> 32)); kl_put_be32(p + 4, (uint32_t)v);
+    }
+    /* Short ones in whole words where both sides have room for them: a call costs more than the bytes. The caller has
+       seen to it that n + 64 bytes fit at `to`; what is written beyond n is written over afterwards. */
+    static inline void kl_copy(uint8_t *to, const uint8_t *from, int64_t n, const uint8_t *end) {
+        if (n <= 64 && end - from >= 64) {
+            memcpy(to, from, 16);
+            if (n > 16) { memcpy(to + 16, from + 16, 16); memcpy(to + 32, from + 32, 32); }
+        } else {
+            memcpy(to, from, (size_t)n);
+        }
+    }
+    static inline int kl_is_ascii(const uint8_t *p, int64_t n) {
+        uint8_t bits = 0;
+        for (int64_t i = 0; i < n; i++) bits |= p[i];
+        return bits < 0x80;
+    }
+    """
+    uint64_t zigzag64 "kl_zigzag64"(int64_t v) noexcept nogil
+    int varint_size "kl_varint_size"(uint64_t v) noexcept nogil
+    uint8_t* put_varint "kl_put_varint"(uint8_t* p, uint64_t v) noexcept nogil
+    void put_be16 "kl_put_be16"(uint8_t* p, int v) noexcept nogil
+    void put_be32 "kl_put_be32"(uint8_t* p, uint32_t v) noexcept nogil
+    void put_be64 "kl_put_be64"(uint8_t* p, uint64_t v) noexcept nogil
+    void copy "kl_copy"(uint8_t* to, const uint8_t* source, int64_t n, const uint8_t* end) noexcept nogil
+    bint is_ascii "kl_is_ascii"(const uint8_t* p, int64_t n) noexcept nogil
+
+cdef enum:
+    OK = 0
+    # an offset that is not above the one before, or below the base offset
+    OFFSET_ORDER = 1
+    # an offset further from the base offset than 32 bits hold
+    OFFSET_DELTA = 2
+    # offsets of a column of byte strings that fall, or lead outside of its data
+    COLUMN_OFFSETS = 3
+    HEADER_KEY_NULL = 4
+    HEADER_KEY_UTF8 = 5
+    # more bytes than the size field can say
+    TOO_LARGE = 6
+    OUTPUT_FULL = 7
+    BOUNDARIES = 8
+
+STATUSES = {
+    "OK": OK,
+    "OFFSET_ORDER": OFFSET_ORDER,
+    "OFFSET_DELTA": OFFSET_DELTA,
+    "COLUMN_OFFSETS": COLUMN_OFFSETS,
+    "HEADER_KEY_NULL": HEADER_KEY_NULL,
+    "HEADER_KEY_UTF8": HEADER_KEY_UTF8,
+    "TOO_LARGE": TOO_LARGE,
+    "OUTPUT_FULL": OUTPUT_FULL,
+    "BOUNDARIES": BOUNDARIES,
+}
+
+cdef enum:
+    HEADER_BYTES = 61
+    # what Kafka's producer allows for in the length, attributes and deltas of a batch's first record
+    MAX_RECORD_OVERHEAD = 21
+    # bytes behind an output that may be touched: by whole words, and by lengths of what is then seen not to fit
+    SLACK_BYTES = 128
+
+SLACK = SLACK_BYTES
+
+
+cdef struct Binary:
+    # NULL: every value is null
+    const int64_t* offsets
+    const uint8_t* data
+    const uint8_t* end
+    # NULL: none is null
+    const uint8_t* valid
+    int64_t n_bytes
+
+
+cdef Binary binary_of(const int64_t[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid, Py_ssize_t n):
+    cdef Binary result
+    result.offsets = NULL
+    result.data = NULL
+    result.end = NULL
+    result.valid = NULL
+    result.n_bytes = 0
+    if offsets is None:
+        return result
+    if data is None or offsets.shape[0] != n + 1 or (valid is not None and valid.shape[0] != n):
+        raise ValueError("a column of byte strings differs in length")
+    result.offsets = &offsets[0]
+    result.n_bytes = data.shape[0]
+    if result.n_bytes:
+        result.data = &data[0]
+        result.end = &data[0] + result.n_bytes
+    if valid is not None and n:
+        result.valid = &valid[0]
+    return result
+
+
+cdef inline int span_of(Binary* column, Py_ssize_t i, const uint8_t** start, int64_t* size) noexcept nogil:
+    """Where value `i` lies, its size -1 for null; COLUMN_OFFSETS where that is nowhere."""
+    cdef int64_t from_, to
+    size[0] = -1
+    if column.offsets == NULL or (column.valid != NULL and not column.valid[i]):
+        return OK
+    from_ = column.offsets[i]
+    to = column.offsets[i + 1]
+    if from_ < 0 or to < from_ or to > column.n_bytes:
+        return COLUMN_OFFSETS
+    start[0] = column.data + from_
+    size[0] = to - from_
+    return OK
+
+
+cdef inline int64_t sized(int64_t size) noexcept nogil:
+    """Bytes of a length and what it counts; null is a length of -1."""
+    return varint_size(zigzag64(size)) + (size if size > 0 else 0)
+
+
+cdef bint is_utf8(const uint8_t* p, int64_t n) noexcept nogil:
+    cdef int64_t i = 0
+    cdef int64_t more
+    cdef uint32_t point, least
+    cdef uint8_t byte
+    if is_ascii(p, n):
+        return True
+    while i < n:
+        byte = p[i]
+        i += 1
+        if byte < 0x80:
+            continue
+        if byte < 0xC2 or byte > 0xF4:
+            return False
+        if byte < 0xE0:
+            more, point, least = 1, byte & 0x1F, 0x80
+        elif byte < 0xF0:
+            more, point, least = 2, byte & 0x0F, 0x800
+        else:
+            more, point, least = 3, byte & 0x07, 0x10000
+        if more > n - i:
+            return False
+        while more:
+            if p[i] & 0xC0 != 0x80:
+                return False
+            point = point << 6 | (p[i] & 0x3F)
+            i += 1
+            more -= 1
+        if point < least or point > 0x10FFFF or (0xD800 <= point <= 0xDFFF):
+            return False
+    return True
+
+
+cdef class Columns:
+    """Columns of records to write: numbers a record, and byte strings (key, value, headers) or None for all null."""
+
+    cdef Py_ssize_t n
+    cdef const int64_t* offset
+    cdef const int64_t* timestamp
+    cdef Binary key
+    cdef Binary value
+    # NULL: no record has headers
+    cdef const int64_t* headers
+    cdef Py_ssize_t n_headers
+    cdef Binary header_key
+    cdef Binary header_value
+    # the views keep alive what the pointers lead to
+    cdef object held
+
+    def __cinit__(self, const int64_t[::1] offset not None, const int64_t[::1] timestamp not None,
+                  const int64_t[::1] key_offsets, const uint8_t[::1] key_data, const uint8_t[::1] key_valid,
+                  const int64_t[::1] value_offsets, const uint8_t[::1] value_data, const uint8_t[::1] value_valid,
+                  const int64_t[::1] headers_offsets, const int64_t[::1] header_key_offsets,
+                  const uint8_t[::1] header_key_data, const uint8_t[::1] header_key_valid,
+                  const int64_t[::1] header_value_offsets, const uint8_t[::1] header_value_data,
+                  const uint8_t[::1] header_value_valid):
+        cdef Py_ssize_t n = offset.shape[0]
+        if timestamp.shape[0] != n:
+            raise ValueError("columns differ in length")
+        self.n = n
+        self.offset = &offset[0] if n else NULL
+        self.timestamp = &timestamp[0] if n else NULL
+        self.key = binary_of(key_offsets, key_data, key_valid, n)
+        self.value = binary_of(value_offsets, value_data, value_valid, n)
+        self.headers = NULL
+        self.n_headers = 0
+        self.header_key = binary_of(None, None, None, 0)
+        self.header_value = self.header_key
+        if headers_offsets is not None:
+            if headers_offsets.shape[0] != n + 1 or header_key_offsets is None or header_key_offsets.shape[0] < 1:
+                raise ValueError("the headers differ in length")
+            self.headers = &headers_offsets[0]
+            self.n_headers = header_key_offsets.shape[0] - 1
+            self.header_key = binary_of(header_key_offsets, header_key_data, header_key_valid, self.n_headers)
+            self.header_value = binary_of(
+                header_value_offsets, header_value_data, header_value_valid, self.n_headers
+            )
+        self.held = (offset, timestamp, key_offsets, key_data, key_valid, value_offsets, value_data, value_valid,
+                     headers_offsets, header_key_offsets, header_key_data, header_key_valid, header_value_offsets,
+                     header_value_data, header_value_valid)
+
+    def __len__(self):
+        return self.n
+
+    cdef int measure_headers(self, Py_ssize_t i, int64_t* size) noexcept nogil:
+        """Bytes of the number of headers and of the headers of a record."""
+        cdef int64_t first = 0
+        cdef int64_t last = 0
+        cdef int64_t j, length
+        cdef const uint8_t* start = NULL
+        cdef int status
+        if self.headers != NULL:
+            first = self.headers[i]
+            last = self.headers[i + 1]
+            if first < 0 or last < first or last > self.n_headers:
+                return COLUMN_OFFSETS
+        size[0] = varint_size(zigzag64(last - first))
+        for j in range(first, last):
+            status = span_of(&self.header_key, j, &start, &length)
+            if status != OK:
+                return status
+            if length < 0:
+                return HEADER_KEY_NULL
+            if not is_utf8(start, length):
+                return HEADER_KEY_UTF8
+            size[0] += sized(length)
+            status = span_of(&self.header_value, j, &start, &length)
+            if status != OK:
+                return status
+            size[0] += sized(length)
+        return OK
+
+    cdef inline int measure(self, Py_ssize_t i, int64_t* size) noexcept nogil:
+        """Bytes of a record's key, value and headers."""
+        cdef const uint8_t* start = NULL
+        cdef int64_t length = 0
+        cdef int status = span_of(&self.key, i, &start, &length)
+        if status != OK:
+            return status
+        size[0] = sized(length)
+        status = span_of(&self.value, i, &start, &length)
+        if status != OK:
+            return status
+        size[0] += sized(length)
+        if self.headers == NULL or self.headers[i] == self.headers[i + 1]:
+            size[0] += 1
+            return OK
+        status = self.measure_headers(i, &length)
+        size[0] += length
+        return status
+
+    cdef int write_headers(self, Py_ssize_t i, uint8_t** at, const uint8_t* end) noexcept nogil:
+        """The number of headers and the headers of a record; OUTPUT_FULL where they do not fit before `end`."""
+        cdef int64_t first = self.headers[i]
+        cdef int64_t last = self.headers[i + 1]
+        cdef int64_t j, key_size, value_size
+        cdef const uint8_t* key = NULL
+        cdef const uint8_t* value = NULL
+        cdef uint8_t* p = at[0]
+        if first < 0 or last < first or last > self.n_headers:
+            return COLUMN_OFFSETS
+        p = put_varint(p, zigzag64(last - first))
+        for j in range(first, last):
+            if span_of(&self.header_key, j, &key, &key_size) != OK or key_size < 0:
+                return COLUMN_OFFSETS
+            if span_of(&self.header_value, j, &value, &value_size) != OK:
+                return COLUMN_OFFSETS
+            if key_size + (value_size if value_size > 0 else 0) > distance(p, end):
+                return OUTPUT_FULL
+            p = put_varint(p, zigzag64(key_size))
+            if key_size:
+                copy(p, key, key_size, self.header_key.end)
+                p += key_size
+            p = put_varint(p, zigzag64(value_size))
+            if value_size > 0:
+                copy(p, value, value_size, self.header_value.end)
+                p += value_size
+        at[0] = p
+        return OK
+
+    cdef int write(self, Py_ssize_t start, Py_ssize_t stop, int64_t base_offset, int64_t base_timestamp,
+                   const int32_t* body_size, uint8_t** at, const uint8_t* end) noexcept nogil:
+        """Write the records of a batch; SLACK bytes behind `end` may be touched."""
+        cdef Py_ssize_t i
+        cdef const uint8_t* key = NULL
+        cdef const uint8_t* value = NULL
+        cdef int64_t key_size = 0
+        cdef int64_t value_size = 0
+        cdef int64_t n
+        cdef uint8_t* p = at[0]
+        cdef int status = OK
+        for i in range(start, stop):
+            if span_of(&self.key, i, &key, &key_size) != OK or span_of(&self.value, i, &value, &value_size) != OK:
+                return COLUMN_OFFSETS
+            n = (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
+            if n > distance(p, end):
+                return OUTPUT_FULL
+            p = put_varint(p, zigzag64(body_size[i - start]))
+            p[0] = 0
+            p = put_varint(p + 1, zigzag64(wrap_sub(self.timestamp[i], base_timestamp)))
+            p = put_varint(p, zigzag64(<int32_t>wrap_sub(self.offset[i], base_offset)))
+            p = put_varint(p, zigzag64(key_size))
+            if key_size > 0:
+                copy(p, key, key_size, self.key.end)
+                p += key_size
+            p = put_varint(p, zigzag64(value_size))
+            if value_size > 0:
+                copy(p, value, value_size, self.value.end)
+                p += value_size
+            if self.headers == NULL or self.headers[i] == self.headers[i + 1]:
+                p[0] = 0
+                p += 1
+            else:
+                status = self.write_headers(i, &p, end)
+                if status != OK:
+                    return status
+        at[0] = p
+        return OK
+
+
+def cut_batches(Columns columns not None, int64_t batch_size, int64_t max_records, int64_t[::1] boundaries not None):
+    """Boundaries of the batches that a producer would make of the records; `(status, row, n_batches)`.
+
+    `boundaries` has a place more than there are records.
+    """
+    cdef Py_ssize_t n = columns.n
+    cdef Py_ssize_t i
+    cdef Py_ssize_t row = 0
+    cdef int64_t n_batches = 0
+    cdef int64_t in_batch = 0
+    cdef int64_t used = 0
+    cdef int64_t limit = batch_size
+    cdef int64_t base_offset = 0
+    cdef int64_t base_timestamp = 0
+    cdef int64_t previous = -1
+    cdef int64_t content = 0
+    cdef int64_t body, delta, size
+    cdef int status = OK
+    if boundaries.shape[0] != n + 1:
+        raise ValueError("boundaries differ in length")
+    with nogil:
+        boundaries[0] = 0
+        for i in range(n):
+            row = i
+            if columns.offset[i] <= previous:
+                status = OFFSET_ORDER
+                break
+            previous = columns.offset[i]
+            status = columns.measure(i, &content)
+            if status != OK:
+                break
+            if content > INT32_MAX:
+                status = TOO_LARGE
+                break
+            if in_batch:
+                delta = previous - base_offset
+                body = 1 + content + varint_size(zigzag64(delta)) + varint_size(
+                    zigzag64(wrap_sub(columns.timestamp[i], base_timestamp)))
+                size = body + varint_size(zigzag64(body))
+                if in_batch == max_records or delta > INT32_MAX or used >= limit or size > limit - used:
+                    n_batches += 1
+                    boundaries[n_batches] = i
+                    in_batch = 0
+            if not in_batch:
+                base_offset = previous
+                base_timestamp = columns.timestamp[i]
+                body = 3 + content
+                size = body + varint_size(zigzag64(body))
+                # the buffer of a batch is as large as its first record may get: a little more than that can fit in
+                limit = max(batch_size, HEADER_BYTES + MAX_RECORD_OVERHEAD + content)
+                used = HEADER_BYTES
+                if size > INT32_MAX - HEADER_BYTES:
+                    status = TOO_LARGE
+                    break
+            used += size
+            in_batch += 1
+        if n and status == OK:
+            n_batches += 1
+            boundaries[n_batches] = n
+    return status, row, n_batches
+
+
+def measure_batches(Columns columns not None, const int64_t[::1] boundaries not None,
+                    const int64_t[::1] base_offset not None, const int64_t[::1] base_timestamp not None,
+                    int32_t[::1] body_size not None, int64_t[::1] payload_size not None,
+                    int64_t[::1] max_timestamp not None):
+    """Check the records of batches and measure them; `(status, row, n_done)`.
+
+    `body_size` takes what a record's length says, from the first boundary on; `payload_size` and `max_timestamp` (-1
+    for none) have a row a batch.
+    """
+    cdef Py_ssize_t n_batches = boundaries.shape[0] - 1
+    cdef Py_ssize_t batch, i, start, stop, first
+    cdef Py_ssize_t row = 0
+    cdef Py_ssize_t done = 0
+    cdef int64_t total, newest, base, origin, previous, delta, body
+    cdef int64_t content = 0
+    cdef int status = OK
+    if (n_batches < 0 or base_offset.shape[0] != n_batches or base_timestamp.shape[0] != n_batches
+            or payload_size.shape[0] != n_batches or max_timestamp.shape[0] != n_batches):
+        raise ValueError("boundaries differ in length")
+    with nogil:
+        first = boundaries[0]
+        for batch in range(n_batches):
+            start, stop = boundaries[batch], boundaries[batch + 1]
+            if start < 0 or stop < start or stop > columns.n or stop - first > body_size.shape[0]:
+                status = BOUNDARIES
+                row = batch
+                break
+            total = 0
+            newest = -1
+            base = base_offset[batch]
+            origin = base_timestamp[batch]
+            previous = base - 1
+            for i in range(start, stop):
+                row = i
+                if columns.offset[i] <= previous:
+                    status = OFFSET_ORDER
+                    break
+                previous = columns.offset[i]
+                delta = previous - base
+                if delta > INT32_MAX:
+                    status = OFFSET_DELTA
+                    break
+                status = columns.measure(i, &content)
+                if status != OK:
+                    break
+                body = 1 + content + varint_size(zigzag64(delta)) + varint_size(
+                    zigzag64(wrap_sub(columns.timestamp[i], origin)))
+                if body > INT32_MAX:
+                    status = TOO_LARGE
+                    break
+                body_size[i - first] = <int32_t>body
+                total += body + varint_size(zigzag64(body))
+                if total > INT32_MAX - HEADER_BYTES:
+                    status = TOO_LARGE
+                    break
+                if columns.timestamp[i] > newest:
+                    newest = columns.timestamp[i]
+            if status != OK:
+                break
+            payload_size[batch] = total
+            max_timestamp[batch] = newest
+            done += 1
+    return status, row, done
+
+
+cdef class Heads:
+    """Header fields of v2 batches, a row a batch."""
+
+    cdef Py_ssize_t n
+    cdef const int64_t[::1] base_offset
+    cdef const int64_t[::1] last_offset
+    cdef const int32_t[::1] leader_epoch
+    cdef const int16_t[::1] attributes
+    cdef const int64_t[::1] base_timestamp
+    cdef const int64_t[::1] max_timestamp
+    cdef const int64_t[::1] producer_id
+    cdef const int16_t[::1] producer_epoch
+    cdef const int32_t[::1] base_sequence
+    cdef const int32_t[::1] records_count
+
+    def __cinit__(self, const int64_t[::1] base_offset not None, const int64_t[::1] last_offset not None,
+                  const int32_t[::1] leader_epoch not None, const int16_t[::1] attributes not None,
+                  const int64_t[::1] base_timestamp not None, const int64_t[::1] max_timestamp not None,
+                  const int64_t[::1] producer_id not None, const int16_t[::1] producer_epoch not None,
+                  const int32_t[::1] base_sequence not None, const int32_t[::1] records_count not None):
+        cdef Py_ssize_t n = base_offset.shape[0]
+        if (last_offset.shape[0] != n or leader_epoch.shape[0] != n or attributes.shape[0] != n
+                or base_timestamp.shape[0] != n or max_timestamp.shape[0] != n or producer_id.shape[0] != n
+                or producer_epoch.shape[0] != n or base_sequence.shape[0] != n or records_count.shape[0] != n):
+            raise ValueError("columns differ in length")
+        self.n = n
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.leader_epoch = leader_epoch
+        self.attributes = attributes
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.records_count = records_count
+
+    def __len__(self):
+        return self.n
+
+    cdef void write(self, Py_ssize_t row, uint8_t* p, int64_t size) noexcept nogil:
+        """Write the header before records that are there already; `size` is that of both."""
+        put_be64(p, <uint64_t>self.base_offset[row])
+        put_be32(p + 8, <uint32_t>(size - 12))
+        put_be32(p + 12, <uint32_t>self.leader_epoch[row])
+        p[16] = 2
+        put_be16(p + 21, self.attributes[row])
+        put_be32(p + 23, <uint32_t><int32_t>wrap_sub(self.last_offset[row], self.base_offset[row]))
+        put_be64(p + 27, <uint64_t>self.base_timestamp[row])
+        put_be64(p + 35, <uint64_t>self.max_timestamp[row])
+        put_be64(p + 43, <uint64_t>self.producer_id[row])
+        put_be16(p + 51, self.producer_epoch[row])
+        put_be32(p + 53, <uint32_t>self.base_sequence[row])
+        put_be32(p + 57, <uint32_t>self.records_count[row])
+        put_be32(p + 17, crc32c(p + 21, size - 21))
+
+
+def write_batches(Columns columns not None, const int64_t[::1] boundaries not None, Heads heads not None,
+                  const int32_t[::1] body_size not None, const int64_t[::1] payload_size not None,
+                  Py_ssize_t first_batch, Py_ssize_t stop_batch, bint framed, uint8_t[::1] out not None):
+    """Write some of the batches that were measured one behind the other; `(status, n_bytes)`.
+
+    With `framed` each with its header, else the records alone. `out` needs SLACK bytes more than are written.
+    """
+    cdef Py_ssize_t n_batches = boundaries.shape[0] - 1
+    cdef Py_ssize_t batch, start, stop, first
+    cdef int64_t room = out.shape[0]
+    cdef int64_t head = HEADER_BYTES if framed else 0
+    cdef uint8_t* origin = NULL
+    cdef uint8_t* batch_start = NULL
+    cdef uint8_t* p = NULL
+    cdef const uint8_t* end = NULL
+    cdef int status = OK
+    if heads.n != n_batches or payload_size.shape[0] != n_batches or not 0 <= first_batch <= stop_batch <= n_batches:
+        raise ValueError("boundaries differ in length")
+    if room < SLACK_BYTES:
+        raise ValueError("the output is too small")
+    first = boundaries[0]
+    origin = &out[0]
+    p = origin
+    with nogil:
+        for batch in range(first_batch, stop_batch):
+            start, stop = boundaries[batch], boundaries[batch + 1]
+            if start < first or stop < start or stop > columns.n or stop - first > body_size.shape[0]:
+                status = BOUNDARIES
+                break
+            batch_start = p
+            if payload_size[batch] < 0 or payload_size[batch] + head > room - SLACK_BYTES - distance(origin, p):
+                status = OUTPUT_FULL
+                break
+            # a record's key and value may not go beyond the records of its batch; what else it has is less than SLACK
+            end = p + head + payload_size[batch]
+            p += head
+            if stop > start:
+                status = columns.write(
+                    start, stop, heads.base_offset[batch], heads.base_timestamp[batch], &body_size[start - first], &p,
+                    end)
+                if status == OK and p != end:
+                    status = OUTPUT_FULL
+                if status != OK:
+                    break
+            if framed:
+                heads.write(batch, batch_start, distance(batch_start, p))
+    return status, distance(origin, p)
+
+
+def write_heads(Heads heads not None, Py_ssize_t first_batch, const int64_t[::1] position not None,
+                const int64_t[::1] size not None, uint8_t[::1] out not None):
+    """Write the headers of batches whose records lie in `out` already, 61 bytes behind each position."""
+    cdef Py_ssize_t n = position.shape[0]
+    cdef Py_ssize_t i
+    cdef int64_t room = out.shape[0]
+    cdef bint outside = False
+    if size.shape[0] != n or first_batch < 0 or first_batch > heads.n - n:
+        raise ValueError("columns differ in length")
+    with nogil:
+        for i in range(n):
+            if not HEADER_BYTES <= size[i] <= INT32_MAX or position[i] < 0 or size[i] > room - position[i]:
+                outside = True
+                break
+            heads.write(first_batch + i, &out[position[i]], size[i])
+    if outside:
+        raise ValueError("a batch lies outside the output")
