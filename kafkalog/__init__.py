@@ -41,12 +41,14 @@ if TYPE_CHECKING:
     from kafkalog.index_measures import IndexMeasures
     from kafkalog.index_statistics import IndexStatistics, RollLimits
     from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
+    from kafkalog.installer import InstallReport, install
     from kafkalog.log_dir import LogDir
     from kafkalog.partition import Partition
     from kafkalog.repair.rebuild import rebuild_indexes
     from kafkalog.repair.report import RebuildReport
     from kafkalog.scanner import Scan
     from kafkalog.segment import Segment
+    from kafkalog.writer import AppendResult, PartitionWriter, Producer
 
 __version__ = "0.1.0"
 
@@ -85,9 +87,15 @@ _LAZY = {
     "rebuild_indexes": "repair.rebuild",
     "Scan": "scanner",
     "Segment": "segment",
+    "InstallReport": "installer",
+    "install": "installer",
+    "AppendResult": "writer",
+    "PartitionWriter": "writer",
+    "Producer": "writer",
 }
 
 __all__ = [
+    "AppendResult",
     "BatchScan",
     "BatchTable",
     "BinaryColumn",
@@ -103,6 +111,7 @@ __all__ = [
     "HeadersColumn",
     "IndexMeasures",
     "IndexStatistics",
+    "InstallReport",
     "KafkalogError",
     "LimitExceededError",
     "Limits",
@@ -112,6 +121,8 @@ __all__ = [
     "OffsetIndex",
     "OutputExistsError",
     "Partition",
+    "PartitionWriter",
+    "Producer",
     "ReadError",
     "Reason",
     "RebuildReport",
@@ -130,6 +141,7 @@ __all__ = [
     "WriteError",
     "dump",
     "export",
+    "install",
     "open",
     "read_numpy",
     "read_pandas",

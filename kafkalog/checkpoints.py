@@ -1,12 +1,16 @@
 """The small text files: leader epochs of a partition, offsets of a log dir, who a partition and a log dir are.
 
-Mirrors `CheckpointFile`, `LeaderEpochCheckpointFile`, `OffsetCheckpointFile`, `PartitionMetadataFile` and
-`MetaProperties`, reading only.
+Read as a broker reads them, and encoded as it writes them; who writes the bytes where is not decided here. Mirrors
+`CheckpointFile`, `LeaderEpochCheckpointFile`, `OffsetCheckpointFile`, `PartitionMetadataFile`, `MetaProperties` and
+`Uuid`.
 """
 
 from __future__ import annotations
 
+import base64
 import os
+import uuid
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -99,6 +103,50 @@ def read_properties(path: Pathish) -> dict[str, str] | None:
     separator = ":" if Path(path).name == kf.PARTITION_METADATA else "="
     pairs = (line.partition(separator) for line in text.splitlines() if line.strip() and not line.startswith("#"))
     return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def encode_checkpoint(entries: Iterable[Iterable[object]]) -> bytes:
+    """The content of a checkpoint file. Source: CheckpointFile.write, Kafka 4.3."""
+    lines = [" ".join(map(str, entry)) for entry in entries]
+    return "".join(f"{line}\n" for line in ("0", len(lines), *lines)).encode()
+
+
+def encode_offset_checkpoint(offsets: Mapping[kf.TopicPartition, int]) -> bytes:
+    """The content of a checkpoint of offsets, in the order given."""
+    return encode_checkpoint((*key, offset) for key, offset in offsets.items())
+
+
+def encode_partition_metadata(topic_id: str) -> bytes:
+    """The content of `partition.metadata`; no newline ends it. Source: PartitionMetadata.encode, Kafka 4.3."""
+    return f"version: 0\ntopic_id: {topic_id}".encode()
+
+
+def parse_topic_id(topic_id: str | bytes | uuid.UUID) -> str:
+    """A topic id as Kafka writes it: 22 characters of URL-safe base64.
+
+    Parameters
+    ----------
+    topic_id : str, bytes or uuid.UUID
+        Those characters, the 16 bytes, or a UUID.
+
+    Raises
+    ------
+    ValueError
+        It is none, or the one of all zeros, which brokers take for no id.
+    """
+    if isinstance(topic_id, uuid.UUID):
+        topic_id = topic_id.bytes
+    if isinstance(topic_id, str):
+        try:
+            data = base64.b64decode(topic_id + "==", altchars=b"-_", validate=True)
+        except ValueError:
+            data = b""
+    else:
+        data = bytes(topic_id)
+    text = base64.urlsafe_b64encode(data).decode().rstrip("=")
+    if len(data) != 16 or not any(data) or (isinstance(topic_id, str) and text != topic_id):
+        raise ValueError(f"{topic_id!r} is no topic id: 22 characters of URL-safe base64, not all zeros")
+    return text
 
 
 def _integer(path: Pathish, line: int, text: str, bits: int) -> int:

@@ -118,6 +118,9 @@ def _codec(value: str | int) -> kf.Codec:
     return kf.Codec(value)
 
 
+UNCOMPRESSED: Final = Compression(kf.Codec.NONE)
+
+
 class Arena:
     """Memory that decompressed batches are appended to.
 

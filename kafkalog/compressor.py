@@ -131,7 +131,7 @@ def _lz4_fast(arena: Arena, view: memoryview) -> None:
 def _lz4_high(arena: Arena, view: memoryview, level: int) -> None:
     """Blocks of the high compressor: cramjam offers it for frames only, so a frame is taken apart."""
     encoder = cramjam.lz4.Compressor(level=max(level, _LZ4_LEAST_HIGH), content_checksum=False, block_linked=False)
-    encoder.compress(view)
+    encoder.compress(view.tobytes())  # it takes nothing else
     frame = memoryview(np.frombuffer(encoder.finish(), np.uint8))
     trailer = 4 if frame[4] & 0x10 else 0  # a checksum behind each block, which Kafka does not write
     at = 7

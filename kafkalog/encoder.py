@@ -19,7 +19,7 @@ from kafkalog import format as kf
 from kafkalog._kernels import encode as kernels
 from kafkalog.batches import BatchTable, Window, table_of
 from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
-from kafkalog.compression import Arena, Compression
+from kafkalog.compression import UNCOMPRESSED, Arena, Compression
 from kafkalog.compressor import compress_into
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.memory import empty
@@ -28,8 +28,6 @@ from kafkalog.spans import scratch
 
 MAX_BATCH_BYTES: Final = 2**31 - 1
 """A batch's size field has 32 bits."""
-
-UNCOMPRESSED: Final = Compression(kf.Codec.NONE)
 
 _OK = kernels.STATUSES["OK"]
 _GROUP_BYTES = 2**20  # records to compress at a time: enough for few calls, little enough to stay in a core's cache
@@ -352,6 +350,7 @@ def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
     )
     if status != _OK:
         _refuse(status, row, bound.offset)
+    _check_bounds(bound.offset, boundaries, base_offset, last_offset, is_empty)
     timestamp_type = _spread("timestamp_type", spec.timestamp_type, n, np.int8)
     if spec.max_timestamp is not None:
         max_timestamp = _spread("max_timestamp", spec.max_timestamp, n, _I64)
@@ -390,11 +389,10 @@ _I64 = np.int64
 def _offset_bounds(
     bound: _Bound, boundaries: Int64s, is_empty: npt.NDArray[np.bool_], spec: BatchSpec
 ) -> tuple[Int64s, Int64s]:
-    """First and last offset of each batch, checked against its records and its neighbours."""
+    """First and last offset of each batch, as its header will say."""
     n = is_empty.size
     if is_empty.any() and (spec.base_offset is None or spec.last_offset is None):
         raise ValueError(f"batch {int(is_empty.argmax())} has no records: base_offset and last_offset must be given")
-    last = bound.offset.size - 1
     if spec.base_offset is None:
         base_offset = bound.offset[boundaries[:-1]]
     else:
@@ -403,16 +401,22 @@ def _offset_bounds(
         last_offset = bound.offset[boundaries[1:] - 1]
     else:
         last_offset = _spread("last_offset", spec.last_offset, n, _I64)
-        if last >= 0:
-            short = ~is_empty & (last_offset < bound.offset[np.clip(boundaries[1:] - 1, 0, last)])
-            if short.any():
-                raise ValueError(f"last_offset of batch {int(short.argmax())} is below that of its last record")
-    if (base_offset < 0).any():
-        batch = int((base_offset < 0).argmax())
-        raise _unwritable(Reason.OFFSET_ORDER, f"offset {base_offset[batch]} is negative", int(boundaries[batch]))
-    wrong = last_offset < base_offset
+    wrong = base_offset < 0
     if wrong.any():
-        raise ValueError(f"last_offset of batch {int(wrong.argmax())} is below its base offset")
+        batch = int(wrong.argmax())
+        raise _unwritable(Reason.OFFSET_ORDER, f"offset {base_offset[batch]} is negative", int(boundaries[batch]))
+    return base_offset, last_offset
+
+
+def _check_bounds(
+    offset: Int64s, boundaries: Int64s, base_offset: Int64s, last_offset: Int64s, is_empty: npt.NDArray[np.bool_]
+) -> None:
+    """Hold the offsets in headers against records whose order was checked, and against the batches around them."""
+    wrong = last_offset < base_offset
+    if offset.size:
+        wrong |= ~is_empty & (last_offset < offset[np.clip(boundaries[1:] - 1, 0, offset.size - 1)])
+    if wrong.any():
+        raise ValueError(f"last_offset of batch {int(wrong.argmax())} is below its base offset or its last record")
     wrong = last_offset - base_offset > 2**31 - 1
     if wrong.any():
         batch = int(wrong.argmax())
@@ -429,7 +433,6 @@ def _offset_bounds(
             f"offset {base_offset[batch]} does not lie after {last_offset[batch - 1]} of the batch before",
             int(boundaries[batch]),
         )
-    return base_offset, last_offset
 
 
 def _sequences(base_sequence: PerBatch, base_offset: Int64s, last_offset: Int64s) -> npt.NDArray[np.int32]:

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import struct
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def hold_locks(log_dirs: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
     """Hold the locks of log dirs, so that no broker starts on them meanwhile.
 
     A directory without a lock file gets one if it is a log dir (it has `meta.properties`), as from a broker; other
-    directories have none to hold.
+    directories have none to hold. Within a process, whoever asks for a lock that it holds already shares it.
 
     Raises
     ------
@@ -59,20 +60,47 @@ def hold_locks(log_dirs: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
     WriteError
         One cannot be opened for writing.
     """
-    request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     with contextlib.ExitStack() as stack:
         for log_dir in dict.fromkeys(map(os.path.realpath, log_dirs)):
             path = Path(log_dir) / LOCK_FILE
-            if not path.exists() and not (path.parent / META_PROPERTIES).exists():
-                continue
-            try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-            except OSError as error:
-                raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path) from error
-            stack.callback(os.close, descriptor)
-            try:
-                fcntl.fcntl(descriptor, _F_OFD_SETLK, request)
-            except OSError:
-                refuse_if_locked([log_dir])
-                raise UnsafePathError(Reason.UNSAFE_PATH, "its lock cannot be had", path=path) from None
+            if path.exists() or (path.parent / META_PROPERTIES).exists():
+                _take(path)
+                stack.callback(_let_go, path)
         yield
+
+
+def _take(path: Path) -> None:
+    with _holding:
+        descriptor, n_holders = _held.get(path, (-1, 0))
+        if not n_holders:
+            descriptor = _locked(path)
+        _held[path] = descriptor, n_holders + 1
+
+
+def _let_go(path: Path) -> None:
+    with _holding:
+        descriptor, n_holders = _held.pop(path)
+        if n_holders > 1:
+            _held[path] = descriptor, n_holders - 1
+        else:
+            os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """A descriptor with the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path) from error
+    try:
+        fcntl.fcntl(descriptor, _F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError:
+        os.close(descriptor)
+        refuse_if_locked([path.parent])
+        raise UnsafePathError(Reason.UNSAFE_PATH, "its lock cannot be had", path=path) from None
+    return descriptor
+
+
+# what this process holds: the operating system would refuse it a second time
+_holding = threading.Lock()
+_held: dict[Path, tuple[int, int]] = {}

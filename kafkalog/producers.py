@@ -195,6 +195,13 @@ class ProducerState:
     def __repr__(self) -> str:
         return f"ProducerState({len(self)} producers, {len(self.transactions)} open transactions)"
 
+    def epoch_and_sequence(self, producer_id: int) -> tuple[int, int] | None:
+        """Epoch and last sequence of a producer, -1 for none; None for a producer that is not known."""
+        row = self._row_of.get(producer_id)
+        if row is None:
+            return None
+        return int(self._entries["producer_epoch"][row]), int(self._entries["last_sequence"][row])
+
     def update(
         self,
         batches: BatchTable,

@@ -27,9 +27,10 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
@@ -91,6 +92,11 @@ class StagedFile(io.RawIOBase):
     def tell(self) -> int:
         """Bytes written so far."""
         return self.n_bytes
+
+    def set_modified(self, milliseconds: int) -> None:
+        """When it is to seem to have been written, as long as nothing more is."""
+        with _writing(self._path):
+            os.utime(self._descriptor, ns=(milliseconds * 10**6, milliseconds * 10**6))
 
     def close(self) -> None:
         """Make it durable."""
@@ -214,6 +220,126 @@ def staged_directory(
         stage.publish()
 
 
+class Move(NamedTuple):
+    """A step on the way of staged files into a directory that is there."""
+
+    name: str
+    what: Literal["add", "put", "take"]
+    """`add` a file that must not be there, `put` one that may replace another, `take` one away if it is there."""
+
+
+@contextlib.contextmanager
+def staged_additions(
+    target: StrPath,
+    groups: list[list[Move]],
+    *,
+    stage_in: StrPath | None = None,
+    prepare: Callable[[], object] = lambda: None,
+) -> Iterator[StagedDirectory]:
+    """Files that are added to a directory that is there, when the block ends well: one by one, in an order.
+
+    Parameters
+    ----------
+    target : path-like
+    groups : list of list of Move
+        To be filled in within the block. The moves of a group are made one after the other, and are durable before the
+        next group comes.
+    stage_in : path-like, optional
+        As for `staged_file`.
+    prepare : callable
+        Called when all that is staged is durable, before the first move.
+
+    Raises
+    ------
+    OutputExistsError
+        A file is there that was to be added.
+    WriteError
+        They could not be written or moved; the moves that were made are taken back.
+
+    Notes
+    -----
+    A crash leaves the directory as it was after one of the moves, each file complete.
+    """
+    with _Stage(target, overwrite=True, stage_in=stage_in, is_directory=True) as stage:
+        directory = StagedDirectory(stage.path, stage.target)
+        try:
+            yield directory
+            directory.close()
+        finally:
+            directory.discard()
+        prepare()
+        _move_all(stage, groups)
+
+
+def _move_all(stage: _Stage, groups: list[list[Move]]) -> None:
+    undo: list[Callable[[], object]] = []
+    try:
+        for group in groups:
+            for name, what in group:
+                new, there = stage.path / name, stage.target / name
+                aside = stage.path / f"{name}{OLD_SUFFIX}"
+                with _writing(there):
+                    if what == "take":
+                        if os.path.lexists(there):
+                            undo.append(partial(_rename_back, aside, there))
+                            os.rename(there, aside)
+                    elif what == "put" and os.path.lexists(there):
+                        undo.append(partial(_swap_back, new, there, os.lstat(there)))
+                        _swap(new, there)
+                    else:
+                        undo.append(partial(_rename_back, there, new))
+                        _rename_new(new, there)
+            with _writing(stage.target):
+                _sync_directory(stage.target)
+    except BaseException:
+        for step in reversed(undo):
+            with contextlib.suppress(OSError):
+                step()
+        raise
+
+
+def _rename_back(path: Path, old: Path) -> None:
+    """Undo a rename, if it was made."""
+    if not os.path.lexists(old):
+        os.rename(path, old)
+
+
+def _swap_back(new: Path, there: Path, old: os.stat_result) -> None:
+    """Undo an exchange, if it was made."""
+    if not os.path.samestat(os.lstat(there), old):
+        _swap(new, there)
+
+
+def _rename_new(path: Path, target: Path) -> None:
+    """Rename to a name that nothing has."""
+    try:
+        _renameat2(path, target, _RENAME_NOREPLACE)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+        os.rename(path, target)
+
+
+def truncate_file(path: StrPath, size: int) -> None:
+    """Cut a file in place, durably.
+
+    Raises
+    ------
+    WriteError
+        It cannot be cut, or not be made durable.
+    """
+    target = Path(path)
+    with _writing(target):
+        descriptor = os.open(target, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, size)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def remove_file(path: StrPath) -> None:
     """Remove a file, durably.
 
@@ -226,6 +352,33 @@ def remove_file(path: StrPath) -> None:
     with _writing(target):
         target.unlink(missing_ok=True)
         _sync_directory(target.parent)
+
+
+def staging_directory(target: StrPath) -> Path:
+    """Where to stage what goes into a log dir: beside the log dir, where no broker takes it for a partition.
+
+    Raises
+    ------
+    UnsafePathError
+        There is no such place on the same file system, or nothing may be written there; `stage_in` has to be given.
+    WriteError
+        The log dir is not there.
+    """
+    log_dir = _resolve(target).parent
+    if any(part.endswith(STAGED_SUFFIX) for part in log_dir.parts):
+        return log_dir  # all of it is being staged
+    outside = log_dir.parent
+    with _writing(log_dir):
+        is_near = os.stat(outside).st_dev == os.stat(log_dir).st_dev
+    if is_near and os.access(outside, os.W_OK | os.X_OK) and not _kafka_directory(outside):
+        return outside
+    if _kafka_directory(log_dir):
+        detail = (
+            f"{outside} is on another file system, or may not be written to: name a directory outside of the log dir"
+            " and on its file system to write in meanwhile (stage_in)"
+        )
+        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
+    return log_dir
 
 
 def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
@@ -253,6 +406,33 @@ def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
         if what := _kafka_directory(directory):
             detail = f"{directory} is a {what}: a broker may not start, or lose data, with foreign files in it"
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
+
+
+def check_log_dir(log_dir: StrPath) -> None:
+    """Refuse a place for partitions that a broker would trip over: in a partition, or below a log dir.
+
+    Raises
+    ------
+    UnsafePathError
+        It is one.
+    """
+    resolved = _resolve(log_dir)
+    for directory in (resolved, *resolved.parents):
+        what = _kafka_directory(directory)
+        if what == "partition directory" or (what and directory != resolved):
+            raise UnsafePathError(Reason.UNSAFE_PATH, f"{directory} is a {what}", path=os.fspath(log_dir))
+
+
+def hand_over(path: StrPath, like: StrPath) -> None:
+    """Give files to whom others belong: root may write what a broker of another user has to open."""
+    if os.geteuid() != 0:
+        return
+    with contextlib.suppress(OSError):
+        owner = os.stat(like)
+        os.chown(path, owner.st_uid, owner.st_gid)
+        for root, directories, names in os.walk(path):
+            for name in (*directories, *names):
+                os.chown(os.path.join(root, name), owner.st_uid, owner.st_gid)
 
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -375,9 +375,10 @@ def test_slices_are_bounded_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BLOBS = st.none() | st.binary(max_size=20)
+HEADER = st.tuples(st.text(max_size=4).map(str.encode), BLOBS)
 ROWS = st.lists(
     st.tuples(
-        st.integers(-1, 2**62), BLOBS, BLOBS, st.lists(st.tuples(st.text(max_size=4).map(str.encode), BLOBS), max_size=3)
+        st.integers(-1, 2**62), BLOBS, BLOBS, st.lists(HEADER, max_size=3)
     ),
     max_size=30,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -46,11 +46,11 @@ class ClusterConfigs:
     def apply(self, value: bytes) -> None:
         """Take a record; one that cannot be understood is passed over."""
         try:
-            self._apply(_Reader(value))
+            self._apply(MetadataReader(value))
         except (IndexError, UnicodeDecodeError):
             return
 
-    def _apply(self, reader: _Reader) -> None:
+    def _apply(self, reader: MetadataReader) -> None:
         _, kind, _ = reader.uvarint(), reader.uvarint(), reader.uvarint()
         if kind == _CONFIG_RECORD:
             resource = (reader.take(1)[0], reader.string() or "")
@@ -66,19 +66,21 @@ class ClusterConfigs:
             self.of.pop((TOPIC, self._topic_of.pop(reader.take(16), "")), None)
 
 
-class _Reader:
+class MetadataReader:
     """Kafka's compact types; `IndexError` where the bytes end."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
     def take(self, n: int) -> bytes:
+        """The next bytes."""
         if n < 0 or self._at + n > len(self._data):
             raise IndexError("the record ends too early")
         self._at += n
         return self._data[self._at - n : self._at]
 
     def uvarint(self) -> int:
+        """Unsigned, of at most five bytes."""
         number = 0
         for shift in range(0, 35, 7):
             byte = self.take(1)[0]
@@ -87,7 +89,16 @@ class _Reader:
                 return number
         raise IndexError("the number is too long")
 
+    def int32(self) -> int:
+        """Big-endian, signed."""
+        return int.from_bytes(self.take(4), "big", signed=True)
+
+    def int32s(self) -> list[int]:
+        """A compact array; empty also for null."""
+        return [self.int32() for _ in range(max(self.uvarint() - 1, 0))]
+
     def string(self) -> str | None:
+        """A compact string, or null."""
         n = self.uvarint()
         return self.take(n - 1).decode() if n else None
 
@@ -97,29 +108,56 @@ def read_cluster_configs(log_dir: str | os.PathLike[str], *, limits: Limits = DE
 
     What lies behind damage is not looked at, which a finding says.
     """
+    configs = ClusterConfigs()
+    return configs if read_metadata(log_dir, configs.apply, configs.findings.append, limits=limits) else None
+
+
+def read_metadata(
+    log_dir: str | os.PathLike[str],
+    apply: Callable[[bytes], object],
+    report: Callable[[Finding], object],
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+) -> bool:
+    """Hand out the records of a log dir's metadata log, those of its newest snapshot first.
+
+    Parameters
+    ----------
+    log_dir : path-like
+    apply : callable
+        Given the value of each record.
+    report : callable
+        Given a finding where the log is damaged; what lies behind is not looked at.
+    limits : Limits
+
+    Returns
+    -------
+    bool
+        Whether there is one.
+    """
     directory = Path(log_dir) / METADATA_DIRECTORY
     try:
         names = sorted(os.listdir(directory))
     except OSError:
-        return None
-    configs = ClusterConfigs()
+        return False
     checkpoints = [match for name in names if (match := _CHECKPOINT.fullmatch(name))]
     start = 0
+    paths = []
     if checkpoints:
         start = int(checkpoints[-1][1])
-        _read(directory / checkpoints[-1][0], configs, 0, limits)
-    for name in names:
-        if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None:
-            _read(directory / name, configs, start, limits)
-    return configs
-
-
-def _read(path: Path, configs: ClusterConfigs, start: int, limits: Limits) -> None:
-    try:
-        for value in _values(path, start, limits):
-            configs.apply(value)
-    except KafkalogError as error:
-        configs.findings.append(error.to_finding(damage=False))
+        paths.append((directory / checkpoints[-1][0], 0))
+    paths += [
+        (directory / name, start)
+        for name in names
+        if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None
+    ]
+    for path, first in paths:
+        try:
+            for value in _values(path, first, limits):
+                apply(value)
+        except KafkalogError as error:
+            report(error.to_finding(damage=False))
+    return True
 
 
 def _values(path: Path, start: int, limits: Limits) -> Iterator[bytes]:

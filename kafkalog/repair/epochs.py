@@ -73,12 +73,6 @@ def truncate_from_start(epochs: Epochs, offset: int) -> Epochs:
     return [(gone[-1][0], offset), *kept] if gone else kept
 
 
-def encode(epochs: Epochs) -> bytes:
-    """The content of the file. Source: CheckpointFile.write, Kafka 4.3."""
-    lines = ["0", str(len(epochs)), *(f"{epoch} {start}" for epoch, start in epochs)]
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
 def as_array(epochs: Epochs) -> npt.NDArray[np.void]:
     """LEADER_EPOCH_DTYPE[n]."""
     return np.array(epochs, kf.LEADER_EPOCH_DTYPE)

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.checkpoints import read_leader_epochs
+from kafkalog.checkpoints import encode_checkpoint, read_leader_epochs
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, NotKafkaError, Reason, SidecarError
 from kafkalog.lock import hold_locks, refuse_if_locked
 from kafkalog.log_dir import LogDir, open_path
@@ -326,7 +326,7 @@ class _Rebuilder:
         if work.partition.log_start_offset > work.found[0].segment.base_offset:
             merged = leader_epochs.truncate_from_start(merged, work.partition.log_start_offset)
         if merged or path.exists():
-            self._put(path, "epochs", leader_epochs.encode(merged), len(merged))
+            self._put(path, "epochs", encode_checkpoint(merged), len(merged))
 
     def _put(self, path: Path, kind: Kind, data: bytes, n_entries: int) -> None:
         old = old_content(path)

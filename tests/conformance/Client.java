@@ -20,6 +20,7 @@ import java.util.Random;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Future;
+import kafka.server.KafkaConfig;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -35,18 +36,22 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.clients.producer.internals.BuiltInPartitioner;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.config.TopicConfig;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.server.util.KafkaScheduler;
 import org.apache.kafka.storage.internals.checkpoint.LeaderEpochCheckpointFile;
 import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
+import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 import org.apache.kafka.tools.DumpLogSegments;
 
@@ -94,7 +99,63 @@ public class Client {
             case "flood" -> flood(command);
             case "dry" -> dry(reply);
             case "dump" -> dump(command);
+            case "murmur2" -> murmur2(command, reply);
+            case "log_configs" -> logConfigs(command, reply);
+            case "setting_names" -> settingNames(reply);
             default -> throw new IllegalArgumentException(command.toString());
+        }
+    }
+
+    /** The hash of keys in base64, and the partition of each. */
+    static void murmur2(JsonNode command, ObjectNode reply) {
+        ArrayNode hashes = reply.putArray("hashes");
+        ArrayNode partitions = reply.putArray("partitions");
+        int count = command.get("partitions").asInt();
+        for (JsonNode key : command.get("keys")) {
+            byte[] bytes = java.util.Base64.getDecoder().decode(key.asText());
+            hashes.add(Utils.murmur2(bytes));
+            partitions.add(BuiltInPartitioner.partitionForKey(bytes, count));
+        }
+    }
+
+    /** What topics are set to whose broker and whose own properties are given, or why Kafka refuses them. */
+    static void logConfigs(JsonNode command, ObjectNode reply) {
+        ArrayNode answers = reply.putArray("configs");
+        for (JsonNode one : command.get("configs")) {
+            ObjectNode answer = answers.addObject();
+            Map<String, String> broker = new HashMap<>(Map.of("node.id", "1", "process.roles", "broker",
+                "controller.listener.names", "C", "listeners", "P://:9", "advertised.listeners", "P://localhost:9",
+                "inter.broker.listener.name", "P", "listener.security.protocol.map", "P:PLAINTEXT,C:PLAINTEXT",
+                "controller.quorum.bootstrap.servers", "localhost:9", "log.dirs", "/nowhere"));
+            Map<String, String> topic = new HashMap<>();
+            one.get("broker").fields().forEachRemaining(pair -> broker.put(pair.getKey(), pair.getValue().asText()));
+            one.get("topic").fields().forEachRemaining(pair -> topic.put(pair.getKey(), pair.getValue().asText()));
+            try {
+                LogConfig.validate(topic);
+                java.util.Properties own = new java.util.Properties();
+                own.putAll(topic);
+                LogConfig config = LogConfig.fromProps(new KafkaConfig(broker, false).extractLogConfigMap(), own);
+                ObjectNode values = answer.putObject("values");
+                for (String name : LogConfig.configNames()) {
+                    Object value = config.values().get(name);
+                    values.put(name, value instanceof List<?> list
+                        ? list.stream().map(Object::toString).collect(java.util.stream.Collectors.joining(","))
+                        : String.valueOf(value));
+                }
+                answer.put("max_segment_ms", config.maxSegmentMs());
+            } catch (Exception refused) {
+                answer.put("refused", refused.toString());
+            }
+        }
+    }
+
+    static void settingNames(ObjectNode reply) throws Exception {
+        ArrayNode names = reply.putArray("names");
+        KafkaConfig.configDef().names().forEach(names::add);
+        for (var field : TopicConfig.class.getFields()) {
+            if (field.getName().endsWith("_CONFIG")) {
+                names.add((String) field.get(null));
+            }
         }
     }
 
@@ -546,11 +607,16 @@ public class Client {
     }
 
     static void dump(JsonNode command) throws Exception {
+        PrintStream errors = System.err;
+        List<String> arguments = texts(command.path("options"));
+        arguments.addAll(List.of("--files", String.join(",", texts(command.get("logs")))));
         try (PrintStream file = new PrintStream(command.get("file").asText(), StandardCharsets.UTF_8)) {
             System.setOut(file);
-            DumpLogSegments.main(new String[] {"--files", String.join(",", texts(command.get("logs")))});
+            System.setErr(file);
+            DumpLogSegments.main(arguments.toArray(new String[0]));
         } finally {
-            System.setOut(System.err);
+            System.setErr(errors);
+            System.setOut(errors);
         }
     }
 }

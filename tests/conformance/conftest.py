@@ -11,12 +11,20 @@ from conformance.kafka import Broker, Client, class_path, java
 
 
 @pytest.fixture(scope="session")
-def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Kafka's Java classes and clients; a broker need not run for the former."""
+    program = java()
+    client = Client(program, class_path(program), tmp_path_factory.mktemp("client"))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def history(tmp_path_factory: pytest.TempPathFactory, client: Client) -> Iterator[History]:
     """The broker, still running, and what it left behind before."""
     program = java()
     jars = class_path(program)
     folder = tmp_path_factory.mktemp("kafka")
-    client = Client(program, jars, folder)
     broker = None
     try:
         properties: dict[str, str | int] = {
@@ -33,6 +41,5 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
         (folder / "seconds.json").write_text(json.dumps(history.seconds))
         yield history
     finally:
-        client.close()
         if broker is not None and broker.is_running:
             broker.kill()

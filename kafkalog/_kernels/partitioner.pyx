@@ -1,0 +1,55 @@
+"""Hashes keys as Kafka's producers do, to spread records over partitions.
+
+Kafka: Utils.murmur2, Utils.toPositive, BuiltInPartitioner.partitionForKey.
+"""
+
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    /* MurmurHash2 of 32 bits with Kafka's seed; words are little-endian, whatever the machine is */
+    static inline uint32_t kl_murmur2(const uint8_t *p, int64_t n) {
+        const uint32_t m = 0x5bd1e995u;
+        uint32_t h = 0x9747b28cu ^ (uint32_t)n;
+        for (; n >= 4; p += 4, n -= 4) {
+            uint32_t k = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+            k *= m;
+            k ^= k >> 24;
+            h = h * m ^ k * m;
+        }
+        if (n == 3) h ^= (uint32_t)p[2] << 16;
+        if (n >= 2) h ^= (uint32_t)p[1] << 8;
+        if (n >= 1) h = (h ^ p[0]) * m;
+        h ^= h >> 13;
+        h *= m;
+        return h ^ h >> 15;
+    }
+    """
+    uint32_t murmur2 "kl_murmur2"(const uint8_t* p, int64_t n) noexcept nogil
+
+
+def hash_keys(const int64_t[::1] offsets not None, const uint8_t[::1] data not None, int32_t[::1] hashes not None):
+    """The murmur2 of each byte string ``data[offsets[i]:offsets[i + 1]]``; the number hashed.
+
+    It is less than there are where the next one does not lie within the data.
+    """
+    cdef Py_ssize_t n = offsets.shape[0] - 1
+    cdef Py_ssize_t row = 0
+    cdef int64_t size = data.shape[0]
+    cdef const uint8_t* p = NULL
+    cdef uint8_t nothing = 0
+    if n < 0 or hashes.shape[0] < n:
+        raise ValueError("columns differ in length")
+    if n == 0:
+        return 0
+    p = &data[0] if size else &nothing
+    with nogil:
+        while row < n:
+            if offsets[row] < 0 or offsets[row + 1] < offsets[row] or offsets[row + 1] > size:
+                break
+            if offsets[row + 1] - offsets[row] > INT32_MAX:
+                break
+            hashes[row] = <int32_t>murmur2(p + offsets[row], offsets[row + 1] - offsets[row])
+            row += 1
+    return row

@@ -1,0 +1,262 @@
+"""What we write is what Kafka's own builder writes, and Kafka reads what we compress."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conformance.kafka import class_path, java
+from encoding import (
+    Row,
+    Wanted,
+    columns_of,
+    encoded,
+    encoded_alone,
+    json_of,
+    json_rows,
+    some_batches,
+    some_rows,
+    twin_of,
+)
+
+from kafkalog.compression import LEVELS, Compression
+from kafkalog.encoder import cut_batches, encode_marker
+from kafkalog.format import Codec
+from kafkalog.legacy_encoder import encode_messages
+
+pytestmark = pytest.mark.broker
+
+Kafka = Callable[[str, Path, Path], None]
+BUILDER = Path(__file__).with_name("Builder.java")
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Kafka:
+    """Runs a command of `Builder.java`, which is compiled once."""
+    program = java()
+    jars = class_path(program)
+    classes = tmp_path_factory.mktemp("classes")
+    compiler = Path(program).with_name("javac")
+    subprocess.run([str(compiler), "-nowarn", "-cp", jars, "-d", str(classes), str(BUILDER)], check=True)
+
+    def run(command: str, given: Path, answer: Path) -> None:
+        options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+        arguments = (command, str(given), str(answer))
+        done = subprocess.run(
+            [program, *options, "Builder", *arguments],
+            env={**os.environ, "CLASSPATH": os.pathsep.join((str(classes), jars))},
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=240,
+        )
+        assert not done.returncode, done.stderr
+
+    return run
+
+
+def built(kafka: Kafka, folder: Path, batches: list[dict[str, Any]]) -> list[bytes]:
+    """The bytes of each batch by Kafka's builder."""
+    given, answer = folder / "batches.json", folder / "batches.bin"
+    given.write_text("".join(json.dumps(batch) + "\n" for batch in batches))
+    kafka("build", given, answer)
+    data = answer.read_bytes()
+    found = []
+    while data:
+        (size,) = struct.unpack_from(">i", data)
+        found.append(data[4 : 4 + size])
+        data = data[4 + size :]
+    assert len(found) == len(batches)
+    return found
+
+
+def test_uncompressed_batches_are_byte_for_byte_those_of_kafkas_builder(kafka: Kafka, tmp_path: Path) -> None:
+    source = random.Random(20)
+    logs = [some_batches(source, 100, first) for first in (0, 1, 2**31 - 5, 2**33, 2**40, 2**62) for _ in range(2)]
+    batches = [batch for log in logs for batch in log]
+    assert len(batches) >= 1000
+    theirs = built(kafka, tmp_path, [json_of(batch) for batch in batches])
+    for batch, bytes_ in zip(batches, theirs, strict=True):
+        assert encoded_alone(batch).data.tobytes() == bytes_
+    assert [twin_of(batch) for batch in batches[::20]] == theirs[::20]
+    at = 0
+    for log in logs:
+        assert encoded(log).data.tobytes() == b"".join(theirs[at : at + len(log)])
+        at += len(log)
+    # nothing of what can be different was left out
+    for name in ("is_transactional", "is_control"):
+        assert {getattr(batch, name) for batch in batches} == {True, False}
+    for name in ("log_append_time", "delete_horizon_ms", "producer_id", "leader_epoch", "base_sequence"):
+        assert len({getattr(batch, name) for batch in batches}) > 2
+    assert any(batch.last_offset > batch.rows[-1][0] for batch in batches)
+    assert any(batch.base_offset < batch.rows[0][0] for batch in batches)
+    rows = [row for batch in batches for row in batch.rows]
+    assert {None, b""} <= {row[2] for row in rows} & {row[3] for row in rows}
+    assert -1 in {row[1] for row in rows}
+
+
+def test_markers_and_empty_batches_are_kafkas(kafka: Kafka, tmp_path: Path) -> None:
+    source = random.Random(21)
+    ours, asked = [], []
+    for _ in range(40):
+        common = {
+            "producer_id": source.choice((0, 7, 2**50)),
+            "producer_epoch": source.choice((0, 2**15 - 1)),
+            "leader_epoch": source.choice((-1, 4)),
+        }
+        offset, timestamp = source.choice((0, 2**41)), source.choice((0, 1_700_000_000_000))
+        coordinator, commits = source.choice((0, 3, 2**31 - 1)), source.random() < 0.5
+        ours.append(
+            encode_marker(offset, coordinator_epoch=coordinator, is_commit=commits, timestamp=timestamp, **common)
+        )
+        asked.append(
+            {
+                **common,
+                "marker": "COMMIT" if commits else "ABORT",
+                "coordinator_epoch": coordinator,
+                "timestamp": timestamp,
+                "base_offset": offset,
+            }
+        )
+        empty = Wanted(
+            [],
+            offset,
+            offset + source.choice((0, 9)),
+            max_timestamp=source.choice((-1, timestamp)),
+            log_append_time=source.choice((None, timestamp)),
+            base_sequence=source.choice((-1, 4)),
+            is_transactional=source.random() < 0.5,
+            is_control=source.random() < 0.5,
+            compression=Compression(Codec.ZSTD),
+            **common,
+        )
+        if not empty.is_control:
+            empty.base_sequence = 4
+        ours.append(encoded_alone(empty))
+        asked.append(json_of(empty))
+    theirs = built(kafka, tmp_path, asked)
+    for mine, bytes_ in zip(ours, theirs, strict=True):
+        assert mine.data.tobytes() == bytes_
+        assert len(mine.batches) == 1
+        assert mine.batches.size_in_bytes[0] == len(bytes_) in (61, 78)
+
+
+def test_messages_of_v0_and_v1_are_kafkas(kafka: Kafka, tmp_path: Path) -> None:
+    source = random.Random(22)
+    for magic in (0, 1):
+        logs = [some_rows(source, source.choice((0, 5, 2**35)), 12, headers=False) for _ in range(20)]
+        asked = []
+        ours = []
+        for rows in logs:
+            batch = Wanted(rows, rows[0][0], rows[-1][0])
+            options: dict[str, Any] = {}
+            if magic and source.random() < 0.3:
+                batch.log_append_time = 1_700_000_000_123
+                options = {"timestamp_type": 1, "log_append_time": batch.log_append_time}
+            asked.append(json_of(batch, magic))
+            ours.append(encode_messages(columns_of(rows), magic=magic, **options).data.tobytes())
+        assert ours == built(kafka, tmp_path, asked)
+
+
+def read_back(kafka: Kafka, folder: Path, data: bytes) -> list[dict[str, Any]]:
+    """Records as Kafka reads them from a segment of these bytes."""
+    log, answer = folder / "00000000000000000000.log", folder / "records.json"
+    log.write_bytes(data)
+    kafka("read", log, answer)
+    return [json.loads(line) for line in answer.read_text().splitlines()]
+
+
+def as_read(rows: list[Row], codec: str, sequence: int | None = None) -> list[dict[str, Any]]:
+    def text(value: bytes | None) -> str | None:
+        return None if value is None else base64.b64encode(value).decode()
+
+    return [
+        {
+            "codec": codec,
+            "offset": offset,
+            "timestamp": timestamp,
+            "sequence": -1,
+            "key": text(key),
+            "value": text(value),
+            "headers": [[name.decode(), text(content)] for name, content in headers],
+        }
+        for offset, timestamp, key, value, headers in rows
+    ]
+
+
+def every_compression() -> list[Compression]:
+    """Every codec at its default, and at levels from end to end."""
+    levels = {
+        Codec.GZIP: [-1, *LEVELS[Codec.GZIP]],
+        Codec.LZ4: [*LEVELS[Codec.LZ4]],
+        Codec.ZSTD: [LEVELS[Codec.ZSTD][0], -7, 0, 1, 3, 9, 22],
+    }
+    return [
+        *(Compression(codec) for codec in Codec),
+        *(Compression(codec, level) for codec, some in levels.items() for level in some),
+    ]
+
+
+def test_kafka_reads_what_we_compress_with_every_codec_and_level(kafka: Kafka, tmp_path: Path) -> None:
+    source = random.Random(23)
+    batches: list[Wanted] = []
+    offset = 2**34
+    for compression in every_compression():
+        for n in (1, 60):
+            rows = some_rows(source, offset, n)
+            # more than a block of any codec: in part like text, in part like noise
+            words = b" ".join(b"word%d" % source.randrange(500) for _ in range(30_000 if n > 1 else 0))
+            rows.append((rows[-1][0] + 1, 5, None, words + source.randbytes(100_000 if n > 1 else 10), []))
+            batches.append(Wanted(rows, offset, rows[-1][0], compression=compression))
+            offset = rows[-1][0] + 1
+    data = encoded(batches).data.tobytes()
+    expected = [row for batch in batches for row in as_read(batch.rows, batch.compression.codec.name.lower())]
+    assert read_back(kafka, tmp_path, data) == expected
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_kafka_reads_messages_that_we_wrap(kafka: Kafka, tmp_path: Path, magic: int) -> None:
+    source = random.Random(24)
+    rows: list[Row] = []
+    parts = []
+    for codec in (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4):
+        mine = some_rows(source, rows[-1][0] + 1 if rows else 77, 50, headers=False)
+        window = encode_messages(columns_of(mine), np.array([0, 20, 50]), magic=magic, compression=Compression(codec))
+        assert len(window.batches) == (2 if codec else 50)
+        parts.append(window.data.tobytes())
+        rows += mine
+    got = read_back(kafka, tmp_path, b"".join(parts))
+    expected = [row for part in (rows[i : i + 50] for i in range(0, 200, 50)) for row in as_read(part, "")]
+    for row in expected:
+        row["timestamp"] = row["timestamp"] if magic else -1
+    assert [{**row, "codec": ""} for row in got] == expected
+
+
+def test_batches_end_where_a_producers_do(kafka: Kafka, tmp_path: Path) -> None:
+    source = random.Random(25)
+    given, answer = tmp_path / "logs.json", tmp_path / "boundaries.json"
+    logs = []
+    for n in (1, 2, 30, 200) * 30:
+        rows = some_rows(source, first := source.choice((0, 2**40)), n)
+        rows = [(first + i, *row[1:]) for i, row in enumerate(rows)]  # a producer leaves no gaps
+        logs.append((source.choice((0, 1, 61, 100, 1000, 16_384, 1_000_000)), rows))
+    # sizes at which the varint of a length grows by a byte, and a little more fits behind a large first record
+    for n in range(55, 75):
+        logs.append((200, [(i, 5, None, b"v" * n, []) for i in range(9)]))
+        logs.append((n, [(i, 5, None, b"v" * (60 if i % 3 == 0 else 1), []) for i in range(9)]))
+    lines = (json.dumps({"batch_size": size, "records": json_rows(rows)}) for size, rows in logs)
+    given.write_text("\n".join(lines))
+    kafka("cut", given, answer)
+    theirs = [json.loads(line) for line in answer.read_text().splitlines()]
+    ours = [cut_batches(columns_of(rows), batch_size=size).tolist() for size, rows in logs]
+    assert ours == theirs
+    assert any(len(boundaries) > 10 for boundaries in ours)
+    assert any(len(boundaries) == 2 for boundaries in ours)
