@@ -372,7 +372,7 @@ class ReadCommitted:
         """Nothing from a transaction on is to be had."""
         self._cut = transaction
         if self._on_corruption == "stop":
-            self._cut_findings = [cause, _unknown(transaction.producer_id, transaction.first_offset, cause)]
+            self._cut_findings = [cause, unknown_outcome(transaction.producer_id, transaction.first_offset, cause)]
         else:
             self._error = CorruptionError(
                 cause.reason,
@@ -423,7 +423,7 @@ class ReadCommitted:
             for one in met[at_first]:
                 cause = self._causes.pop(int(one["start_place"]), None)
                 if cause is not None:
-                    findings.append(_unknown(int(one["producer_id"]), int(one["first_offset"]), cause))
+                    findings.append(unknown_outcome(int(one["producer_id"]), int(one["first_offset"]), cause))
         unwanted: npt.NDArray[np.int64] = rows[is_in]
         return unwanted
 
@@ -446,7 +446,7 @@ def _passes_over(finding: Finding) -> bool:
     return finding.damage and not (is_odd and (finding.base_offset or 0) >= 0)
 
 
-def _unknown(producer_id: int, first_offset: int, cause: Finding) -> Finding:
+def unknown_outcome(producer_id: int, first_offset: int, cause: Finding) -> Finding:
     """What is to be said of a transaction whose outcome cannot be known."""
     why = cause.reason.value + (f": {cause.detail}" if cause.detail else "")
     detail = f"{_doubt_about(producer_id, first_offset)} ({why})"

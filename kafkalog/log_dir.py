@@ -20,7 +20,9 @@ from kafkalog.segment import Segment, open_segment
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
+    """Where a partition is, and what the checkpoints of its log dir say of it."""
+
     path: Path
     segments: tuple[Path, ...] | None
     log_start_offset: int | None
@@ -61,7 +63,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         self.findings: list[Finding] = []
         self.limits = limits
         self._options: dict[str, Any] = {"memory_map": memory_map, "limits": limits}
-        self._places: dict[kf.TopicPartition, _Place] = {}
+        self._places: dict[kf.TopicPartition, Place] = {}
         self._opened: dict[kf.TopicPartition, Partition] = {}
         files: dict[Path, list[Path]] = {}
         for path in self.paths:
@@ -91,6 +93,10 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
                 partition.__dict__["high_watermark"] = place.high_watermark
             self._opened[key] = partition
         return self._opened[key]
+
+    def place(self, key: kf.TopicPartition) -> Place:
+        """Where a partition is; it is not opened."""
+        return self._places[key]
 
     def __iter__(self) -> Iterator[kf.TopicPartition]:
         return iter(self._places)
@@ -191,7 +197,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         start = None if starts is None else starts.get(key, 0)
         if segments is not None:
             start = 0  # who names files means what is in them: nothing of it counts as deleted
-        self._places[key] = _Place(
+        self._places[key] = Place(
             path, segments, start, None if watermarks is None else watermarks.get(key), watermarks is not None
         )
 

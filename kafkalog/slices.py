@@ -8,7 +8,7 @@ that was planned, the first batch the one that was seen there, and the last one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from kafkalog.errors import (
     Reason,
     TruncatedTailError,
 )
-from kafkalog.isolation import PLACE_BITS, ReadCommitted
+from kafkalog.isolation import PLACE_BITS, ReadCommitted, Stretch
 from kafkalog.outcomes import KnownOutcomes, Outcomes
 from kafkalog.partition import Partition, Piece
 from kafkalog.segment import Segment
@@ -234,6 +234,10 @@ class PartitionSlice(Partition):
             )
             for one in self._range.segments
         ]
+
+    def stretches(self, place: int, previous_offset: int) -> Generator[Stretch]:
+        """What lies behind a place, for who learns outcomes; places count from the first segment."""
+        return self._stretches(place, previous_offset)
 
     def _judge(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
         if self._range.outcomes is None:

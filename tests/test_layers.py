@@ -29,7 +29,7 @@ LAYERS = (
     {"log_dir", "lookup", "producer_list", "slices"},
     {"pipeline"},
     {"scanner"},
-    {"exporter", "batch_scan", "dumper", "planning", "repair"},
+    {"exporter", "batch_scan", "dumper", "planning", "repair", "tailing"},
     {"existing"},
     {"writer"},
     {"installer"},

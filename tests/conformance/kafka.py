@@ -29,6 +29,17 @@ _IVY_MODULE = f"""<ivy-module version="2.0"><info organisation="kafkalog" module
 <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="*->default"/>
 </dependencies></ivy-module>
 """
+# the newest that Maven Central has, with the newest release of the part that it leaves to another artifact
+CONNECTOR_VERSION = "4.2.0"
+_CONNECTOR_MODULE = f"""<ivy-module version="2.0"><info organisation="kafkalog" module="connector"/><dependencies>
+<dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="{CONNECTOR_VERSION}" conf="*->default"/>
+<exclude org="com.github.luben"/><exclude org="com.google.code.findbugs"/><exclude org="org.apache.hadoop"/>
+<exclude org="org.lz4"/><exclude org="at.yawk.lz4"/><exclude org="org.scala-lang"/>
+<exclude org="org.scala-lang.modules"/><exclude org="org.slf4j"/><exclude org="org.xerial.snappy"/>
+<exclude org="org.apache.spark" module="spark-tags_2.13"/>
+<override org="org.apache.spark" module="spark-token-provider-kafka-0-10_2.13" rev="4.0.0"/>
+</dependencies></ivy-module>
+"""
 _QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.showDateTime=true")
 _CLIENT = Path(__file__).with_name("Client.java")
 
@@ -67,8 +78,17 @@ def java() -> str:
 
 def class_path(java: str) -> str:
     """Kafka's broker and tools, from the cache or from Maven Central."""
+    return _fetch(java, f"kafka-{KAFKA_VERSION}", _IVY_MODULE)
+
+
+def spark_connector(java: str) -> str:
+    """Spark's own Kafka source with the client that it needs, beside what PySpark has, from there too."""
+    return _fetch(java, f"spark-sql-kafka-{CONNECTOR_VERSION}", _CONNECTOR_MODULE)
+
+
+def _fetch(java: str, name: str, ivy_module: str) -> str:
     cache = Path(os.environ.get("KAFKALOG_JARS") or Path.home() / ".cache" / "kafkalog" / "jars").absolute()
-    kept = cache / f"kafka-{KAFKA_VERSION}.classpath"
+    kept = cache / f"{name}.classpath"
     if kept.is_file():
         jars = kept.read_text().strip()
         if all(Path(jar).is_file() for jar in jars.split(os.pathsep)):
@@ -79,17 +99,17 @@ def class_path(java: str) -> str:
     if not ivy:
         missing("pyspark is not installed, whose Ivy jar fetches Kafka's jars")
     cache.mkdir(parents=True, exist_ok=True)
-    module, fresh = cache / "ivy.xml", cache / f"classpath.{os.getpid()}"
-    module.write_text(_IVY_MODULE)
+    module, fresh = cache / f"{name}.xml", cache / f"{name}.{os.getpid()}"
+    module.write_text(ivy_module)
     command = [java, "-jar", str(ivy[-1]), "-cache", str(cache), "-ivy", str(module), "-confs", "default"]
     try:
         done = subprocess.run(
             [*command, "-cachepath", str(fresh)], capture_output=True, text=True, timeout=240, check=False
         )
     except subprocess.TimeoutExpired:
-        missing("fetching Kafka's jars took longer than 240 s")
+        missing(f"fetching the jars of {name} took longer than 240 s")
     if done.returncode or not fresh.is_file() or "UNRESOLVED" in done.stdout:
-        missing("Ivy could not fetch Kafka's jars:\n" + (done.stdout + done.stderr)[-2000:])
+        missing(f"Ivy could not fetch the jars of {name}:\n" + (done.stdout + done.stderr)[-2000:])
     fresh.replace(kept)
     return kept.read_text().strip()
 

@@ -1,0 +1,145 @@
+"""Options mean what they mean to Spark's Kafka source, and what is wrong with one is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog import format as kf
+from kafkalog.spark.options import EARLIEST, LATEST, Bound, SourceOptions, parse_options
+
+pytestmark = pytest.mark.spark
+
+A0 = kf.TopicPartition("a", 0)
+A1 = kf.TopicPartition("a", 1)
+
+
+def parse(**options: str) -> SourceOptions:
+    return parse_options({"path": "/log", **{name.replace("__", "."): value for name, value in options.items()}})
+
+
+def test_without_options_everything_is_read_but_internal_topics() -> None:
+    options = parse()
+    assert (options.starting, options.ending) == (Bound(EARLIEST), Bound(LATEST))
+    assert options.fail_on_data_loss
+    assert options.topics.wants(A0)
+    assert not options.topics.wants(kf.TopicPartition("__consumer_offsets", 3))
+    assert parse(subscribe="__consumer_offsets").topics.wants(kf.TopicPartition("__consumer_offsets", 3))
+
+
+@pytest.mark.parametrize(
+    ("options", "topics"),
+    [
+        ({"subscribe": " a , b,"}, {"a", "b"}),
+        ({"subscribePattern": "a|ab"}, {"a", "ab"}),
+        ({"subscribePattern": "a"}, {"a"}),
+        ({"SUBSCRIBEPATTERN": ".*b.*"}, {"ab", "b", "abc"}),
+        ({"assign": '{"a":[0],"b":[7]}'}, {"a"}),
+    ],
+)
+def test_topics_are_chosen_by_name_by_a_pattern_of_the_whole_name_or_one_by_one(
+    options: dict[str, str], topics: set[str]
+) -> None:
+    wants = parse(**options).topics.wants
+    assert {name for name in ("a", "ab", "b", "abc", "c") if wants(kf.TopicPartition(name, 0))} == topics
+
+
+def test_a_timestamp_goes_before_timestamps_and_those_before_offsets() -> None:
+    both = {"startingOffsets": '{"a":{"0":5}}', "startingOffsetsByTimestamp": '{"a":{"0":1000}}'}
+    assert parse(**both).starting == Bound(timestamps={A0: 1000})
+    assert parse(**both, startingTimestamp="7").starting == Bound(timestamps=7)
+    assert parse(startingOffsets=both["startingOffsets"]).starting == Bound({A0: 5})
+    ending = {name.replace("starting", "ending"): value for name, value in both.items()}
+    assert parse(**ending).ending == Bound(timestamps={A0: 1000})
+    assert parse(endingTimestamp="7", **ending).ending == Bound(timestamps=7)
+
+
+def test_names_and_values_are_read_whatever_their_case() -> None:
+    options = parse(STARTINGOFFSETS="Earliest", FailOnDataLoss="FALSE", kafka__isolation__level="read_committed")
+    assert options.starting == Bound(EARLIEST)
+    assert not options.fail_on_data_loss
+    assert options.isolation_level == "read_committed"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribe": "a", "assign": "{}"}, "Only one of the following options can be specified for Kafka source"),
+        ({"assign": "a"}, "No topicpartitions to assign as specified value for option 'assign' is 'a'"),
+        ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
+        ({"subscribePattern": " "}, "Pattern to subscribe is empty"),
+        ({"subscribePattern": "("}, "no regular expression"),
+        ({"minPartitions": "0"}, "minPartitions must be positive"),
+        ({"maxRecordsPerPartition": "x"}, 'For input string: "x"'),
+        ({"startingOffsets": "{x"}, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got {x'),
+        ({"startingOffsets": '{"a":{"0":true}}'}, "Expected e.g."),
+        ({"startingOffsets": '{"a":{"-1":0}}'}, "Expected e.g."),
+        ({"startingTimestamp": "today"}, "Expected a single long value, got today"),
+        ({"assign": '{"a":0}'}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got {"a":0}'),
+        ({"kafka.auto.offset.reset": "x"}, "Kafka option 'auto.offset.reset' is not supported."),
+        ({"kafka.bootstrap.servers": "x"}, "asks no broker"),
+        ({"kafka.ssl.truststore.location": "x"}, "for a Kafka client"),
+        ({"groupIdPrefix": "x"}, "consumer groups"),
+        ({"startingOffset": "x"}, "did you mean startingOffsets?"),
+        ({"kafka.isolation.level": "x"}, "read_committed, read_uncommitted"),
+        ({"failOnDataLoss": "x"}, 'For input string: "x"'),
+        ({"columns": "key,nothing"}, "no column 'nothing'"),
+        ({"columns": " "}, "no column ''"),
+        ({"filters": "key"}, "Expected e.g."),
+        ({"filters": '[["key", "like", "x"]]'}, "like"),
+        ({"filters": '[["partition", "==", "x"]]'}, "filters"),
+        ({"onCorruption": "x"}, "raise, stop or skip"),
+        ({"taskBytes": "0"}, "number of bytes"),
+        ({"where": "x"}, "Python function"),
+        ({"paths": "x"}, "paths"),
+    ],
+)
+def test_what_is_wrong_is_said(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        parse(**options)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
+        ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries on Kafka"),
+        ({"startingOffsets": '{"a":{"0":-1}}'}, "startingOffsets for a-0 can't be latest for batch queries on Kafka"),
+        ({"endingOffsets": '{"a":{"0":-2}}'}, "ending offset for a-0 can't be earliest for batch queries on Kafka"),
+    ],
+)
+def test_a_batch_query_has_to_begin_before_the_end(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(**options).check_batch()
+    if "startingOffsets" in options:
+        parse(**options).check_stream()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
+        ({"endingTimestamp": "1"}, "ending timestamp not valid in streaming queries"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, r"minOffsetPerTrigger\(9\) is higher"),
+    ],
+)
+def test_a_stream_has_no_end(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(**options).check_stream()
+    parse(**options).check_batch()
+
+
+def test_sizes_and_times_may_have_units() -> None:
+    options = parse(taskBytes="32m", maxTriggerDelay="90s")
+    assert (options.task_bytes, options.max_trigger_delay) == (2**25, 90)
+
+
+def test_filters_are_json_in_which_text_stands_for_bytes() -> None:
+    text = '[[["key", "in", ["a", {"base64": "/w=="}]], ["timestampType", "==", 0]], [["topic", "==", "t"]]]'
+    assert parse(filters=text).filters == [
+        [("key", "in", [b"a", b"\xff"]), ("timestamp_type", "==", 0)],
+        [("topic", "==", "t")],
+    ]
+    assert parse(filters='[["value", "is null"], ["headers.h", "==", "v"]]').filters == [
+        [("value", "is null"), ("headers.h", "==", b"v")]
+    ]

@@ -1,0 +1,197 @@
+"""A stream reads each record of a growing log once, in batches of the size asked for, over restarts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import builder
+import pytest
+
+import kafkalog.spark
+from kafkalog import format as kf
+from kafkalog.spark.options import parse_options
+from kafkalog.spark.stream import KafkaLogStreamReader, share
+from kafkalog.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+pytestmark = pytest.mark.spark
+
+KEYS = [kf.TopicPartition("t", number) for number in range(3)]
+
+
+def batch(offset: int, n: int = 10, **options: Any) -> bytes:
+    records = [builder.record_v2(i, 0, None, b"v") for i in range(n)]
+    return builder.batch_v2(records, base_offset=offset, **options)
+
+
+def append(root: Path, data: bytes, *, base: int = 0, partition: int = 0) -> None:
+    path = root / f"t-{partition}" / kf.segment_file_name(base)
+    path.parent.mkdir(exist_ok=True, parents=True)
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def wait_until(reached: Callable[[], bool], query: StreamingQuery, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline, "the stream did not get there"
+        time.sleep(0.05)
+
+
+class Stream:
+    """A query from a log dir into JSON files, with its checkpoint."""
+
+    def __init__(self, spark: SparkSession, root: Path, folder: Path, **options: object) -> None:
+        self._spark, self._root, self._folder = spark, root, folder
+        self._options = {name: str(value) for name, value in options.items()}
+
+    def start(self, *, available_now: bool = False) -> StreamingQuery:
+        frame = self._spark.readStream.format("kafkalog").schema("partition int, offset bigint")
+        writer = frame.options(**self._options).load(str(self._root)).writeStream.format("json")
+        trigger: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": "100 milliseconds"}
+        return (
+            writer.option("path", str(self._folder / "out"))
+            .option("checkpointLocation", str(self._folder / "checkpoint"))
+            .trigger(**trigger)
+            .start()
+        )
+
+    def run(self) -> list[int]:
+        """All that is there; rows by batch."""
+        query = self.start(available_now=True)
+        assert query.awaitTermination(120)
+        assert query.exception() is None
+        return [n for progress in query.recentProgress if (n := progress["numInputRows"])]
+
+    def rows(self) -> Counter[tuple[int, int]]:
+        """What was written, as the sink's log of committed files has it."""
+        found: Counter[tuple[int, int]] = Counter()
+        for log in sorted((self._folder / "out" / "_spark_metadata").glob("[0-9]*")):
+            for line in log.read_text().splitlines()[1:]:
+                path = Path(json.loads(line)["path"].removeprefix("file://"))
+                found.update(
+                    (row["partition"], row["offset"]) for row in map(json.loads, path.read_text().splitlines())
+                )
+        return found
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Any:
+    kafkalog.spark.register(spark)
+
+    def make(root: Path, **options: object) -> Stream:
+        return Stream(spark, root, tmp_path, **options)
+
+    return make
+
+
+def once(**ends: int) -> Counter[tuple[int, int]]:
+    return Counter((int(name[1:]), offset) for name, end in ends.items() for offset in range(end))
+
+
+def test_a_stream_follows_a_log_that_grows_and_goes_on_where_it_stopped(stream: Any, tmp_path: Path) -> None:
+    root = tmp_path / "log"
+    append(root, batch(0))
+    query = (one := stream(root, startingOffsets="earliest")).start()
+    try:
+        wait_until(lambda: one.rows() == once(p0=10), query)
+        append(root, batch(10) + batch(20)[:-7])
+        append(root, batch(0), partition=1)
+        wait_until(lambda: one.rows() == once(p0=20, p1=10), query)
+        append(root, batch(20)[-7:])
+        append(root, batch(30), base=30)
+        wait_until(lambda: one.rows() == once(p0=40, p1=10), query)
+    finally:
+        query.stop()
+    append(root, batch(40), base=30)
+    append(root, batch(0), partition=2)
+    query = one.start()
+    try:
+        wait_until(lambda: one.rows() == once(p0=50, p1=10, p2=10), query)
+    finally:
+        query.stop()
+    shutil.rmtree(root / "t-2")
+    query = one.start()
+    with pytest.raises(Exception, match="Partitions t-2 have been deleted"):
+        query.awaitTermination(60)
+    assert one.rows() == once(p0=50, p1=10, p2=10)
+
+
+def test_available_now_reads_what_is_there_in_batches_of_the_size_asked_for(stream: Any, tmp_path: Path) -> None:
+    root = tmp_path / "log"
+    for number, n in enumerate((60, 30, 10)):
+        append(root, b"".join(batch(10 * i) for i in range(n // 10)), partition=number)
+    one = stream(root, startingOffsets="earliest", maxOffsetsPerTrigger=40)
+    assert one.run() == [40, 40, 20]
+    assert one.rows() == once(p0=60, p1=30, p2=10)
+    assert one.run() == []
+    append(root, batch(60), partition=0)
+    assert one.run() == [10]
+    assert one.rows() == once(p0=70, p1=30, p2=10)
+
+
+def reader(root: Path, **options: str) -> KafkaLogStreamReader:
+    return KafkaLogStreamReader(parse_options({"path": str(root), **options}), spark_schema())
+
+
+def test_a_stream_begins_at_the_end_unless_it_is_told_otherwise(tmp_path: Path) -> None:
+    append(tmp_path, batch(0))
+    append(tmp_path, batch(0) + batch(10)[:-1], partition=1)
+    assert reader(tmp_path).initialOffset() == {"t": {"0": 10, "1": 10}}
+    assert reader(tmp_path, startingOffsets="earliest").initialOffset() == {"t": {"0": 0, "1": 0}}
+    named = reader(tmp_path, startingOffsets='{"t":{"0":-1,"1":4}}')
+    assert named.initialOffset() == {"t": {"0": 10, "1": 4}}
+
+
+def test_a_batch_is_shared_in_proportion_and_no_partition_starves() -> None:
+    begin = dict.fromkeys(KEYS, 100)
+    ends = dict(zip(KEYS, (1100, 200, 101), strict=True))
+    assert share(begin, ends, 10_000) == ends
+    assert share(begin, ends, 110) == dict(zip(KEYS, (199, 109, 101), strict=True))
+    assert share(begin, begin, 5) == begin
+
+
+def test_few_records_wait_for_more_or_for_the_delay(tmp_path: Path) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    append(tmp_path, batch(0))
+    one = reader(tmp_path, startingOffsets="earliest", minOffsetsPerTrigger="15", maxTriggerDelay="1h")
+    start = one.initialOffset()
+    one._last_trigger = time.monotonic()
+    assert one.latestOffset(start, ReadAllAvailable()) == start
+    append(tmp_path, batch(10))
+    assert one.latestOffset(start, ReadAllAvailable()) == {"t": {"0": 20}}
+    eager = reader(tmp_path, startingOffsets="earliest", minOffsetsPerTrigger="99", maxTriggerDelay="0s")
+    assert eager.latestOffset(start, ReadAllAvailable()) == {"t": {"0": 20}}
+
+
+def test_offsets_that_are_gone_are_data_loss_unless_that_is_allowed(tmp_path: Path) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    append(tmp_path, batch(100), base=100)
+    lost, back = {"t": {"0": 50}}, {"t": {"0": 500}}
+    strict, lax = reader(tmp_path), reader(tmp_path, failOnDataLoss="false")
+    with pytest.raises(RuntimeError, match="Starting offset for t-0 was 50 but the log starts at 100"):
+        strict.partitions(lost, {"t": {"0": 110}})
+    with pytest.raises(RuntimeError, match="offset was changed from 500 to 110"):
+        strict.latestOffset(back, ReadAllAvailable())
+    with pytest.warns(kafkalog.CorruptionWarning):
+        (task,) = lax.partitions(lost, {"t": {"0": 110}})
+    assert sum(some.num_rows for some in lax.read(task)) == 10
+    with pytest.warns(kafkalog.CorruptionWarning):
+        assert lax.latestOffset(back, ReadAllAvailable()) == back
+
+
+def test_a_stream_cannot_stop_at_damage(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="use raise or skip"):
+        reader(tmp_path, onCorruption="stop")
