@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.spark.distribution import prepare
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["prepare", "register"]
 
 
 def register(spark: SparkSession) -> None:
