@@ -109,7 +109,9 @@ def _partition(num_partitions: int, names: set[str]) -> Any:
     def of_key(keys: pa.Array) -> pa.Array:
         return partitions_of(keys, num_partitions)
 
-    return sf.when(sf.col("key").isNull(), spread).otherwise(arrow_udf(of_key, "int")(sf.col("key")))
+    wrap: Any = arrow_udf  # its overloads say nothing of plain arrays
+    made = wrap(of_key, "int")(sf.col("key"))
+    return sf.when(sf.col("key").isNull(), spread).otherwise(made)
 
 
 def partitions_of(keys: pa.Array, num_partitions: int) -> pa.Array:

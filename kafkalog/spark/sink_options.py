@@ -9,6 +9,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql.types import StructType
@@ -17,6 +18,7 @@ from kafkalog import format as kf
 from kafkalog.arrow_input import PLACE_COLUMNS, WRITTEN_COLUMNS
 from kafkalog.checkpoints import parse_topic_id
 from kafkalog.config import LogConfig
+from kafkalog.errors import Reason, UnsafePathError
 from kafkalog.partitioner import MAX_PARTITIONS
 from kafkalog.spark.types import ALL_COLUMNS
 from kafkalog.writer import BATCH_SIZE, check_partition_name
@@ -170,9 +172,8 @@ def check_partition_name_of(topic: str) -> None:
     ------
     UnsafePathError
     """
-    from pathlib import Path
-
-    check_partition_name(Path(str(kf.TopicPartition(topic, 0))))
+    if check_partition_name(Path(str(kf.TopicPartition(topic, 0)))).topic != topic:
+        raise UnsafePathError(Reason.UNSAFE_PATH, "a topic's name is no path", path=topic)
 
 
 def match_columns(schema: StructType, options: SinkOptions) -> dict[str, str]:
