@@ -231,7 +231,13 @@ def read_task(
     KafkalogError
         On damage, unless the task says otherwise.
     """
+    is_lax = on_data_loss != "raise" and task.on_corruption != "stop"
+    parts: list[PartitionRange] = []
     for part in task.parts:
+        # one that has to find out about transactions needs all of its segments
+        is_free = task.isolation_level == "read_uncommitted" or part.outcomes is not None
+        parts += part.segment_by_segment() if is_lax and is_free else [part]
+    for part in parts:
         try:
             yield from _read_part(task, part, report, {**scan, "threads": threads}, limits)
         except (ReadError, FileChangedError) as error:

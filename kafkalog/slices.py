@@ -93,6 +93,17 @@ class PartitionRange:
         """Bytes of `.log` files."""
         return sum(segment.stop - segment.start for segment in self.segments)
 
+    def segment_by_segment(self) -> list[PartitionRange]:
+        """The same in parts of a segment each, so that one that is gone does not take others along."""
+        parts = []
+        for number, segment in enumerate(self.segments):
+            following = self.segments[number + 1] if number + 1 < len(self.segments) else self.following
+            outcomes = self.outcomes
+            if outcomes is not None:
+                outcomes = outcomes.between(place_of(number, segment.start), place_of(number, segment.stop))
+            parts.append(replace(self, segments=(segment,), outcomes=outcomes, following=following))
+        return parts
+
     def open(self, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS) -> PartitionSlice:
         """The part, to be read.
 

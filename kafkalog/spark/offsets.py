@@ -144,6 +144,11 @@ def _check(
         log_end = None  # damaged there: who reads up to it will see
     last = end.get(key, log_end)
     if last is not None and first > last:
+        if key in start and key in end and options.starting.timestamps is None and options.ending.timestamps is None:
+            raise ValueError(
+                f"The specified start offset {first} is greater than the end offset {last} for topic {key.topic}"
+                f" partition {key.partition}."
+            )
         raise ValueError(
             f"The resolved start offset {first} is greater than the resolved end offset {last} for topic {key.topic}"
             f" partition {key.partition}."

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kafkalog.errors import CorruptionWarning, Finding
+from kafkalog.errors import CorruptionWarning, Finding, Reason
 from kafkalog.planning import ReadTask, plan, read_task
 from kafkalog.spark import types
 from kafkalog.spark.offsets import DataLossError, open_paths, resolve, wanted_partitions
@@ -23,6 +23,8 @@ from kafkalog.spark.options import SourceOptions, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+
+_LOSSES = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED)
 
 
 class KafkaLogSource(DataSource):
@@ -129,7 +131,7 @@ class TaskReader:
 
     def _report(self, finding: Finding) -> None:
         # damage has warned already where it was met; what is lost otherwise has not
-        if not self._options.fail_on_data_loss and finding.reason in ("file_unreadable", "file_changed"):
+        if not self._options.fail_on_data_loss and finding.reason in _LOSSES:
             warnings.warn(str(finding), CorruptionWarning, stacklevel=1)
 
 

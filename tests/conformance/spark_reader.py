@@ -65,7 +65,7 @@ def main(master: str, jars: str, scratch: str) -> None:
     query = None
     for line in sys.stdin:
         command = json.loads(line)
-        do = command.pop("do")
+        do, number = command.pop("do"), command.pop("number")
         try:
             answer: dict[str, Any] = {}
             if do == "read":
@@ -80,7 +80,7 @@ def main(master: str, jars: str, scratch: str) -> None:
         except Exception as error:
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
-        out.write(json.dumps(answer) + "\n")
+        out.write(json.dumps({"number": number, **answer}) + "\n")
         out.flush()
     spark.stop()
 

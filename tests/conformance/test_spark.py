@@ -16,12 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from conformance.history import FLOODED, TOPICS, History
+from conformance.history import FLOODED, SMALL, TOPICS, History
 from conformance.kafka import java, spark_connector, wait_until
 
 import kafkalog
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 QUIET = tuple(name for name in TOPICS if name not in FLOODED)
 
@@ -32,6 +32,7 @@ class Spark:
     def __init__(self, history: History, jars: str, folder: Path) -> None:
         self.log_dir, self._server, self._folder = history.broker.log_dir, history.broker.address, folder
         self._log = folder / "spark.log"
+        self._n_asked = 0
         root = Path(__file__).parents[2]
         path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
         with self._log.open("wb") as log:
@@ -48,13 +49,14 @@ class Spark:
     def ask(self, do: str, **command: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": do, **command}) + "\n")
+        self._n_asked += 1
+        self._process.stdin.write(json.dumps({"number": self._n_asked, "do": do, **command}) + "\n")
         self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"Spark is gone:\n{self._log.read_text()[-3000:]}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        while line := self._process.stdout.readline():
+            answer: dict[str, Any] = json.loads(line)
+            if answer.pop("number") == self._n_asked:  # else to a question whose test ran out of time
+                return answer
+        raise RuntimeError(f"Spark is gone:\n{self._log.read_text()[-3000:]}")
 
     def _read(self, **command: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         to = self._folder / "rows.arrow"
@@ -69,7 +71,8 @@ class Spark:
 
     def theirs(self, **options: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """From the broker."""
-        given = {"kafka.bootstrap.servers": self._server, **flat(options)}
+        quick = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "50"}
+        given = {"kafka.bootstrap.servers": self._server, **quick, **flat(options)}
         return self._read(format="kafka", options=given, path=None)
 
     def ours(self, **options: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -103,12 +106,14 @@ def spark(history: History, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 def test_every_topic_reads_as_sparks_own_source_reads_it(spark: Spark, level: str) -> None:
-    options = {"subscribe": ",".join(QUIET), "includeHeaders": True, "kafka__isolation__level": level}
+    # of held-back, the last stable offset lies below the log start, at which Spark's own source fails
+    topics = [name for name in QUIET if level == "read_uncommitted" or name != "held-back"]
+    options = {"subscribe": ",".join(topics), "includeHeaders": True, "kafka__isolation__level": level}
     theirs, about_theirs = spark.theirs(**options)
     ours, about_ours = spark.ours(**options)
     assert "error" not in about_theirs, about_theirs["error"]
     assert about_ours.get("schema") == about_theirs.get("schema")
-    assert {row["topic"] for row in theirs} == set(QUIET) - {"empty", "trimmed-whole"}
+    assert {row["topic"] for row in theirs} == set(topics) - {"empty", "trimmed-whole"}
     assert len(ours) == len(theirs) > 3000
     for mine, other in zip(ours, theirs, strict=True):
         assert mine == other
@@ -138,9 +143,9 @@ def cases(spark: Spark) -> Iterator[dict[str, Any]]:
         "startingOffsets": {"gzip": {"1": 17}, "lz4": {"0": 3}},
         "endingOffsets": {"gzip": {"1": 90}, "lz4": {"0": 4}},
     }
-    yield {"subscribePattern": "(gz|z).*", "includeHeaders": True}
-    yield {"subscribePattern": "trimmed.*"}
-    yield {"subscribePattern": ".*ed|transactions", "kafka__isolation__level": "read_committed"}
+    yield {"subscribePattern": "^(gz|z).*$", "includeHeaders": True}
+    yield {"subscribePattern": "^trimmed.*"}
+    yield {"subscribePattern": "^(.*ssed|transactions)$", "kafka__isolation__level": "read_committed"}
     yield {"subscribe": "gzip,backwards", "startingTimestamp": early, "startingOffsetsByTimestampStrategy": "latest"}
     yield {"subscribe": "gzip", "startingTimestamp": early, "endingTimestamp": late}
     yield {
@@ -162,6 +167,10 @@ def cases(spark: Spark) -> Iterator[dict[str, Any]]:
     }
 
 
+def partition_of(row: dict[str, Any]) -> tuple[str, int]:
+    return row["topic"], row["partition"]
+
+
 def test_options_choose_the_same_rows(spark: Spark) -> None:
     n_rows = []
     for options in cases(spark):
@@ -174,9 +183,17 @@ def test_options_choose_the_same_rows(spark: Spark) -> None:
         if "minPartitions" in options:
             assert about_ours["partitions"] >= 3
         if "maxRecordsPerPartition" in options:
-            assert about_ours["partitions"] == about_theirs["partitions"]
+            assert about_ours["partitions"] >= sum(-(-n // 40) for n in Counter(partition_of(r) for r in ours).values())
     assert n_rows.count(0) == 2
     assert len(n_rows) == 14
+
+
+def test_a_pattern_matches_the_whole_name_here_and_any_part_of_it_there(spark: Spark) -> None:
+    topics = {
+        name: {row["topic"] for row in read(subscribePattern="z.*")[0]}
+        for name, read in (("ours", spark.ours), ("theirs", spark.theirs))
+    }
+    assert topics == {"ours": {"zstd"}, "theirs": {"zstd", "gzip", "lz4"}}
 
 
 REFUSED: list[dict[str, Any]] = [
@@ -210,6 +227,7 @@ def test_what_sparks_source_refuses_is_refused_in_its_words(spark: Spark) -> Non
         _, ours = spark.ours(**options)
         assert "error" in theirs, options
         words = re.sub(r"^\w+: (\[[\w.]+\] )?", "", theirs["error"]).split("JVM stacktrace")[0].split("\n1.")[0]
+        words = re.sub(r"gzip-\d", "gzip-0", words)  # which of them comes first is chance
         words = words.split("Please investigate")[0].split(" SQLSTATE")[0].strip()
         assert words in re.sub(r"\s+\n", "\n", ours.get("error", "nothing")), options
 
@@ -218,7 +236,9 @@ def test_what_sparks_source_refuses_is_refused_in_its_words(spark: Spark) -> Non
 def test_a_stream_under_a_live_broker_reads_each_record_once(
     spark: Spark, history: History, tmp_path: Path, level: str
 ) -> None:
-    topic = {"read_uncommitted": "growing", "read_committed": "held-back"}[level]
+    topic = f"streamed-{level}"
+    configs = {**SMALL, "retention.ms": -1}
+    history.client.ask("create", topics=[{"name": topic, "partitions": 2, "configs": configs}])
     options = flat(
         {
             "subscribe": topic,
@@ -248,7 +268,7 @@ def test_a_stream_under_a_live_broker_reads_each_record_once(
         try:
             for part in range(2):
                 if level == "read_committed":
-                    more = {"rounds": 2, "fence": False, "open": False, "kind": "plain", "partitions": 1}
+                    more = {"rounds": 12, "fence": False, "open": False, "kind": "plain", "partitions": 2}
                     history.client.ask("transactions", topic=topic, seed=7000 + 10 * life + part, first=10**6, **more)
                 else:
                     more = {"kind": "headers", "partitions": 2, "codecs": ["lz4"], "per_batch": 5, "idempotent": False}
@@ -261,4 +281,4 @@ def test_a_stream_under_a_live_broker_reads_each_record_once(
         finally:
             spark.ask("stop")
         assert rows() == expected
-        assert len(expected) > 100 * (life + 1)
+        assert len(expected) > 20 * (life + 1)

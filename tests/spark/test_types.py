@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import golden_sets
 import pyarrow as pa
 import pytest
 
@@ -14,7 +15,7 @@ TIMES = [None, -1, 0, 1_700_000_000_123, 2**63 // 1000 + 1, -(2**63) // 1000, 2*
 
 
 def records(**columns: list[object]) -> pa.RecordBatch:
-    schema = kafkalog.scan("tests/golden/log_dir", columns=list(columns)).schema
+    schema = kafkalog.scan(golden_sets.LOG_DIR, columns=list(columns)).schema
     return pa.RecordBatch.from_pydict(columns, schema=schema)
 
 
