@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.spark.distribution import prepare
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.spark.jobs.rebuilding import rebuild_indexes as rebuild_indexes
     from kafkalog.spark.jobs.verifying import verify as verify
 
-__all__ = ["batches", "export", "rebuild_indexes", "register", "scan", "verify"]
+__all__ = ["batches", "export", "prepare", "rebuild_indexes", "register", "scan", "verify"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ from kafkalog.spark.offsets import DataLossError, open_paths, resolve, wanted_pa
 from kafkalog.spark.options import SourceOptions, parse_options
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
 
 _LOSSES = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED)
 
@@ -61,6 +61,24 @@ class KafkaLogSource(DataSource):
         options = parse_options(self.options)
         options.check_stream()
         return KafkaLogStreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For ``df.write``."""
+        from kafkalog.spark.sink import KafkaLogWriter
+        from kafkalog.spark.sink_options import parse_sink_options
+
+        if overwrite:
+            raise ValueError('a log is only ever appended to: use mode("append"), or remove the topic first')
+        return KafkaLogWriter(parse_sink_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For ``df.writeStream``."""
+        from kafkalog.spark.sink_options import parse_sink_options
+        from kafkalog.spark.stream_sink import KafkaLogStreamWriter
+
+        if overwrite:
+            raise ValueError('a log is only ever appended to: use outputMode("append")')
+        return KafkaLogStreamWriter(parse_sink_options(self.options), schema)
 
 
 class TaskReader:
