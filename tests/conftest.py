@@ -23,6 +23,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
+_SHARED = ("history", "spark")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a file's tests, and all that share a broker or a Spark, in one of the processes that tests run in."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        group = next((name for name in _SHARED if name in fixtures), str(item.path))
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
