@@ -7,7 +7,7 @@ import hmac
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from kafkalog.converter.windows import empty_batches
 from kafkalog.errors import CorruptionError, OutputExistsError, Reason, UnsafePathError
 from kafkalog.partition import Partition
 from kafkalog.producer_list import list_producers
+from kafkalog.segment import Segment
 
 COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 Row = tuple[Any, ...]
@@ -525,6 +526,99 @@ def test_damage_is_left_out_or_ends_the_log(options: dict[str, Any], tmp_path: P
         expected = [offset for offset in left if not ("drop" in options and offset == 3)]
         assert [row[0] for row in rows(tmp_path / f"{mode}-0")] == expected
     assert len(rows(tmp_path / "skip-0")) >= 600 - n_lost - 1
+
+
+DAMAGE: dict[str, tuple[Callable[[bytearray, int, int], object], set[Reason]]] = {
+    "crc": (lambda data, start, stop: data.__setitem__(stop - 1, data[stop - 1] ^ 1), {Reason.CRC_MISMATCH}),
+    "size": (
+        lambda data, start, stop: data.__setitem__(slice(start + 8, start + 12), b"\xff\xff\xff\xf0"),
+        {Reason.SIZE_NEGATIVE, Reason.SIZE_TOO_SMALL},
+    ),
+    "magic": (lambda data, start, stop: data.__setitem__(start + 16, 9), {Reason.BAD_MAGIC}),
+    "torn": (lambda data, start, stop: data.__delitem__(slice(stop - 4, None)), {Reason.PARTIAL_TAIL}),
+    "unreadable": (lambda data, start, stop: None, {Reason.FILE_UNREADABLE}),
+}
+
+
+def three_segments(directory: Path, how: str, number: int, row: int) -> list[tuple[int, int]]:
+    """Segments of three idempotent batches with a gap before each, one batch damaged; (offset, segment) of them."""
+    places, segments = [], []
+    for segment in range(3):
+        offsets = [100 * segment + 10 * n for n in range(1, 4)]
+        data = bytearray(b"".join(idempotent(one, one, n=2, producer_id=one) for one in offsets))
+        places += [(one, segment) for one in offsets]
+        if segment == number:
+            DAMAGE[how][0](data, *builder.batch_positions(bytes(data))[row])
+        segments.append((100 * segment, bytes(data)))
+    write_partition(directory, segments)
+    return places
+
+
+@pytest.mark.parametrize("options", [{}, {"config": kafkalog.LogConfig()}, {"drop": [("offset", "==", 10)]}])
+@pytest.mark.parametrize("how", ["size", "magic", "torn", "unreadable"])
+def test_damage_that_cannot_be_walked_ends_the_log_where_a_bad_checksum_does(
+    how: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Segment.open
+    bad: list[Path] = []
+
+    def refuse(self: Segment) -> Any:
+        if self.path in bad:
+            raise kafkalog.ReadError("file_unreadable", "Input/output error", path=self.path)
+        return opened(self)
+
+    monkeypatch.setattr(Segment, "open", refuse)
+    for number in range(2 if how == "torn" else 3):
+        for row in (0, 2):
+            if (how == "torn" and row == 0) or (how == "unreadable" and row):
+                continue  # of a file without a whole batch behind, and of all of a file
+            found = []
+            for one in (how, "crc"):
+                folder = tmp_path / f"{number}-{row}-{one}"
+                folder.mkdir()
+                places = three_segments(folder / "t-0", one, number, row)
+                bad[:] = [folder / "t-0" / kf.segment_file_name(100 * number)] if one == "unreadable" else []
+                with pytest.warns(kafkalog.CorruptionWarning, match="the log ends here, [1-9][0-9]* bytes"):
+                    report = kafkalog.convert(folder / "t-0", folder / "u-0", on_corruption="stop", **options)
+                bad.clear()
+                assert {each.reason for each in report.findings.rows if each.damage} <= DAMAGE[one][1]
+                (done,) = report.partitions
+                ends = (done.start_offset, done.end_offset, done.n_records_before, done.n_records_after)
+                assert Partition(folder / "u-0").log_end_offset == done.end_offset
+                found.append((ends, logs(folder / "u-0"), stands(folder / "u-0"), report.findings.n_damage))
+            assert found[0] == found[1]
+            left = places[: 3 * number + row]
+            assert done.end_offset == (left[-1][0] + 2 if left else 0)
+            assert [each[0] for each in rows(folder / "u-0")][-1:] == [left[-1][0] + 1 for _ in left[:1]]
+            if "config" not in options:
+                assert len(logs(folder / "u-0")) == 1 + (left[-1][1] if left else 0)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_an_unreadable_file_is_left_out_and_the_next_one_comes(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = three_segments(tmp_path / "t-0", "unreadable", 0, 0)
+    bad = tmp_path / "t-0" / kf.segment_file_name(100 * number)
+    opened = Segment.open
+
+    def refuse(self: Segment) -> Any:
+        if self.path == bad:
+            raise kafkalog.ReadError("file_unreadable", "Input/output error", path=self.path)
+        return opened(self)
+
+    expected = [first + n for first, segment in places for n in (0, 1) if segment != number]
+    for name, drop in (("u-0", None), ("v-0", [("offset", "in", [10, 11])])):
+        monkeypatch.setattr(Segment, "open", refuse)
+        with pytest.raises(kafkalog.ReadError):
+            kafkalog.convert(tmp_path / "t-0", tmp_path / name, drop=drop)
+        with pytest.warns(kafkalog.CorruptionWarning, match="bytes passed over"):
+            report = kafkalog.convert(tmp_path / "t-0", tmp_path / name, on_corruption="skip", drop=drop)
+        monkeypatch.setattr(Segment, "open", opened)
+        (finding,) = (each for each in report.findings.rows if each.damage)
+        assert (finding.path, finding.position, finding.length) == (str(bad), 0, bad.stat().st_size)
+        assert [row[0] for row in rows(tmp_path / name)] == [one for one in expected if not drop or one > 11]
+        assert report.partitions[0].end_offset == Partition(tmp_path / name).log_end_offset
 
 
 @settings(max_examples=30)

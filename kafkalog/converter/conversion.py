@@ -18,10 +18,11 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.batches import BatchTable, Window
 from kafkalog.converter.pinned import Pinned, find_pinned
+from kafkalog.converter.reading import readable_pieces
 from kafkalog.converter.rewrite import Counts, Rewritten, Settings, rewrite
 from kafkalog.converter.rules import BoundRules, Rules
 from kafkalog.converter.windows import Part, assemble
-from kafkalog.errors import CorruptionError, Finding, KafkalogError, ReadError, Reason
+from kafkalog.errors import CorruptionError, Finding, KafkalogError, Reason
 from kafkalog.partition import Partition, Piece
 from kafkalog.segment import Segment
 from kafkalog.selection import Selection
@@ -71,7 +72,14 @@ class _Task:
         return self.stop == len(self.piece.window.batches)
 
 
-_Event = _Task | Finding | KafkalogError
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Damage that ends the log (`on_corruption="stop"`)."""
+
+    finding: Finding
+
+
+_Event = _Task | Finding | _End | KafkalogError
 
 
 class Conversion:
@@ -152,6 +160,9 @@ class Conversion:
                     if not self._stopped:
                         self._report(event)
                     continue
+                if isinstance(event, _End):
+                    self._stop(event.finding)
+                    continue
                 self._finish(event, sink, pool)
                 if event.is_last:
                     window = event.piece.window
@@ -167,13 +178,16 @@ class Conversion:
         """What there is to do, in order; an error ends it."""
         partition = self.partition
         numbers = {id(segment): number for number, segment in enumerate(partition.segments)}
-        found = list(partition.findings)
+        found: list[Finding | _End] = list(partition.findings)
         selection = Selection(self._start, include_control=True)
         epochs = _Epochs(partition, found.append)
         bound: tuple[Segment, BoundRules] | None = None
+
+        def meet(finding: Finding) -> None:
+            found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
+
         try:
-            pieces = partition.pieces(selection, on_corruption=self._on_corruption, report=found.append)
-            for piece in self._readable(pieces, found):
+            for piece in readable_pieces(partition, selection, self._on_corruption, meet):
                 while found:
                     yield found.pop(0)
                 if self._stopped:
@@ -202,15 +216,6 @@ class Conversion:
         if self._pinned is None and matters and (batches.producer_id >= 0).any():
             # what cannot be walked is met, and reported, when it is read again
             self._pinned = find_pinned(self.partition, self._start, self._on_corruption)
-
-    def _readable(self, pieces: Iterator[Piece], found: list[Finding]) -> Iterator[Piece]:
-        """Pieces as far as the files can be read; one that cannot ends the partition, unless it has to be raised."""
-        try:
-            yield from pieces
-        except ReadError as error:
-            if self._on_corruption == "raise":
-                raise
-            found.append(error.to_finding())
 
     def _rewrite(self, task: _Task) -> Rewritten:
         rows = slice(task.first, min(task.stop, task.first + task.step))
@@ -244,8 +249,22 @@ class Conversion:
     def _meet(self, error: KafkalogError) -> None:
         if self._on_corruption == "raise":
             raise error
-        self._stopped = self._stopped or self._on_corruption == "stop"
-        self._report(error.to_finding())
+        if self._on_corruption == "stop":
+            self._stop(error.to_finding())
+        else:
+            self._report(error.to_finding())
+
+    def _stop(self, finding: Finding) -> None:
+        """Damage ends the log: nothing behind it counts, not even where later segments begin."""
+        if self._stopped:
+            return
+        self._stopped = True
+        segments = self.partition.segments
+        number = next((n for n, segment in enumerate(segments) if str(segment.path) == finding.path), None)
+        if number is not None:
+            n_bytes = sum(segment.size_in_bytes for segment in segments[number:]) - (finding.position or 0)
+            finding = replace(finding, detail=f"{finding.detail}; the log ends here, {n_bytes} bytes are left out")
+        self._report(finding)
 
     def _append(self, number: int, window: Window, sink: Sink) -> None:
         window_in_order = self._in_order(number, window)

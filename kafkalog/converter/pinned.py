@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.batches import BatchTable
+from kafkalog.converter.reading import readable_pieces
 from kafkalog.partition import Partition
 from kafkalog.producers import ProducerState
+from kafkalog.selection import Selection
 from kafkalog.streams import OnCorruption
 
 
@@ -55,8 +57,12 @@ def find_pinned(partition: Partition, start_offset: int | None, on_corruption: O
     state = ProducerState(limits=partition.limits)
     begun: list[npt.NDArray[np.int64]] = []
     place = 0
-    for piece in partition.iter_batches(start_offset=start_offset, on_corruption=on_corruption):
-        batches = piece.batches
+    selection = Selection(start_offset, include_control=True)
+    for piece in readable_pieces(partition, selection, on_corruption, lambda finding: None):
+        batches = piece.window.batches
+        piece.source.release(piece.window.data, piece.window.start)
+        if start_offset is not None:
+            batches = batches[batches.last_offset >= start_offset]
         ended = state.update(batches, place=np.arange(place, place + len(batches)))
         begun.append(ended["first_offset"].astype(np.int64))
         place += len(batches)
