@@ -577,9 +577,10 @@ def test_damage_that_cannot_be_walked_ends_the_log_where_a_bad_checksum_does(
                 folder = tmp_path / f"{number}-{row}-{one}"
                 folder.mkdir()
                 places = three_segments(folder / "t-0", one, number, row)
-                bad[:] = [folder / "t-0" / kf.segment_file_name(100 * number)] if one == "unreadable" else []
+                source = Partition(folder / "t-0")
+                bad[:] = [source.segments[number].path] if one == "unreadable" else []
                 with pytest.warns(kafkalog.CorruptionWarning, match="the log ends here, [1-9][0-9]* bytes"):
-                    report = kafkalog.convert(folder / "t-0", folder / "u-0", on_corruption="stop", **options)
+                    report = kafkalog.convert(source, folder / "u-0", on_corruption="stop", **options)
                 bad.clear()
                 assert {each.reason for each in report.findings.rows if each.damage} <= DAMAGE[one][1]
                 (done,) = report.partitions
@@ -599,7 +600,8 @@ def test_an_unreadable_file_is_left_out_and_the_next_one_comes(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = three_segments(tmp_path / "t-0", "unreadable", 0, 0)
-    bad = tmp_path / "t-0" / kf.segment_file_name(100 * number)
+    source = Partition(tmp_path / "t-0")
+    bad = source.segments[number].path
     opened = Segment.open
 
     def refuse(self: Segment) -> Any:
@@ -611,9 +613,9 @@ def test_an_unreadable_file_is_left_out_and_the_next_one_comes(
     for name, drop in (("u-0", None), ("v-0", [("offset", "in", [10, 11])])):
         monkeypatch.setattr(Segment, "open", refuse)
         with pytest.raises(kafkalog.ReadError):
-            kafkalog.convert(tmp_path / "t-0", tmp_path / name, drop=drop)
+            kafkalog.convert(source, tmp_path / name, drop=drop)
         with pytest.warns(kafkalog.CorruptionWarning, match="bytes passed over"):
-            report = kafkalog.convert(tmp_path / "t-0", tmp_path / name, on_corruption="skip", drop=drop)
+            report = kafkalog.convert(source, tmp_path / name, on_corruption="skip", drop=drop)
         monkeypatch.setattr(Segment, "open", opened)
         (finding,) = (each for each in report.findings.rows if each.damage)
         assert (finding.path, finding.position, finding.length) == (str(bad), 0, bad.stat().st_size)
