@@ -678,6 +678,11 @@ def test_the_destination_must_be_new_and_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(OutputExistsError):
         kafkalog.convert(source, tmp_path / "u-0")
     (tmp_path / "u-0").rmdir()
+    for link in (tmp_path / "u-0", tmp_path / "copy"):
+        link.symlink_to(tmp_path / "nowhere")
+        with pytest.raises(OutputExistsError):
+            kafkalog.convert(source, link)
+        link.unlink()
     assert sorted(tmp_path.rglob("*")) == before
 
 

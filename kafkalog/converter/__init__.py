@@ -28,6 +28,7 @@ from kafkalog.errors import (
     Finding,
     Limits,
     NotKafkaError,
+    OutputExistsError,
     ReadError,
     Reason,
     warn,
@@ -174,6 +175,8 @@ def convert(
         raise ValueError("no partition here is of these topics and has one of these numbers")
     sources = opened.paths if isinstance(opened, LogDir) else [opened.path]
     check_outside(target, [*sources, *(partition.path for partition in chosen)])
+    if not dry_run and os.path.lexists(target):  # a link as well, wherever it leads
+        raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
     name = kf.parse_partition_directory(target.absolute().name)
     is_one = len(chosen) == 1 and not isinstance(opened, LogDir) and name is not None and name.kind is None
     named = [(name.topic_partition, chosen[0])] if is_one and name is not None else list(_named(chosen))
