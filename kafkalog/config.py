@@ -200,7 +200,7 @@ class LogConfig:
         for name in given:
             if not isinstance(name, str):
                 raise TypeError(f"the name of a setting is a str, not {name!r}")
-            if name not in _KNOWN and not name.startswith(OPEN_NAMESPACES):
+            if not is_setting(name):
                 warn(f"{name} is not a setting of a Kafka topic or broker: it is ignored", ConfigWarning)
         values: dict[str, object] = {}
         for item in fields(cls):
@@ -238,6 +238,16 @@ def _names(item: Field[Any]) -> Iterator[tuple[str, int]]:
 _KNOWN: Final = (
     OTHER_SETTINGS | {name for item in fields(LogConfig) for name, _ in _names(item)} | {_INTERNAL_SEGMENT_BYTES}
 )
+
+
+def is_setting(name: str) -> bool:
+    """Whether a Kafka topic or broker has a setting of this name."""
+    return name in _KNOWN or name.startswith(OPEN_NAMESPACES)
+
+
+def topic_settings() -> list[str]:
+    """The names of a topic's settings."""
+    return [_topic_name(item) for item in fields(LogConfig)]
 
 
 def _found(item: Field[Any], given: Mapping[str, object]) -> tuple[str, object, int] | None:

@@ -84,6 +84,16 @@ def test_segments_are_cut_by_settings(tmp_path: Path, capsys: Capture) -> None:
     assert (tmp_path / "t-0" / "00000000000000000000.index").stat().st_size > 8 * 20
 
 
+def test_a_setting_that_a_broker_refuses_is_noted(tmp_path: Path, capsys: Capture) -> None:
+    source = golden_sets.partitions("k44")["p-none-java-0"]
+    arguments = [source, tmp_path / "t-0", "--config", "segment.bytes=4000", "--dry-run"]
+    code, _, err = run(capsys, *arguments)
+    assert code == 0
+    assert "kafkalog: note: segment.bytes=4000: a broker of Kafka 4.x takes no less than 1048576" in err
+    assert "ConfigWarning" not in err
+    assert "segment.bytes" not in run(capsys, *arguments, "-q")[2]
+
+
 def test_damage_ends_with_1_and_leaves_nothing_or_the_rest(tmp_path: Path, capsys: Capture) -> None:
     source = Path(shutil.copytree(golden_sets.partitions("k44")["p-zstd-java-0"], tmp_path / "t-0"))
     file = source / kf.segment_file_name(0)
@@ -111,6 +121,9 @@ def test_damage_ends_with_1_and_leaves_nothing_or_the_rest(tmp_path: Path, capsy
         (["--redact", "value=md5"], 2, "'null' or 'hash'"),
         (["--redact-where", "key == a"], 2, "go with redact"),
         (["--config", "segment.bytes=none"], 2, "segment"),
+        (["--config", "segmnt.bytes=1048576"], 2, "segmnt.bytes is not a setting"),
+        (["-q", "--config", "segmnt.bytes=1048576"], 2, "is segment.bytes meant?"),
+        (["--config", "foo=1"], 2, "foo is not a setting"),
         (["--drop", "nope == 1"], 2, "no column 'nope'"),
         (["--redact", "key=hash", "--redact-secret-file", "/nonexistent/secret"], 3, "No such file"),
     ],

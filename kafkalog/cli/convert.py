@@ -22,6 +22,7 @@ from kafkalog.cli.options import (
     selected_bytes,
 )
 from kafkalog.cli.scanning import add_on_corruption, path_of, usage_errors
+from kafkalog.cli.settings import check_names, settings_of
 from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
 from kafkalog.errors import CorruptionError, CorruptionWarning
 
@@ -166,8 +167,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     prepare_stdout(is_json=args.json)
     limits = make_limits(args.limits)
     opened = open_path(path_of(args), limits=limits)
-    with usage_errors():
-        config = _config(args)
+    config = _config(args, console)
     secret = None
     if args.redact_secret_file is not None:
         secret = Path(args.redact_secret_file).read_bytes().rstrip(b"\r\n")
@@ -208,15 +208,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
     _show(report, args, console)
 
 
-def _config(args: argparse.Namespace) -> LogConfig | None:
+def _config(args: argparse.Namespace, console: Console) -> LogConfig | None:
     properties = dict(args.config)
+    check_names(properties)
     if args.segment_bytes is not None:
         properties["segment.bytes"] = str(args.segment_bytes)
-    if not properties:
-        return None
-    from kafkalog.config import LogConfig
-
-    return LogConfig.from_properties(properties)
+    return settings_of(properties, console) if properties else None
 
 
 def _show(report: ConversionReport, args: argparse.Namespace, console: Console) -> None:

@@ -1,0 +1,39 @@
+"""A topic's settings named on the command line: one that Kafka does not have is wrong usage, the rest is said."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.scanning import usage_errors
+
+if TYPE_CHECKING:
+    from kafkalog.cli.console import Console
+    from kafkalog.config import LogConfig
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Names that a person wrote; a file may be of another Kafka, and is not asked."""
+    from kafkalog.config import is_setting, topic_settings
+
+    for name in names:
+        if not is_setting(name):
+            close = difflib.get_close_matches(name, topic_settings(), 1)
+            hint = f"; is {close[0]} meant?" if close else ""
+            raise UsageError(f"{name} is not a setting of a Kafka topic or broker{hint}")
+
+
+def settings_of(properties: Mapping[str, object], console: Console) -> LogConfig:
+    """Settings; what is odd about them is said."""
+    from kafkalog.config import LogConfig
+    from kafkalog.errors import ConfigWarning
+
+    with warnings.catch_warnings(record=True) as caught, usage_errors():
+        warnings.simplefilter("always", ConfigWarning)
+        config = LogConfig.from_properties(properties)
+    for warning in caught:
+        console.note(str(warning.message))
+    return config
