@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -166,10 +167,10 @@ def install(
         raise UnsafePathError(Reason.UNSAFE_PATH, "it is in the log dir already", path=source)
     refuse_if_locked([source.parent])
     with hold_locks([root]):
-        known_id = _expected_id(root, key, given, metadata_log_dir, limits)
+        targets = Targets(root, topic_id=given, replace=replace, metadata_log_dir=metadata_log_dir, limits=limits)
+        known_id, is_replaced = targets.check(key)
         partition = Partition(source, limits=limits)
         _check_source(partition, verify)
-        is_replaced = _check_target(target, replace, limits)
         if stage_in is None:
             stage_in = staging_directory(target)
         else:
@@ -184,8 +185,8 @@ def install(
             partition.size_in_bytes,
             is_replaced,
         )
-        report.findings += _epoch_findings(partition, root if metadata_log_dir is None else metadata_log_dir, limits)
-        with _Checkpoints(root, key, stage_in) as checkpoints:
+        report.findings += _epoch_findings(partition, targets.topics)
+        with Checkpoints(root, stage_in) as checkpoints:
             with staged_directory(target, overwrite=target.exists(), stage_in=stage_in) as staged:
                 _copy(partition, staged, progress)
                 if known_id is not None:
@@ -193,42 +194,83 @@ def install(
                         file.write(encode_partition_metadata(known_id))
                 report.is_rebuilt = _complete(partition, staged, root, limits)
                 hand_over(staged.path, root)
-                report.checkpoints = checkpoints.forget()
+                report.checkpoints = checkpoints.forget({key})
             checkpoints.settle()
             if partition.log_start_offset > partition.segments[0].base_offset:
-                checkpoints.note_start(partition.log_start_offset)
+                checkpoints.note_start(key, partition.log_start_offset)
     return report
 
 
-def _expected_id(
-    root: Path,
-    key: kf.TopicPartition,
-    given: str | None,
-    metadata_log_dir: str | os.PathLike[str] | None,
-    limits: Limits,
-) -> str | None:
-    """The topic id that the broker will look for; refuse what it would set aside."""
-    meta = read_properties(root / kf.META_PROPERTIES)
-    if meta is None:
-        detail = "no meta.properties: name a log dir (a value of log.dirs) that a broker has formatted"
-        raise NotKafkaError(Reason.NOT_KAFKA, detail, path=root)
-    existing = read_properties(root / str(key) / kf.PARTITION_METADATA)
-    topics = read_cluster_topics(root if metadata_log_dir is None else metadata_log_dir, limits=limits)
-    found: str | None = None
-    if topics is not None and (key.topic in topics.topic_ids or given is None):
-        found = _assigned_id(root, key, topics, meta)
-    elif existing is not None:
-        found = parse_topic_id(existing.get("topic_id", ""))
-    elif given is None and meta.get("version") != "0":
-        detail = (
-            "no cluster metadata here, and no partition of this name: which id the broker knows the topic by cannot be"
-            " told; name its metadata.log.dir (metadata_log_dir) or the id (topic_id)"
-        )
-        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=root)
-    if None not in (found, given) and found != given:
-        detail = f"the topic id is {found} here, not {given}"
-        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=root)
-    return given if found is None else found
+class Targets:
+    """What a stopped broker's log dir says of partitions that are to come into it: each is allowed, or refused.
+
+    Nothing is written but by `complete`, so all of many partitions are checked before the first of them comes.
+
+    Parameters
+    ----------
+    root : Path
+        The log dir.
+    topic_id, replace, metadata_log_dir, limits
+        See `install`.
+
+    Attributes
+    ----------
+    topics : ClusterTopics or None
+        What the cluster's metadata says, if it is there.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        topic_id: str | bytes | uuid.UUID | None = None,
+        replace: bool = False,
+        metadata_log_dir: str | os.PathLike[str] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        meta = read_properties(root / kf.META_PROPERTIES)
+        if meta is None:
+            detail = "no meta.properties: name a log dir (a value of log.dirs) that a broker has formatted"
+            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=root)
+        self._root, self._meta, self._replace, self._limits = root, meta, replace, limits
+        self._given = None if topic_id is None else parse_topic_id(topic_id)
+        self.topics = read_cluster_topics(root if metadata_log_dir is None else metadata_log_dir, limits=limits)
+        self._checked: dict[str, str | None] = {}
+
+    def check(self, key: kf.TopicPartition) -> tuple[str | None, bool]:
+        """The topic id that the broker will look for, and whether the partition is there; refuse what cannot come."""
+        known_id = self._expected_id(key)
+        is_there = _check_target(self._root / str(key), self._replace, self._limits)
+        self._checked[str(key)] = known_id
+        return known_id, is_there
+
+    def complete(self, staged: Path) -> None:
+        """Give a partition that was checked, and written elsewhere, what the one in its place would have."""
+        known_id, target = self._checked[staged.name], self._root / staged.name
+        if known_id is not None:
+            with staged_file(staged / kf.PARTITION_METADATA, overwrite=True) as file:
+                file.write(encode_partition_metadata(known_id))
+        if target.is_dir():
+            with contextlib.suppress(OSError):
+                staged.chmod(stat.S_IMODE(target.stat().st_mode))
+
+    def _expected_id(self, key: kf.TopicPartition) -> str | None:
+        existing = read_properties(self._root / str(key) / kf.PARTITION_METADATA)
+        found: str | None = None
+        if self.topics is not None and (key.topic in self.topics.topic_ids or self._given is None):
+            found = _assigned_id(self._root, key, self.topics, self._meta)
+        elif existing is not None:
+            found = parse_topic_id(existing.get("topic_id", ""))
+        elif self._given is None and self._meta.get("version") != "0":
+            detail = (
+                "no cluster metadata here, and no partition of this name: which id the broker knows the topic by cannot"
+                " be told; name its metadata.log.dir (metadata_log_dir) or the id (topic_id)"
+            )
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self._root / str(key))
+        if None not in (found, self._given) and found != self._given:
+            detail = f"the topic id is {found} here, not {self._given}"
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self._root / str(key))
+        return self._given if found is None else found
 
 
 def _assigned_id(root: Path, key: kf.TopicPartition, topics: ClusterTopics, meta: dict[str, str]) -> str:
@@ -291,8 +333,7 @@ def _check_target(target: Path, replace: bool, limits: Limits) -> bool:
     return True
 
 
-def _epoch_findings(partition: Partition, metadata_log_dir: str | os.PathLike[str], limits: Limits) -> list[Finding]:
-    topics = read_cluster_topics(metadata_log_dir, limits=limits)
+def _epoch_findings(partition: Partition, topics: ClusterTopics | None) -> list[Finding]:
     key = partition.topic_partition
     assigned = topics.partition(key) if topics is not None and key is not None else None
     epochs = partition.leader_epochs
@@ -365,14 +406,14 @@ def _lacks_files(partition: Partition, path: Path) -> bool:
     return False
 
 
-class _Checkpoints:
-    """What a log dir's checkpoints say of a partition; put back if the block fails."""
+class Checkpoints:
+    """What a log dir's checkpoints say of partitions; put back if the block fails."""
 
-    def __init__(self, root: Path, key: kf.TopicPartition, stage_in: str | os.PathLike[str]) -> None:
-        self._root, self._key, self._stage_in = root, key, stage_in
+    def __init__(self, root: Path, stage_in: str | os.PathLike[str]) -> None:
+        self._root, self._stage_in = root, stage_in
         self._old: dict[Path, bytes] = {}
 
-    def __enter__(self) -> _Checkpoints:
+    def __enter__(self) -> Checkpoints:
         for name in CHECKPOINTS:
             read_offset_checkpoint(self._root / name)  # one that cannot be read is told before anything changes
         return self
@@ -383,24 +424,25 @@ class _Checkpoints:
                 with contextlib.suppress(KafkalogError):
                     self._write(path, content)
 
-    def forget(self) -> list[str]:
-        """Take its lines out; the names of the files that had one."""
+    def forget(self, keys: Container[kf.TopicPartition]) -> list[str]:
+        """Take their lines out; the names of the files that had one."""
         changed = []
         for name in CHECKPOINTS:
             offsets = read_offset_checkpoint(self._root / name)
-            if offsets is not None and self._key in offsets:
-                self._change(name, {key: offset for key, offset in offsets.items() if key != self._key})
+            kept = {key: offset for key, offset in (offsets or {}).items() if key not in keys}
+            if offsets is not None and len(kept) < len(offsets):
+                self._change(name, kept)
                 changed.append(name)
         return changed
 
     def settle(self) -> None:
-        """What was taken out stays out: the partition that it was about is gone."""
+        """What was taken out stays out: the partitions that it was about are gone."""
         self._old.clear()
 
-    def note_start(self, offset: int) -> None:
-        """Say where the log begins, other than with a segment."""
+    def note_start(self, key: kf.TopicPartition, offset: int) -> None:
+        """Say where a log begins, other than with a segment."""
         offsets = read_offset_checkpoint(self._root / kf.LOG_START_OFFSET_CHECKPOINT) or {}
-        self._change(kf.LOG_START_OFFSET_CHECKPOINT, {**offsets, self._key: offset})
+        self._change(kf.LOG_START_OFFSET_CHECKPOINT, {**offsets, key: offset})
 
     def _change(self, name: str, offsets: dict[kf.TopicPartition, int]) -> None:
         path = self._root / name

@@ -34,7 +34,7 @@ from kafkalog.errors import (
     UnsafePathError,
     UnwritableError,
 )
-from kafkalog.installer import install as install_partition
+from kafkalog.installer import Checkpoints, Targets
 from kafkalog.load_inputs import RecordFile
 from kafkalog.lock import hold_locks
 from kafkalog.partitioner import Partitioner, record_sizes
@@ -271,8 +271,8 @@ def load_files(
     null : str
         Null in CSV, without quotes.
     install : bool
-        Give the partitions to the stopped broker whose log dir it is, under the ids that it knows the topics by; one
-        partition after the other: see `kafkalog.install`.
+        Give the partitions to the stopped broker whose log dir it is, under the ids that it knows the topics by: see
+        `kafkalog.install`. All of them are checked before anything moves, also in a dry run.
     replace : bool
         Whether `install` may replace partitions that hold records.
     progress : callable
@@ -323,58 +323,64 @@ def run_load(
     if os.path.lexists(log_dir) and not log_dir.is_dir():
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "what is there is not a directory", path=log_dir)
     with hold_locks([log_dir]) if log_dir.is_dir() else contextlib.nullcontext():
+        targets = None
+        if install:
+            targets = Targets(log_dir, topic_id=options.topic_id, replace=replace, limits=options.limits)
         if dry_run:
-            load = _Load(log_dir, None, options, may_exist=install)
+            load = _Load(log_dir, None, options, targets)
             load.read(sources, progress)
             return load.finish()
-        with _place(log_dir, options.stage_in) as place:
-            with _Load(log_dir, place.path, options, may_exist=install) as load:
+        with _place(log_dir, options.stage_in, targets) as place:
+            with _Load(log_dir, place.path, options, targets) as load:
                 load.read(sources, progress)
                 result = load.finish()
-            names = [str(kf.TopicPartition(each.topic, each.partition)) for each in result.partitions]
-            if install:
-                for name in names:
-                    install_partition(place.path / name, log_dir, replace=replace, **_install_options(options))
-            else:
-                place.publish(names)
+            place.publish({kf.TopicPartition(each.topic, each.partition) for each in result.partitions})
         return result
-
-
-def _install_options(options: LoadOptions) -> dict[str, Any]:
-    # what was written a moment ago is sound
-    return {"topic_id": options.topic_id, "stage_in": options.stage_in, "verify": False, "limits": options.limits}
 
 
 class _Place(NamedTuple):
     path: Path
-    publish: Callable[[Iterable[str]], object]
+    publish: Callable[[set[kf.TopicPartition]], object]
 
 
 @contextlib.contextmanager
-def _place(log_dir: Path, stage_in: str | os.PathLike[str] | None) -> Iterator[_Place]:
+def _place(log_dir: Path, stage_in: str | os.PathLike[str] | None, targets: Targets | None) -> Iterator[_Place]:
     """Where partitions are written meanwhile: a whole log dir, or what is moved into one."""
     if stage_in is not None:
         check_outside(Path(stage_in, log_dir.name), [])
     if not log_dir.is_dir():
         with staged_directory(log_dir, stage_in=stage_in) as staged:
-            yield _Place(staged.path, lambda _names: None)
+            yield _Place(staged.path, lambda _keys: None)
         return
     groups: list[list[Move]] = [[]]
+    keys: set[kf.TopicPartition] = set()
     near = staging_directory(log_dir / "staged-0") if stage_in is None else stage_in
-    with staged_additions(log_dir, groups, stage_in=near) as staged:
+    with contextlib.nullcontext() if targets is None else Checkpoints(log_dir, near) as checkpoints:
 
-        def publish(names: Iterable[str]) -> None:
-            groups[0] += [Move(name, "add") for name in names]
-            hand_over(staged.path, log_dir)
+        def prepare() -> None:
+            if checkpoints is not None:
+                checkpoints.forget(keys)
 
-        yield _Place(staged.path, publish)
+        with staged_additions(log_dir, groups, stage_in=near, prepare=prepare) as staged:
+
+            def publish(loaded: set[kf.TopicPartition]) -> None:
+                keys.update(loaded)
+                for name in sorted(map(str, loaded)):
+                    if targets is not None:
+                        targets.complete(staged.path / name)
+                    groups[0].append(Move(name, "add" if targets is None else "put"))
+                hand_over(staged.path, log_dir)
+
+            yield _Place(staged.path, publish)
+        if checkpoints is not None:
+            checkpoints.settle()
 
 
 class _Load:
     """The state of a load: a partition writer a partition, and records that wait."""
 
-    def __init__(self, log_dir: Path, stage: Path | None, options: LoadOptions, *, may_exist: bool) -> None:
-        self._log_dir, self._stage, self._options, self._may_exist = log_dir, stage, options, may_exist
+    def __init__(self, log_dir: Path, stage: Path | None, options: LoadOptions, targets: Targets | None) -> None:
+        self._log_dir, self._stage, self._options, self._targets = log_dir, stage, options, targets
         self._open: dict[kf.TopicPartition, _Partition] = {}
         self._partitioners: dict[str, Partitioner] = {}
         self._topics: set[str] = set()
@@ -512,7 +518,9 @@ class _Load:
                     path=self._log_dir,
                 )
             name = str(check_partition_name(self._log_dir / str(key)))
-            if not self._may_exist and os.path.lexists(self._log_dir / name):
+            if self._targets is not None:
+                self._targets.check(key)
+            elif os.path.lexists(self._log_dir / name):
                 raise OutputExistsError(
                     Reason.OUTPUT_EXISTS, "the partition is there already", path=self._log_dir / name
                 )

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import golden_sets
 import pytest
@@ -261,3 +262,65 @@ def test_without_locks_of_its_own_two_installations_do_not_meet(log_dir: Path, r
         stack.enter_context(PartitionWriter(log_dir / "p-txn-0"))  # this process holds the lock already
         kafkalog.install(root / "p-empty-0", log_dir)
     assert kafkalog.scan(log_dir / "p-empty-0").count_rows() == 10
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_load_with_one_partition_too_many_touches_none(
+    log_dir: Path, root: Path, replace: bool, dry_run: bool
+) -> None:
+    for number in range(3):
+        shutil.copytree(golden_sets.unpacked("k44") / f"p-multi-{number}", log_dir / f"p-multi-{number}")
+    if not replace:
+        for path in (log_dir / "p-multi-0").iterdir():
+            if path.name != "partition.metadata":
+                path.unlink()  # the first one is empty, and could be filled
+    (root / "x.csv").write_text("value\na\nb\n")
+    old = state(log_dir)
+    options: dict[str, Any] = {"topic": "p-multi", "encoding": "utf8", "install": True, "dry_run": dry_run}
+    refused: Any = (UnsafePathError, "no partition 3") if replace else (OutputExistsError, "p-multi-1")
+    with pytest.raises(refused[0], match=refused[1]):
+        kafkalog.load_files([root / "x.csv"], log_dir, partitions=4, replace=replace, **options)
+    assert state(log_dir) == old
+    kafkalog.load_files([root / "x.csv"], log_dir, partitions=3, replace=True, **options)
+    assert (state(log_dir) == old) == dry_run
+    if not dry_run:
+        assert sum(kafkalog.scan(log_dir / f"p-multi-{number}").count_rows() for number in range(3)) == 2
+        assert lines(log_dir, kafkalog.TopicPartition("p-multi", 0)) == []
+        assert not any(finding.damage for finding in kafkalog.verify(log_dir / "p-multi-0").all_findings())
+    assert sorted(os.listdir(root)) == ["logs", "x.csv"]
+
+
+def test_the_nth_failure_of_a_load_leaves_every_partition_as_it_was(log_dir: Path, root: Path) -> None:
+    names = [f"p-multi-{number}" for number in range(3)]
+    for name in names:
+        shutil.copytree(golden_sets.unpacked("k44") / name, log_dir / name)
+    table = "".join(f"{i},{i % 3}\n" for i in range(30))
+    (root / "x.csv").write_text(f"value,partition\n{table}")
+    (root / "old").mkdir()
+    shutil.copytree(log_dir, root / "old" / "logs")
+    old = state(log_dir)
+    left = sorted(os.listdir(root))
+
+    def fault(call: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    n = n_told = 0
+    for n in range(1, 1000, 4):
+        faulty = Faulty(n, fault)
+        try:
+            with faulty.installed():
+                kafkalog.load_files(
+                    [root / "x.csv"], log_dir, topic="p-multi", encoding="utf8", install=True, replace=True
+                )
+        except WriteError:
+            n_told += 1
+            assert state(log_dir) == old, n
+        else:
+            assert [kafkalog.scan(log_dir / name).count_rows() for name in names] == [10, 10, 10]
+            shutil.rmtree(log_dir)
+            shutil.copytree(root / "old" / "logs", log_dir)
+        assert sorted(os.listdir(root)) == left
+        if faulty.n_calls < n:
+            break
+    assert n_told > 15
