@@ -94,6 +94,16 @@ def test_a_setting_that_a_broker_refuses_is_noted(tmp_path: Path, capsys: Captur
     assert "segment.bytes" not in run(capsys, *arguments, "-q")[2]
 
 
+def test_null_keys_in_a_compacted_topic_are_noted(tmp_path: Path, capsys: Capture) -> None:
+    source = golden_sets.partitions("k44")["p-compact-0"]
+    code, _, err = run(capsys, source, tmp_path / "p-compact-0", "--redact", "key=null", "--dry-run")
+    assert code == 0
+    assert "kafkalog: note: p-compact is compacted and its keys become null" in err
+    assert "ConfigWarning" not in err
+    assert main(["convert", "--help"]) == 0
+    assert "compacted topic cannot have null keys" in " ".join(capsys.readouterr().out.split())
+
+
 def test_damage_ends_with_1_and_leaves_nothing_or_the_rest(tmp_path: Path, capsys: Capture) -> None:
     source = Path(shutil.copytree(golden_sets.partitions("k44")["p-zstd-java-0"], tmp_path / "t-0"))
     file = source / kf.segment_file_name(0)

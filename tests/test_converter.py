@@ -419,6 +419,22 @@ def test_keys_and_headers_can_be_hashed_or_removed(tmp_path: Path) -> None:
     assert second[3:] == (None, hashlib.sha256(b"v").hexdigest().encode(), [])
 
 
+def test_null_keys_in_a_compacted_topic_are_warned_of(tmp_path: Path) -> None:
+    compacted = golden_sets.partitions("k44")["p-compact-0"]
+    plain = golden_sets.partitions("k44")["p-multi-0"]
+    compact = kafkalog.LogConfig(cleanup_policy="compact")  # type: ignore[arg-type]
+    nulls, hashes = {"key": "null"}, {"key": "hash"}
+    with pytest.warns(kafkalog.ConfigWarning, match="^p-compact is compacted and its keys become null"):
+        kafkalog.convert(compacted, tmp_path / "p-compact-0", redact=nulls)
+    assert {row[3] for row in rows(tmp_path / "p-compact-0")} == {None}
+    with pytest.warns(kafkalog.ConfigWarning, match="^p-multi is compacted"):
+        kafkalog.convert(plain, tmp_path / "p-multi-0", redact=nulls, config=compact, dry_run=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kafkalog.convert(plain, tmp_path / "p-multi-0", redact=nulls, dry_run=True)
+        kafkalog.convert(compacted, tmp_path / "p-multi-0", redact=hashes, dry_run=True)
+
+
 @pytest.mark.parametrize(
     ("redact", "words"),
     [

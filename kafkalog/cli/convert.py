@@ -22,7 +22,7 @@ from kafkalog.cli.options import (
     selected_bytes,
 )
 from kafkalog.cli.scanning import add_on_corruption, path_of, usage_errors
-from kafkalog.cli.settings import check_names, settings_of
+from kafkalog.cli.settings import check_names, noting, settings_of
 from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
 from kafkalog.errors import CorruptionError, CorruptionWarning
 
@@ -45,6 +45,7 @@ is written and durable; when something fails, damage included, or on Ctrl-C, not
            are; transaction markers always stay. A batch that loses everything goes as well, or stays as an empty one
            where a producer, a transaction or the end of the log is known by it.
   redact   a part of records is made null or hashed: 'value=null' makes tombstones, 'headers=null' removes headers.
+           In a compacted topic hash keys, do not make them null: a broker's cleaner drops records without a key.
 
 To erase a person, drop by key, or make the values null and let compaction do the rest:
   kafkalog convert SRC DST --drop 'key == user-42'
@@ -94,7 +95,8 @@ def add_parser(commands: Any) -> None:
         action="append",
         default=[],
         type=_redaction,
-        help="of records that stay: key, value, headers or headers.NAME, each null or hash (SHA-256 in hex)",
+        help="of records that stay: key, value, headers or headers.NAME, each null or hash (SHA-256 in hex); a"
+        " compacted topic cannot have null keys",
     )
     what.add_argument(
         "--redact-where",
@@ -174,7 +176,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         if not secret:
             raise UsageError(f"{args.redact_secret_file} holds no secret")
     console.start_progress(selected_bytes(opened, args), "records")
-    with warnings.catch_warnings(), usage_errors():
+    with noting(console), usage_errors():
         warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
         try:
             report = convert(

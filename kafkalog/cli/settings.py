@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.scanning import usage_errors
@@ -26,14 +27,28 @@ def check_names(names: Iterable[str]) -> None:
             raise UsageError(f"{name} is not a setting of a Kafka topic or broker{hint}")
 
 
+@contextlib.contextmanager
+def noting(console: Console) -> Iterator[None]:
+    """What is odd about settings is a note, said as soon as it is found out."""
+    from kafkalog.errors import ConfigWarning
+
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, ConfigWarning):
+                console.note(str(message))
+            else:
+                shown(message, category, *where, **more)
+
+        warnings.simplefilter("always", ConfigWarning)
+        warnings.showwarning = show
+        yield
+
+
 def settings_of(properties: Mapping[str, object], console: Console) -> LogConfig:
     """Settings; what is odd about them is said."""
     from kafkalog.config import LogConfig
-    from kafkalog.errors import ConfigWarning
 
-    with warnings.catch_warnings(record=True) as caught, usage_errors():
-        warnings.simplefilter("always", ConfigWarning)
-        config = LogConfig.from_properties(properties)
-    for warning in caught:
-        console.note(str(warning.message))
-    return config
+    with noting(console), usage_errors():
+        return LogConfig.from_properties(properties)

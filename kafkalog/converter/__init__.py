@@ -24,6 +24,7 @@ from kafkalog.converter.rules import Rules
 from kafkalog.converter.target import Targets
 from kafkalog.errors import (
     DEFAULT_LIMITS,
+    ConfigWarning,
     CorruptionWarning,
     Finding,
     Limits,
@@ -92,6 +93,7 @@ def convert(
         What is taken out of records that stay: ``{"value": "null"}`` makes a tombstone of each. Keys are ``key``,
         ``value``, ``headers`` and ``headers.NAME``, values are ``"null"`` (or None; all headers are removed by it) and
         ``"hash"`` (SHA-256 in hex: what belongs to one key still does, but a producer would choose another partition).
+        A compacted topic cannot have null keys: its cleaner drops such records.
     redact_where : like filters, optional
         Which records are redacted; default: all.
     redact_secret : bytes or str, optional
@@ -131,6 +133,13 @@ def convert(
         It could not be written, and is not there.
     KafkalogError
         The source is damaged or cannot be read, with `on_corruption="raise"`.
+
+    Warns
+    -----
+    CorruptionWarning
+        Damage was met, with `on_corruption` "stop" or "skip".
+    ConfigWarning
+        Keys become null in a topic that is compacted, as far as `config` or the metadata in the log dir tell.
 
     Notes
     -----
@@ -182,6 +191,13 @@ def convert(
     named = [(name.topic_partition, chosen[0])] if is_one and name is not None else list(_named(chosen))
     n_threads = threads or os.cpu_count() or 1
     targets = Targets(config, limits, note)
+    if rules.redaction is not None and rules.redaction.removes_keys:
+        for topic in sorted({key.topic for key, partition in named if targets.is_compacted(partition)}):
+            warn(
+                f"{topic} is compacted and its keys become null: a broker takes no record without a key there, and its"
+                " cleaner drops those that it finds; hash them instead",
+                ConfigWarning,
+            )
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(n_threads, "kafkalog")) if n_threads > 1 else None
         root = None

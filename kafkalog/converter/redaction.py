@@ -67,6 +67,11 @@ class Redaction:
             raise ValueError("a secret is for 'hash', and nothing is to be hashed")
         return cls(tuple(actions), secret.encode() if isinstance(secret, str) else secret)
 
+    @property
+    def removes_keys(self) -> bool:
+        """Whether keys become null."""
+        return ("key", "null") in self.actions
+
     def apply(self, columns: RecordColumns, rows: Mask) -> RecordColumns:
         """The same records, those in `rows` (bool[n]) redacted."""
         changed: dict[str, Column] = dict(columns)

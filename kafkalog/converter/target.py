@@ -19,7 +19,7 @@ from kafkalog.config import LogConfig
 from kafkalog.errors import Finding, KafkalogError, Limits, OutputExistsError, Reason
 from kafkalog.partition import Partition
 from kafkalog.producers import ProducerSnapshot, read_snapshot
-from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
+from kafkalog.repair.cluster_metadata import BROKER, TOPIC, ClusterConfigs, read_cluster_configs
 from kafkalog.repair.epochs import Epochs, truncate_from_start
 from kafkalog.repair.interval import index_interval
 from kafkalog.segment import Segment
@@ -70,14 +70,28 @@ class Targets:
         writer.roll(start_offset)  # also where a first segment without batches begins
         return PartitionSink(writer)
 
-    def _config_of(self, partition: Partition) -> LogConfig:
-        """Nothing rolls by itself, but where an index would overflow."""
+    def is_compacted(self, partition: Partition) -> bool:
+        """Whether the log is cleaned by key, as far as the config or the cluster's metadata beside the source tell."""
+        if self._config is not None and self._config.is_compacted:
+            return True
+        configs = self._cluster_of(partition)
+        if configs is None or partition.topic_partition is None:
+            return False
+        topic = configs.of.get((TOPIC, partition.topic_partition.topic), {}).get("cleanup.policy")
+        policy = configs.of.get((BROKER, ""), {}).get("log.cleanup.policy", "") if topic is None else topic
+        return "compact" in policy
+
+    def _cluster_of(self, partition: Partition) -> ClusterConfigs | None:
         root = partition.path.absolute().parent
         if root not in self._cluster:
             self._cluster[root] = configs = read_cluster_configs(root, limits=self._limits)
             for finding in configs.findings if configs is not None else ():
                 self._report(finding)
-        interval = index_interval(partition, self._cluster[root])
+        return self._cluster[root]
+
+    def _config_of(self, partition: Partition) -> LogConfig:
+        """Nothing rolls by itself, but where an index would overflow."""
+        interval = index_interval(partition, self._cluster_of(partition))
         return LogConfig(segment_bytes=_MAX_SEGMENT_BYTES, segment_ms=_NEVER_MS, index_interval_bytes=interval.n_bytes)
 
     def _snapshot(self, partition: Partition, start_offset: int) -> ProducerSnapshot | None:
