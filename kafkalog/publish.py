@@ -13,7 +13,8 @@ and its old content in ``.NAME.XXXXXXXX.kafkalog-old``, which nothing removes; a
 file is reported with the new content in place.
 
 Nothing here knows what is written. Who writes into a broker's log dir has to hold its lock, and to stage elsewhere: a
-directory of a name that is no partition's stops a broker.
+directory of a name that is no partition's stops a broker. What one process began is nothing to its forks: they can
+neither write to it nor publish it, and what is left of it in them does no harm when it goes.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class StagedFile(io.RawIOBase):
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor, self._path = descriptor, path
+        self._process = os.getpid()
         self.n_bytes = 0
 
     def writable(self) -> bool:
@@ -80,6 +82,7 @@ class StagedFile(io.RawIOBase):
         """Write all of a buffer; its size in bytes."""
         if self.closed:
             raise ValueError(f"{self._path} is closed")
+        _check_process(self._process, self._path)
         view = memoryview(data).cast("B")
         size = view.nbytes
         with _writing(self._path):
@@ -129,7 +132,8 @@ class StagedDirectory:
 
     def __init__(self, path: Path, target: Path) -> None:
         self.path, self.target = path, target
-        self._open: set[StagedFile] = set()
+        self._process = os.getpid()
+        self._files: dict[Path, StagedFile] = {}
 
     def create(self, name: str) -> StagedFile:
         """A new file in it, to be closed by the caller; directories on the way are made.
@@ -142,25 +146,43 @@ class StagedDirectory:
         relative = Path(name)
         if relative.is_absolute() or ".." in relative.parts or not relative.parts:
             raise ValueError(f"{name!r} does not lead into the directory")
+        _check_process(self._process, self.target)
         path = self.path / relative
         with _writing(self.target / relative):
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, _CREATE, 0o666)
-        file = StagedFile(descriptor, self.target / relative)
-        self._open = {other for other in self._open if not other.closed} | {file}
+        self._files[relative] = file = StagedFile(descriptor, self.target / relative)
         return file
 
     def close(self) -> None:
-        """Close what is still open, and make the names in it durable."""
-        for file in self._open:
+        """Close what is still open, make the names in it durable, and see that all that was written is there.
+
+        Raises
+        ------
+        WriteError
+            A file could not be made durable; or somebody else removed or changed one meanwhile.
+        """
+        _check_process(self._process, self.target)
+        for file in self._files.values():
             file.close()
         with _writing(self.target):
             for root, _, _ in os.walk(self.path, topdown=False):
                 _sync_directory(root)
+        for relative, file in self._files.items():
+            self._check_there(relative, file.n_bytes)
+
+    def _check_there(self, relative: Path, n_bytes: int) -> None:
+        with _writing(self.target / relative):
+            try:
+                size = os.lstat(self.path / relative).st_size
+            except FileNotFoundError:
+                raise OSError(errno.ENOENT, f"somebody removed it from {self.path} before it was in place") from None
+            if size != n_bytes:
+                raise OSError(errno.EIO, f"it has {size} bytes in {self.path}, of {n_bytes} that were written")
 
     def discard(self) -> None:
         """Close what is still open without asking that it be kept."""
-        for file in self._open:
+        for file in self._files.values():
             file.discard()
 
 
@@ -447,6 +469,7 @@ class _Stage:
         self._given, self._overwrite, self._is_directory = os.fspath(target), overwrite, is_directory
         self._directory = self.target.parent if stage_in is None else _resolve(stage_in)
         self._is_published = self._is_final = False
+        self._process = os.getpid()
         self.descriptor = -1
         self.path = self._directory
 
@@ -469,7 +492,7 @@ class _Stage:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._is_published:
+        if self._is_published or self._process != os.getpid():  # what a fork has of it is not its own to remove
             os.close(self.descriptor)
         else:
             self._abort()
@@ -510,6 +533,7 @@ class _Stage:
 
     def publish(self) -> None:
         """Into place; durable when this returns."""
+        _check_process(self._process, self.target)
         old = self._check_target()
         with _writing(self.target):
             self._move(replace=old is not None)
@@ -580,6 +604,12 @@ def _kafka_directory(path: Path) -> str:
             if any(name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names):
                 return "partition directory"
     return ""
+
+
+def _check_process(process: int, path: Path) -> None:
+    """Refuse a fork: two processes would write to one file, and one of them would publish what the other writes."""
+    if process != os.getpid():
+        raise WriteError(Reason.WRITE_FAILED, f"process {process} writes it, and this is a fork of that", path=path)
 
 
 @contextlib.contextmanager

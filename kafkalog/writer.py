@@ -204,6 +204,7 @@ class PartitionWriter:
         self._producer_snapshot, self._leader_epochs = producer_snapshot, list(leader_epochs or ())
         self._truncate_tail, self._limits = truncate_tail, limits
 
+        self._process = os.getpid()
         self.path = Path(os.path.realpath(path))
         self.topic_partition = check_partition_name(self.path)
         self._failure: BaseException | None = None
@@ -446,6 +447,10 @@ class PartitionWriter:
         """
         if self._is_closed:
             return
+        if self._process != os.getpid():
+            self.abort()
+            detail = f"process {self._process} writes it, and this is a fork of that"
+            raise WriteError(Reason.WRITE_FAILED, detail, path=self.path)
         if self._failure is not None:
             error = WriteError(Reason.WRITE_FAILED, f"an append failed: {self._failure}", path=self.path)
             self._abandon(error)

@@ -473,3 +473,64 @@ def test_output_is_refused_where_it_would_do_harm(log_dir_copy: Path, tmp_path: 
     copy.mkdir()
     check_outside(away / "x.parquet", [copy])
     check_outside(copy / "x.parquet", [lone])  # named like a partition, and holds no segments
+
+
+# ------------------------------------------------------------------------------------ what others do to staged files
+
+
+def in_a_fork(action: Callable[[], object]) -> int:
+    """What a fork of this process does, which then goes; its exit code, 0 if it was refused with our error."""
+    child = os.fork()
+    if not child:
+        code = 2
+        try:
+            action()
+            code = 1
+        except WriteError:
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_what_a_fork_does_changes_nothing(tmp_path: Path, is_directory: bool) -> None:
+    target = tmp_path / "out"
+    with contextlib.ExitStack() as stack:
+        if is_directory:
+            directory = stack.enter_context(staged_directory(target))
+            file = directory.create("a")
+            assert in_a_fork(lambda: directory.create("other")) == 0
+        else:
+            file = stack.enter_context(staged_file(target))
+        file.write(b"before")
+        assert in_a_fork(lambda: file.write(b"from the fork")) == 0
+        if is_directory:
+            assert in_a_fork(stack.close) == 0
+        in_a_fork(lambda: stack.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None))
+        assert not target.exists()
+        file.write(b" and behind")
+    assert content(target) == ({"a": b"before and behind"} if is_directory else b"before and behind")
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("change", ["removed", "cut"])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_staged_file_that_somebody_removed_or_cut_is_not_published(
+    tmp_path: Path, change: str, is_closed: bool
+) -> None:
+    def publish_it() -> None:
+        with staged_directory(tmp_path / "out") as directory:
+            directory.create("other").write(b"untouched")
+            file = directory.create("d/a")
+            file.write(b"written")
+            if is_closed:
+                file.close()
+            if change == "removed":
+                (directory.path / "d/a").unlink()
+            else:
+                os.truncate(directory.path / "d/a", 3)
+
+    with pytest.raises(WriteError, match="somebody removed it" if change == "removed" else "3 bytes in .* of 7"):
+        publish_it()
+    assert os.listdir(tmp_path) == []
