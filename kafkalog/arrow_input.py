@@ -22,6 +22,8 @@ from kafkalog.errors import Reason, UnwritableError
 
 SLICE_BYTES: Final = 4 * 2**20
 SLICE_ROWS: Final = 2**16
+DECODED_BYTES: Final = 16 * 2**20
+"""About what values of dictionaries and runs, of which there may be few, take once there is one for each row."""
 
 WRITTEN_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 """What records are made of; only `value` has to be there."""
@@ -109,9 +111,50 @@ def record_slices(
 
 
 def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A record batch in parts of not too many rows."""
+    """A record batch in parts of not too many rows, nor too many bytes once each row has its own."""
+    batch, sizes = _with_sizes(batch)
     for start in range(0, batch.num_rows, SLICE_ROWS):
-        yield batch.slice(start, SLICE_ROWS)
+        part = batch.slice(start, SLICE_ROWS)
+        if not sizes:
+            yield part
+            continue
+        end = np.zeros(part.num_rows + 1, np.int64)
+        for place, size in sizes.items():
+            np.add(end[1:], size[_indices(part.column(place), size.size)], out=end[1:])
+        np.cumsum(end, out=end)
+        row = 0
+        while row < part.num_rows:
+            stop = max(row + 1, int(np.searchsorted(end, end[row] + DECODED_BYTES, "right")) - 1)
+            yield part.slice(row, stop - row)
+            row = stop
+
+
+def _with_sizes(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, npt.NDArray[np.int64]]]:
+    """A batch whose dictionaries and runs can be decoded, and how many bytes each of their values has, by column."""
+    columns, sizes = list(batch.columns), {}
+    for place, array in enumerate(columns):
+        if not isinstance(array, pa.DictionaryArray | pa.RunEndEncodedArray) or not _has_bytes(array.type.value_type):
+            continue
+        try:
+            array.validate(full=True)
+        except (pa.ArrowInvalid, pa.ArrowIndexError):
+            continue  # said by `plain_column`, with the rows
+        columns[place] = array = _decodable(array)
+        values = array.dictionary if isinstance(array, pa.DictionaryArray) else array.values
+        if len(values):
+            lengths = pc.fill_null(pc.binary_length(values), 0)
+            sizes[place] = np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), sizes
+
+
+def _indices(array: pa.Array, n_values: int) -> npt.NDArray[np.int64]:
+    """Which value each row has; any for a null."""
+    if isinstance(array, pa.DictionaryArray):
+        found, _ = integer_values(array.indices, "")
+    else:
+        ends = np.asarray(array.run_ends.to_numpy(zero_copy_only=False), np.int64)
+        found = np.searchsorted(ends, np.arange(array.offset, array.offset + len(array)), "right")
+    return np.clip(found, 0, n_values - 1)
 
 
 def cut(columns: RecordColumns, max_bytes: int = SLICE_BYTES) -> Iterator[RecordColumns]:
@@ -353,7 +396,7 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
     if "value" not in names:
         raise UnwritableError(
             Reason.COLUMN_MISSING,
-            f"there is no column 'value': there are {_listed(present) or 'none'} (a column of nulls makes tombstones)",
+            _no_value(names, present),
         )
     unknown = [
         name
@@ -368,6 +411,15 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
             "...) or leave it out (ignore_columns=[...], --ignore-columns)",
         )
     return names
+
+
+def _no_value(names: Mapping[str, str], present: Sequence[str]) -> str:
+    others = [name for name, source in names.items() if source == "value"]
+    if others:
+        return f"column 'value' is to be the {others[0]}, and no column is left to be the value (columns={{...}})"
+    if "value" in present:
+        return "column 'value' is left out (ignore_columns), and a record has to have one"
+    return f"there is no column 'value': there are {_listed(present) or 'none'} (a column of nulls makes tombstones)"
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -403,11 +455,23 @@ def _plain(array: pa.Array) -> pa.Array:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         elif isinstance(array, pa.DictionaryArray):
-            array = array.dictionary_decode()
+            array = _decodable(array).dictionary_decode()
         elif isinstance(array, pa.RunEndEncodedArray):
-            array = pc.run_end_decode(array)
+            array = pc.run_end_decode(_decodable(array))
         else:
             return array
+
+
+def _decodable(array: pa.Array) -> pa.Array:
+    """A dictionary or runs of views, which Arrow decodes of no type, as such of large strings or bytes."""
+    kind = array.type.value_type
+    if not (pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)):
+        return array
+    large = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+    if isinstance(array, pa.DictionaryArray):
+        return pa.DictionaryArray.from_arrays(array.indices, pc.cast(array.dictionary, large))
+    runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, pc.cast(array.values, large))
+    return runs.slice(array.offset, len(array))
 
 
 def integer_values(
@@ -468,6 +532,10 @@ def binary_column(array: pa.Array) -> BinaryColumn:
 
 def _is_large(kind: pa.DataType) -> bool:
     return bool(pa.types.is_large_binary(kind) or pa.types.is_large_string(kind))
+
+
+def _has_bytes(kind: pa.DataType) -> bool:
+    return _is_bytes_like(kind) and not pa.types.is_null(kind)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

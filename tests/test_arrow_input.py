@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog import arrow_input
 from kafkalog.arrow_input import record_slices
 from kafkalog.columns import RecordColumns
 from kafkalog.errors import Reason, UnwritableError
@@ -401,3 +402,50 @@ def test_records_come_out_as_they_went_in(records: list[Row], max_bytes: int, da
         }
     )  # fmt: skip
     assert rows(record_slices(table.slice(start), max_bytes=max_bytes)) == records[start:]
+
+
+# ------------------------------------------------------------------------------------------------ dictionaries and runs
+
+
+def _encoded(kind: str, texts: pa.Array, places: list[int | None]) -> pa.Array:
+    """One of some values for each row, as a dictionary or as runs."""
+    if kind == "dictionary":
+        return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), texts)
+    values = pa.array([None if place is None else texts[place].as_py() for place in places], texts.type)
+    return pa.RunEndEncodedArray.from_arrays(pa.array(range(2, 2 * len(places) + 2, 2), pa.int32()), values)
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "runs"])
+@pytest.mark.parametrize("text", [pa.string(), pa.string_view(), pa.binary_view(), pa.large_binary()])
+def test_dictionaries_and_runs_of_any_bytes_are_taken_by_their_decoded_size(
+    kind: str, text: pa.DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_input, "DECODED_BYTES", 300)
+    texts = pa.array(
+        [b"x" * 100, None, b"y" * 250]
+        if text in (pa.binary_view(), pa.large_binary())
+        else ["x" * 100, None, "y" * 250],
+        text,
+    )
+    array = _encoded(kind, texts, [0, 2, 1, None, 0, 2])
+    for first in (0, 1):
+        batch = pa.record_batch({"value": array}).slice(first)
+        parts = list(arrow_input.slices(batch))
+        decoded = [len(value or "") for value in batch.column(0).to_pylist()]
+        assert len(parts) >= sum(decoded) // 300
+        assert all(part.num_rows == 1 or part.num_rows < len(batch) for part in parts)
+        expected = [{0: None, 100: b"x" * 100, 250: b"y" * 250}[size] for size in decoded]
+        assert values(pa.Table.from_batches([batch])) == expected
+
+
+def test_a_categorical_of_polars_is_taken_as_a_key() -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"key": ["a", None, "a", "b"], "value": ["v"] * 4})
+    frame = frame.with_columns(polars.col("key").cast(polars.Categorical))
+    assert [row[1] for row in rows(record_slices(frame))] == [b"a", None, b"a", b"b"]
+
+
+def test_a_value_that_is_there_but_taken_or_left_out_is_said_to_be() -> None:
+    data = {"value": [b"x"]}
+    assert "is to be the key" in str(refusal(data, columns={"key": "value"}))
+    assert "is left out" in str(refusal(data, ignore_columns=["value"]))
