@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.arrow_input import record_slices
-from kafkalog.batches import Window
+from kafkalog.batches import BatchTable, Window
 from kafkalog.checkpoints import encode_checkpoint, encode_partition_metadata, parse_topic_id
 from kafkalog.columns import RecordColumns
 from kafkalog.compression import Compression
@@ -358,7 +358,10 @@ class PartitionWriter:
         n_batches, n_bytes = self._files.n_batches, self._files.n_bytes
         with self._writing():
             rest: RecordColumns | None = None
+            n_seen = 0
             for piece in record_slices(data, **options):
+                self._check_records(piece, n_seen)
+                n_seen += piece.n_records
                 columns = self._with_offsets(piece, rest)
                 if not columns.n_records:
                     continue
@@ -487,6 +490,29 @@ class PartitionWriter:
             self._failure = error  # what is on the disk is not known any more
             raise
 
+    def _check_records(self, piece: RecordColumns, row: int) -> None:
+        """Refuse what a broker would refuse, or what nobody could read again; `row` is the first of the piece."""
+        if not piece.n_records:
+            return
+        if self._config.is_compacted and (piece.get("key") is None or piece.key.null_count):
+            bad = row + (0 if piece.get("key") is None else int(np.argmin(piece.key.validity)))
+            detail = f"row {bad} has no key, and compacted topics (cleanup.policy=compact) need one"
+            raise UnwritableError(Reason.COLUMN_VALUE, detail, row=bad)
+        if "headers" in piece:
+            count = np.diff(piece.headers.offsets)
+            bad, limit = int(np.argmax(count)), self._limits.max_headers_per_record
+            if count[bad] > limit:
+                detail = f"row {row + bad} has {int(count[bad])} headers, and Limits(max_headers_per_record={limit})"
+                raise UnwritableError(Reason.COLUMN_VALUE, f"{detail} lets none read it again", row=row + bad)
+
+    def _check_sizes(self, batches: BatchTable, value_bytes: npt.NDArray[np.int64]) -> None:
+        """Refuse what is larger than anybody reads without other `Limits`: it would be written, and be lost."""
+        for name, sizes in (("max_batch_bytes", batches.size_in_bytes), ("max_decompressed_bytes", value_bytes)):
+            limit, row = getattr(self._limits, name), int(np.argmax(sizes))
+            if sizes[row] > limit:
+                detail = f"the batch at offset {int(batches.base_offset[row])} has {int(sizes[row])} bytes, and"
+                raise UnwritableError(Reason.COLUMN_VALUE, f"{detail} Limits({name}={limit}) lets none read it again")
+
     def _with_offsets(self, piece: RecordColumns, rest: RecordColumns | None) -> RecordColumns:
         """Records that have offsets, behind those that still wait for a batch to be full."""
         if "timestamp" in piece and piece.n_records and int(piece.timestamp.min()) < kf.NO_TIMESTAMP:
@@ -508,7 +534,9 @@ class PartitionWriter:
         if not is_last:
             cuts = cuts[:-1]
         if cuts.size > 1:
-            self._files.append(encode_batches(columns, cuts, self._spec(columns, cuts, producer, transactional)))
+            encoded = encode_batches(columns, cuts, self._spec(columns, cuts, producer, transactional))
+            self._check_sizes(encoded.batches, np.diff(columns.value.offsets[cuts]))
+            self._files.append(encoded)
         return columns.slice(int(cuts[-1]), columns.n_records)
 
     def _spec(

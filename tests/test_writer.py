@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import golden_sets
+import numpy as np
 import pyarrow as pa
 import pytest
 from test_publish import Faulty
@@ -27,6 +28,7 @@ from kafkalog.checkpoints import encode_partition_metadata, parse_topic_id, read
 from kafkalog.errors import (
     CorruptionError,
     FileChangedError,
+    Limits,
     TruncatedTailError,
     UnsafePathError,
     UnwritableError,
@@ -737,3 +739,38 @@ def test_a_fork_of_the_process_that_writes_takes_nothing_from_it(path: Path, is_
     assert read(path)[first:] == draw(100, 1) + draw(50, 2)
     assert sound(path) == []
     assert nothing_left(path)
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path: Path) -> None:
+    compacted = LogConfig(cleanup_policy=("compact",))
+    for columns in ({"value": [b"1"]}, {"key": [b"k", None], "value": [b"1", b"2"]}):
+        with (
+            pytest.raises(UnwritableError, match=r"row \d has no key, and compacted topics"),
+            PartitionWriter(tmp_path / "t-0", config=compacted) as writer,
+        ):
+            writer.append(columns)
+        assert not (tmp_path / "t-0").exists()
+    with PartitionWriter(tmp_path / "t-0", config=compacted) as writer:
+        assert writer.append({"key": [b"k"], "value": [None]}).last_offset == 0
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_what_could_not_be_read_again_is_not_written(compression: str, tmp_path: Path) -> None:
+    limits = Limits(max_batch_bytes=10_000, max_decompressed_bytes=20_000, max_headers_per_record=100)
+    noise = np.random.default_rng(1).bytes(10_000)
+    cases = [
+        ({"value": [noise]}, "max_batch_bytes"),
+        ({"value": [b"small"], "headers": [[("h", b"")] * 101]}, "max_headers_per_record"),
+    ]
+    if compression == "zstd":
+        cases.append(({"value": [bytes(20_001)]}, "max_decompressed_bytes"))
+    for columns, name in cases:
+        with (
+            pytest.raises(UnwritableError, match=name),
+            PartitionWriter(tmp_path / "t-0", compression=compression, limits=limits) as writer,
+        ):
+            writer.append(columns)
+        assert not (tmp_path / "t-0").exists()
+    with PartitionWriter(tmp_path / "t-0", compression=compression, limits=limits) as writer:
+        writer.append({"value": [noise[:9000]], "headers": [[("h", b"")] * 100]})
+    assert kafkalog.scan(tmp_path / "t-0", limits=limits).count_rows() == 1
