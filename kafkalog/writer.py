@@ -8,6 +8,7 @@ Mirrors `UnifiedLog` as far as it appends and closes, and a producer as far as i
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import time
 import uuid
@@ -199,8 +200,8 @@ class PartitionWriter:
         self._log_append_time = log_append_time
         self._producer = None if producer is None else _checked(Producer(*producer))
         self._topic_id = None if topic_id is None else parse_topic_id(topic_id)
-        if start_offset is not None and start_offset < 0:
-            raise ValueError(f"start_offset must not be negative, not {start_offset}")
+        if start_offset is not None:
+            start_offset = _offset("start_offset", start_offset)
         self._producer_snapshot, self._leader_epochs = producer_snapshot, list(leader_epochs or ())
         self._truncate_tail, self._limits = truncate_tail, limits
 
@@ -434,7 +435,7 @@ class PartitionWriter:
             What it is named after, at or behind the end of the log; default: there.
         """
         self._check_open()
-        base = self.next_offset if base_offset is None else base_offset
+        base = self.next_offset if base_offset is None else _offset("base_offset", base_offset)
         if self._files.bases and base == self._files.bases[-1]:
             return
         with self._writing():
@@ -746,6 +747,16 @@ def _checked(producer: Producer) -> Producer:
     if not 0 <= producer.producer_id < 2**63 or not 0 <= producer.producer_epoch < 2**15:
         raise ValueError(f"a producer has an id of 63 bits and an epoch of 15, not {tuple(producer)}")
     return producer
+
+
+def _offset(name: str, offset: int) -> int:
+    try:
+        number = operator.index(offset)
+    except TypeError:
+        raise TypeError(f"{name} is a whole number, not {offset!r}") from None
+    if not 0 <= number < 2**63 - 1:  # an offset has to be left for what comes behind
+        raise ValueError(f"{name} is from 0 to 2**63 - 2, not {number}")
+    return number
 
 
 def _now() -> int:

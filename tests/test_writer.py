@@ -774,3 +774,16 @@ def test_what_could_not_be_read_again_is_not_written(compression: str, tmp_path:
     with PartitionWriter(tmp_path / "t-0", compression=compression, limits=limits) as writer:
         writer.append({"value": [noise[:9000]], "headers": [[("h", b"")] * 100]})
     assert kafkalog.scan(tmp_path / "t-0", limits=limits).count_rows() == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "error"), [(-1, ValueError), (2**63, ValueError), (2**63 - 1, ValueError), (1.5, TypeError)]
+)
+def test_an_offset_that_cannot_be_one_is_refused_with_its_name(
+    offset: Any, error: type[Exception], tmp_path: Path
+) -> None:
+    with pytest.raises(error, match="start_offset"):
+        PartitionWriter(tmp_path / "t-0", start_offset=offset)
+    with pytest.raises(error, match="base_offset"), PartitionWriter(tmp_path / "t-0") as writer:
+        writer.roll(offset)
+    assert not (tmp_path / "t-0").exists()
