@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 
 from kafkalog.errors import KafkalogError, NotKafkaError, ReadError, Reason
-from kafkalog.text_inputs import read_csv, read_json_lines
+from kafkalog.text_inputs import CSV_BLOCK_BYTES, MAX_LINE_BYTES, LongRowError, read_csv, read_json_lines
 
 FORMATS: Final = ("parquet", "arrow", "arrows", "csv", "jsonl")
 _SUFFIXES: Final = {
@@ -31,6 +31,7 @@ _PACKED: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2",
 
 _BATCH_BYTES: Final = 2**21
 _BUFFER_BYTES: Final = 2**20
+_STREAM_BLOCK_BYTES: Final = 2**25
 
 Names = Callable[[pa.Schema], Sequence[str]]
 """Which columns of a schema are wanted."""
@@ -130,8 +131,25 @@ class RecordFile:
                 yield io.BufferedReader(_Unpacked(unpacked), _BUFFER_BYTES)
 
     def _csv(self, _wanted: Names) -> Iterator[pa.RecordBatch]:
-        with self._raw() as stream:
-            yield from read_csv(stream, self._roles, encoding=self._encoding, null=self._null)
+        # a stream is read once: there is no second look at it with larger blocks
+        block, n_done = _STREAM_BLOCK_BYTES if self._is_stream else CSV_BLOCK_BYTES, 0
+        while True:
+            n_known = n_done
+            try:
+                with self._raw() as stream:
+                    for batch in read_csv(
+                        stream, self._roles, encoding=self._encoding, null=self._null, block_bytes=block
+                    ):
+                        n_old = min(n_known, batch.num_rows)
+                        n_known -= n_old
+                        n_done += batch.num_rows - n_old
+                        if n_old < batch.num_rows or not batch.num_rows:
+                            yield batch.slice(n_old)
+                return
+            except LongRowError:
+                if self._is_stream or block >= MAX_LINE_BYTES:
+                    raise
+            block, self.done = min(8 * block, MAX_LINE_BYTES), 0
 
     def _json_lines(self, _wanted: Names) -> Iterator[pa.RecordBatch]:
         with self._raw() as stream:

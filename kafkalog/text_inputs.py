@@ -30,7 +30,7 @@ NUMBER_ROLES: Final = ("offset", "partition")
 MAX_LINE_BYTES: Final = 256 * 2**20
 """A longer line is refused: a record may be 100 MiB as it stands, and more in base64."""
 _READ_BYTES: Final = 4 * 2**20
-_CSV_BLOCK_BYTES: Final = 4 * 2**20
+CSV_BLOCK_BYTES: Final = 4 * 2**20
 
 _HEADERS_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.large_binary(), nullable=False), pa.field("value", pa.large_binary())])
@@ -242,8 +242,17 @@ def _pairs(value: Any, name: str, line: int) -> list[tuple[str, Any]]:
     raise _refused(Reason.COLUMN_TYPE, line, f'{name} is a list of ["name", "value"], not {_shown(value)}')
 
 
+class LongRowError(UnwritableError):
+    """A row of CSV that is longer than a block."""
+
+
 def read_csv(
-    stream: BinaryIO, roles: dict[str, str], *, encoding: str = "base64", null: str = ""
+    stream: BinaryIO,
+    roles: dict[str, str],
+    *,
+    encoding: str = "base64",
+    null: str = "",
+    block_bytes: int = CSV_BLOCK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     r"""Record batches out of CSV with a line of names.
 
@@ -256,9 +265,13 @@ def read_csv(
         Of keys and values; header values are base64 where this is, or where `utf8` could not show them.
     null : str
         What stands for null where it is not in quotes.
+    block_bytes : int
+        Read at a time; any row of this length fits.
 
     Raises
     ------
+    LongRowError
+        A row is longer: it may be read with larger blocks.
     UnwritableError
         The text is no CSV, or a value is none of a record's.
     """
@@ -271,7 +284,7 @@ def read_csv(
     try:
         with pa.csv.open_csv(
             pa.PythonFile(_Counted(stream), mode="r"),
-            pa.csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK_BYTES, use_threads=False),
+            pa.csv.ReadOptions(column_names=names, block_size=block_bytes, use_threads=False),
             # of a single column an empty line is a null
             pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1),
             pa.csv.ConvertOptions(
@@ -285,6 +298,9 @@ def read_csv(
         text = " ".join(str(error).split())
         if line == 2 and text.startswith("Empty CSV"):
             return
+        if "straddling object" in text:
+            detail = f"behind line {line - 1}: a row is longer than {block_bytes} bytes"
+            raise LongRowError(Reason.BATCH_TOO_LARGE, detail) from error
         raise UnwritableError(Reason.COLUMN_VALUE, f"no CSV of records (behind line {line - 1}): {text}") from error
 
 
