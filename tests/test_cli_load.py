@@ -105,6 +105,7 @@ def test_settings_come_from_a_file_and_from_options(run: Any, parquet: Path, tmp
         [],
         ["--topic", "t", "--config", "segment.bytes"],
         ["--topic", "t", "--config", "segment.bytes=1"],
+        ["--topic", "t", "--config", "segmnt.bytes=5000"],
         ["--topic", "t", "--partitions", "0"],
         ["--topic", "t", "--batch-size", "0"],
         ["--topic", "t", "--compression-level", "99", "--compression", "zstd"],

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import sys
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +14,11 @@ from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Words, add_command, add_limits, make_limits
 from kafkalog.cli.scanning import usage_errors
+from kafkalog.cli.settings import check_names, settings_of
 from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
 
 if TYPE_CHECKING:
+    from kafkalog.config import LogConfig
     from kafkalog.loader import LoadResult
 
 _INPUTS: Final = (
@@ -147,15 +148,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if "-" in args.paths and (len(args.paths) > 1 or args.format is None):
         raise UsageError("stdin is the only input then, and its format has to be said: --format csv, jsonl or arrows")
     prepare_stdout(is_json=args.json)
-    from kafkalog.errors import ConfigWarning, OutputExistsError
+    from kafkalog.errors import OutputExistsError
     from kafkalog.loader import load_files
 
     inputs: list[Any] = [sys.stdin.buffer if path == "-" else path for path in args.paths]
-    with warnings.catch_warnings(record=True) as caught, usage_errors():
-        warnings.simplefilter("always", ConfigWarning)
-        config = _config(args)
-    for warning in caught:
-        console.note(str(warning.message))
+    config = _config(args, console)
     console.start_progress(sum(_size_of(path) for path in args.paths), "records")
     _allow_many_files()
     try:
@@ -197,17 +194,20 @@ def run(args: argparse.Namespace, console: Console) -> None:
     _show(result, args, console)
 
 
-def _config(args: argparse.Namespace) -> Any:
+def _config(args: argparse.Namespace, console: Console) -> LogConfig:
     """Settings of the file, and over them those that were named one by one."""
-    from kafkalog.config import LogConfig, read_properties_file
+    from kafkalog.config import read_properties_file
 
-    given: dict[str, object] = {} if args.config_file is None else read_properties_file(args.config_file)
+    with usage_errors():
+        given: dict[str, object] = {} if args.config_file is None else read_properties_file(args.config_file)
+    named: dict[str, object] = {}
     for text in args.config:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise UsageError(f"--config takes NAME=VALUE, not {text!r}")
-        given[name.strip()] = value
-    return LogConfig.from_properties(given)
+        named[name.strip()] = value
+    check_names(named)
+    return settings_of({**given, **named}, console)
 
 
 def _ignored(text: str | None) -> list[str] | bool:
