@@ -71,6 +71,7 @@ class StagedFile(io.RawIOBase):
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor, self._path = descriptor, path
+        self.inode = os.fstat(descriptor).st_ino
         self._process = os.getpid()
         self.n_bytes = 0
 
@@ -169,16 +170,18 @@ class StagedDirectory:
             for root, _, _ in os.walk(self.path, topdown=False):
                 _sync_directory(root)
         for relative, file in self._files.items():
-            self._check_there(relative, file.n_bytes)
+            self._check_there(relative, file)
 
-    def _check_there(self, relative: Path, n_bytes: int) -> None:
+    def _check_there(self, relative: Path, file: StagedFile) -> None:
         with _writing(self.target / relative):
             try:
-                size = os.lstat(self.path / relative).st_size
+                found = os.lstat(self.path / relative)
             except FileNotFoundError:
                 raise OSError(errno.ENOENT, f"somebody removed it from {self.path} before it was in place") from None
-            if size != n_bytes:
-                raise OSError(errno.EIO, f"it has {size} bytes in {self.path}, of {n_bytes} that were written")
+            # another file of that name was put there whole, as indexes that are rebuilt where they are staged
+            if found.st_ino == file.inode and found.st_size != file.n_bytes:
+                detail = f"it has {found.st_size} bytes in {self.path}, of {file.n_bytes} that were written"
+                raise OSError(errno.EIO, detail)
 
     def discard(self) -> None:
         """Close what is still open without asking that it be kept."""
