@@ -146,8 +146,8 @@ class Term:
         start = spans.key_start if is_key else spans.value_start
         size = spans.key_size if is_key else spans.value_size
         if self.operation in _MEMBERSHIP:
-            negate = self.operation == "not in"
-            kernels.match_set(spans.data, start, size, self.texts[0], None in self.value, negate, mask)
+            texts, null_is_in = self.texts
+            kernels.match_set(spans.data, start, size, texts, null_is_in, self.operation == "not in", mask)
         else:
             kernels.match_bytes(spans.data, start, size, kernels.OPERATIONS[self.operation], self.texts[0], mask)
 
@@ -422,7 +422,7 @@ def _headers_term(operation: str, value: Any) -> Term:
 
 
 def _texts(column: str, operation: str, value: Any) -> tuple[Any, ...]:
-    """What kernels look for, as arrays."""
+    """What kernels look for, as arrays; of a set the texts, and whether null is in it."""
     if column.startswith("headers."):
         name = column.removeprefix("headers.").encode()
         return np.frombuffer(name, np.uint8), np.frombuffer(value or b"", np.uint8)
@@ -432,7 +432,7 @@ def _texts(column: str, operation: str, value: Any) -> tuple[Any, ...]:
         return (np.frombuffer(value or b"", np.uint8),)
     known = sorted({one for one in value if one is not None})
     offsets = np.cumsum([0, *map(len, known)], dtype=np.int64)
-    return (kernels.TextSet(np.frombuffer(b"".join(known), np.uint8), offsets),)
+    return kernels.TextSet(np.frombuffer(b"".join(known), np.uint8), offsets), None in value
 
 
 def _value(column: str, value: Any, derived: Mapping[str, np.dtype[Any]]) -> Any:
