@@ -146,6 +146,8 @@ class ArrowWriter:
         if isinstance(column, BinaryColumn):
             return binary_array(column, kind)
         if isinstance(column, HeadersColumn):
+            if not len(column.key):
+                return self._repeat(name, kind, n)
             array, n_bad = headers_array(column, kind)
             self.n_bad_header_keys += n_bad
             return array
@@ -158,9 +160,12 @@ class ArrowWriter:
         return _fixed(column, kind)
 
     def _repeat(self, name: str, kind: pa.DataType, n: int) -> pa.Array:
+        """The value of the segment, or no headers, `n` times: a slice of what was made for more."""
         array = self._repeated.get(name)
         if array is None or len(array) < n:
-            array = self._repeated[name] = _repeated(self._context[name], kind, max(2 * n, _REPEAT))
+            size = max(2 * n, _REPEAT)
+            array = _repeated(self._context[name], kind, size) if name in self._context else _empty_lists(kind, size)
+            self._repeated[name] = array
         return array.slice(0, n)
 
 

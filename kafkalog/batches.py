@@ -147,6 +147,8 @@ class BatchTable:
     @property
     def timestamp_type(self) -> npt.NDArray[np.int8]:
         """int8[n]: -1 for v0, else 0 (CreateTime) or 1 (LogAppendTime)."""
+        if not np.bitwise_or.reduce(self.attributes) & kf.TIMESTAMP_TYPE_BIT and self.magic.all():
+            return np.zeros(len(self), np.int8)
         bit = ((self.attributes & kf.TIMESTAMP_TYPE_BIT) != 0).astype(np.int8)
         return np.where(self.magic == 0, np.int8(-1), bit)
 
