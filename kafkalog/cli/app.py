@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import traceback
@@ -10,22 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkalog import __version__
-from kafkalog.cli import (
-    batches,
-    cat,
-    convert,
-    dump,
-    epochs,
-    export,
-    index_stats,
-    load,
-    lookup,
-    ls,
-    producers,
-    reindex,
-    spark,
-    verify,
-)
+from kafkalog.cli.commands import SUMMARIES
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.options import Parser
@@ -56,26 +42,15 @@ examples:
 
 {EXIT_CODES_HELP}"""
 
-_COMMANDS: Final = (
-    ls,
-    cat,
-    batches,
-    lookup,
-    dump,
-    export,
-    producers,
-    epochs,
-    index_stats,
-    verify,
-    reindex,
-    convert,
-    load,
-    spark,
-)
 
+def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of the command line.
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        What is to be parsed: of the commands that it does not name only the summaries are there. Default: all is there.
+    """
     parser = Parser(
         prog="kafkalog",
         description=_DESCRIPTION,
@@ -85,8 +60,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kafkalog {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
-    for command in _COMMANDS:
-        command.add_parser(commands)
+    for name, summary in SUMMARIES.items():
+        if argv is None or name in argv:
+            importlib.import_module(f"kafkalog.cli.{name.replace('-', '_')}").add_parser(commands)
+        else:
+            commands.add_parser(name, help=summary)
     return parser
 
 
@@ -105,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if sys.stdout is None:  # closed by whoever started this: writing to it then fails like any other writing
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
+    # no command computes with matrices: the threads that NumPy would start for that only cost time
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         return int(_main(argv))
     except BrokenPipeError:
@@ -115,7 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    parser = build_parser()
+    argv = sys.argv[1:] if argv is None else argv
+    parser = build_parser(argv)
     try:
         args = parser.parse_args(argv)
     except SystemExit as error:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kafkalog.batch_scan import BatchRows, BatchScan
 
 _WORDS: Final = Words(
-    summary="list record batches: sizes, counts, compression, producers; or sum up who sends what",
     description="""\
 List record batches, a line each, in the order of topic, partition and offset; or, with --summary, answer who sends
 small, large, uncompressed or transactional batches: a line a producer, codec and message format, the largest share of

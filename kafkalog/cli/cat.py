@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kafkalog.scanner import Scan
 
 _WORDS: Final = Words(
-    summary="print records, as text or as JSON lines",
     description=f"""\
 Print records in the order of topic, partition and offset, a line each:
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kafkalog.converter.report import ConversionReport
 
 _WORDS: Final = Words(
-    summary="convert a log: v0 and v1 to v2, another codec, other batch or segment sizes, records dropped or redacted",
     description=f"""\
 Write a log anew in format v2, into a new place. Offsets, timestamps, their types, keys, values and headers are kept; so
 are transactions, producers and the log end offset. With no option, what is v2 already is copied byte for byte, and v0

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kafkalog.dumper import Dump
 
 _WORDS: Final = Words(
-    summary="print segment files line for line as Kafka's DumpLogSegments does, or as JSON lines",
     description="""\
 Print the files of a segment as Kafka's own tool, DumpLogSegments (kafka-dump-log.sh), prints them: the same lines, the
 same options, no JVM. A batch of a log is a line

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kafkalog.partition import Partition
 
 _WORDS: Final = Words(
-    summary="list leader epochs; say where an epoch ends and where a follower truncates",
     description="""\
 List the leader epochs of partitions, with the offsets where each begins and ends: those of leader-epoch-checkpoint,
 or, where there is no such file, those of the batches.

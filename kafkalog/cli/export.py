@@ -24,7 +24,6 @@ from kafkalog.cli.text import human_bytes
 from kafkalog.errors import CorruptionError, CorruptionWarning, OutputExistsError
 
 _WORDS: Final = Words(
-    summary="write records to Parquet, Arrow, CSV or JSON lines, a file or a partitioned directory",
     description="""\
 Write records to a file, whose name says the format:
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kafkalog.index_statistics import IndexStatistics, PartitionMeter, RollLimits
 
 _WORDS: Final = Words(
-    summary="measure indexes: gaps, bytes scanned a lookup, size; what other settings would give",
     description="""\
 Measure the sparse indexes of partitions, a line each (or, with -s, of segments). A lookup takes the entry at or below
 its offset and passes over batches from there on: the fewer and the less even the entries, the more bytes it passes; the

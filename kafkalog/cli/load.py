@@ -30,7 +30,6 @@ INPUTs are read one after the other; their names say the format, as those of an 
 )
 
 _WORDS: Final = Words(
-    summary="write Parquet, Arrow, CSV or JSON lines as partitions that a broker serves",
     description="""\
 Write records as partition directories of a log dir, with all that a broker expects in them: segments, indexes,
 producer snapshots, leader epochs.

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kafkalog.segment import Segment
 
 _WORDS: Final = Words(
-    summary="find an offset or a time, and show how",
     description="""\
 Find the record at an offset, or the first one at or after a time, and show each step: the segment and why it, the
 entries of its indexes, the position where the scan begins, how many batches were scanned, the batch, the record.

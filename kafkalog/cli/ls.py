@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.partition import Partition
 
 _WORDS: Final = Words(
-    summary="list topics, partitions and segments: sizes, offsets, times, formats, codecs",
     description="""\
 List what is in log dirs, a line a partition: segments, bytes of the .log files, offsets (from the log start offset to
 the log end offset, which is not included), records, first and last timestamp (UTC), format versions, codecs.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from kafkalog.cli.commands import SUMMARIES
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, UsageError
 from kafkalog.cli.text import parse_bytes
 
@@ -66,15 +67,15 @@ class Words:
 
     Attributes
     ----------
-    summary : str
-        A sentence, for the list of commands.
     description : str
     examples : str
+    summary : str, optional
+        A sentence, for the list of commands; default: what `SUMMARIES` says.
     """
 
-    summary: str
     description: str
     examples: str
+    summary: str | None = None
 
 
 def add_command(
@@ -93,7 +94,7 @@ def add_command(
     metavar, path_help, about_paths = paths or usual
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=words.summary,
+        help=words.summary or SUMMARIES[name],
         description=f"{words.description}\n\n{about_paths}",
         epilog=f"examples:\n{words.examples}\n\n{EXIT_CODES_HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kafkalog.producer_list import PartitionProducers, Producer
 
 _WORDS: Final = Words(
-    summary="list producers, their last batches, open and hanging transactions",
     description="""\
 List the idempotent and transactional producers of partitions, as their batches and markers show them: epoch, last
 sequence and offset, the time of the last batch or marker, and the transaction that is open, if one is.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
 
 _WORDS: Final = Words(
-    summary="rebuild indexes from .log files",
     description="""\
 Rebuild a log's indexes out of its .log files alone, byte for byte as a broker's own recovery writes them. Say where to:
 --out DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.cli.commands import SUMMARIES
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, names, timestamp
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from kafkalog.errors import Finding
 
-_SUMMARY: Final = "the same over a cluster, or all processors: scan, batches, verify, rebuild-indexes, export"
 _DESCRIPTION: Final = """\
 Work on log dirs as Spark jobs. The default master is local[*]: all processors of this machine, nothing to set up. With
 --master spark://HOST:7077, yarn or k8s://... the same runs on a cluster, whose nodes need kafkalog, and the paths as
@@ -116,7 +116,7 @@ def add_parser(commands: Any) -> None:
     """Tell the command line of the commands."""
     parser = commands.add_parser(
         "spark",
-        help=_SUMMARY,
+        help=SUMMARIES["spark"],
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kafkalog.repair.verify_segment import VerifiedSegment
 
 _WORDS: Final = Words(
-    summary="check checksums, indexes, producer snapshots and checkpoints",
     description="""\
 Check everything in log dirs: the checksum of every batch, offset, time and transaction indexes entry by entry against
 the batches, producer snapshots, leader epochs, checkpoints. A line a segment: OK, or what was found and what a broker

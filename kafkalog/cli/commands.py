@@ -1,0 +1,23 @@
+"""The commands there are, in the order of the help; the module of one is imported when it is run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SUMMARIES: Final = {
+    "ls": "list topics, partitions and segments: sizes, offsets, times, formats, codecs",
+    "cat": "print records, as text or as JSON lines",
+    "batches": "list record batches: sizes, counts, compression, producers; or sum up who sends what",
+    "lookup": "find an offset or a time, and show how",
+    "dump": "print segment files line for line as Kafka's DumpLogSegments does, or as JSON lines",
+    "export": "write records to Parquet, Arrow, CSV or JSON lines, a file or a partitioned directory",
+    "producers": "list producers, their last batches, open and hanging transactions",
+    "epochs": "list leader epochs; say where an epoch ends and where a follower truncates",
+    "index-stats": "measure indexes: gaps, bytes scanned a lookup, size; what other settings would give",
+    "verify": "check checksums, indexes, producer snapshots and checkpoints",
+    "reindex": "rebuild indexes from .log files",
+    "convert": "convert a log: v0 and v1 to v2, another codec, other sizes, records dropped or redacted",
+    "load": "write Parquet, Arrow, CSV or JSON lines as partitions that a broker serves",
+    "spark": "the same over a cluster, or all processors: scan, batches, verify, rebuild-indexes, export",
+}
+"""A sentence a command; its module has its name, with ``_`` for ``-``."""
