@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -86,7 +87,24 @@ def test_a_broker_serves_converted_logs_as_the_ones_before(history: History) -> 
     assert {key: stable[key] for key in history.clean.stable if key[0] in topics} == {
         key: offset for key, offset in history.clean.stable.items() if key[0] in topics
     }
-    assert len(listed) > 30
+    n_answers = 0
+    for name, options in ways():
+        for path in [] if "drop" in options else sorted(broker.log_dir.glob(f"{name}-[0-9]*")):
+            times, rows = listed[path.name]
+            asked = [(at, offset) for at, (_, offset, _) in zip(times[path.name], rows, strict=True) if at >= 0]
+            answered = [offset for _, offset in asked]
+            assert answered == kafkalog.Partition(path).offset_for_timestamp([at for at, _ in asked]).tolist(), (
+                path.name
+            )
+            records = [one for one in theirs.records[name] if path.name == f"{name}-{one['partition']}"]
+            offsets = {one["offset"] for one in records}
+            for at, offset in asked:
+                first = min((one["offset"] for one in records if one["timestamp"] >= at), default=-1)
+                # a transaction's marker has a time, too
+                assert offset == first or (offset not in offsets and (offset < first or first < 0)), (path.name, at)
+            n_answers += len(asked)
+    assert n_answers > 500
+    stopped = hashes(broker.log_dir, topics)
 
     for name in OLD:
         mine = broker.log_dir / f"{name}-0"
@@ -112,6 +130,8 @@ def test_a_broker_serves_converted_logs_as_the_ones_before(history: History) -> 
         )
         more = history.client.consume(history.folder / "more.jsonl", [OLD[0]])
     assert trouble(broker) == []
+    assert len(stopped) > 100
+    assert hashes(broker.log_dir, topics) == stopped
     for name in OLD:
         expected = [
             (record["offset"], record["key"], record["value"], *stamp(record))
@@ -124,6 +144,16 @@ def test_a_broker_serves_converted_logs_as_the_ones_before(history: History) -> 
     ends = [record["offset"] for record in more.records[OLD[0]]]
     assert ends == list(range(len(ends)))
     assert len(ends) == len(old.records[OLD[0]]) + 5
+
+
+def hashes(log_dir: Path, topics: list[str]) -> dict[str, str]:
+    """Of all files of some topics, less those in which a broker notes each time that it becomes the leader."""
+    return {
+        str(path.relative_to(log_dir)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for topic in topics
+        for path in sorted(log_dir.glob(f"{topic}-[0-9]*/*"))
+        if path.name != "leader-epoch-checkpoint"
+    }
 
 
 def stamp(record: dict[str, Any]) -> tuple[int, int]:
