@@ -316,6 +316,50 @@ class Broker:
             raise
 
 
+class BrokerLife:
+    """A broker that is stopped and started again, with Kafka's clients turned to it.
+
+    Attributes
+    ----------
+    folder : Path
+        Where client and broker have their files.
+    client : Client
+    broker : Broker
+    logs : list of str
+        What the broker said in each of its lives that are over.
+    """
+
+    def __init__(self, folder: Path, **properties: str | int) -> None:
+        program = java()
+        jars = class_path(program)
+        self.folder = folder
+        self.client = Client(program, jars, folder)
+        self.broker = Broker(program, jars, folder, **properties)
+        self.logs: list[str] = []
+
+    @property
+    def log_dir(self) -> Path:
+        """The broker's."""
+        return self.broker.log_dir
+
+    def boot(self) -> None:
+        """Start the broker, and wait until every partition has a leader."""
+        self.broker.start()
+        self.client.server = self.broker.address
+        self.client.ask("ready")
+
+    def stop(self) -> None:
+        """A clean shutdown."""
+        self.broker.stop()
+        self.logs.append(self.broker.log.read_text())
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        self.client.close()
+        if self.broker.is_running:
+            self.broker.kill()
+
+
 class OldBroker(Broker):
     """A 2.8 broker, and the ZooKeeper that it cannot do without; `close` ends the latter."""
 

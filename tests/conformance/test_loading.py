@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conformance.kafka import Broker, Client, class_path, java
+from conformance.kafka import BrokerLife
 from conformance.test_writer import COMPLAINT, EXPECTED, QUIET
 
 import kafkalog
@@ -24,26 +24,8 @@ NOW = 1_790_000_000_000
 COMMON = {"seed": 7, "kind": "headers", "per_batch": 7, "idempotent": True, "codecs": ["none", "lz4"]}
 
 
-class Loaded:
-    """A broker that was stopped, loaded, and started again, twice."""
-
-    def __init__(self, folder: Path) -> None:
-        program = java()
-        jars = class_path(program)
-        self.folder = folder
-        self.logs: list[str] = []
-        self.client = Client(program, jars, folder)
-        self.broker = Broker(program, jars, folder, **QUIET)
-        self.log_dir = self.broker.log_dir
-
-    def boot(self) -> None:
-        self.broker.start()
-        self.client.server = self.broker.address
-        self.client.ask("ready")
-
-    def stop(self) -> None:
-        self.broker.stop()
-        self.logs.append(self.broker.log.read_text())
+class Loaded(BrokerLife):
+    """A broker that was stopped, loaded, and started again."""
 
     def tell(self) -> None:
         self.boot()
@@ -88,14 +70,12 @@ class Loaded:
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
-    loaded = Loaded(tmp_path_factory.mktemp("loading"))
+    loaded = Loaded(tmp_path_factory.mktemp("loading"), **QUIET)
     try:
         loaded.tell()
         yield loaded
     finally:
-        loaded.client.close()
-        if loaded.broker.is_running:
-            loaded.broker.kill()
+        loaded.end()
 
 
 def test_a_partition_with_records_is_not_replaced_unasked(loaded: Loaded) -> None:

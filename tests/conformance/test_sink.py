@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conformance.kafka import Broker, Client, class_path, java
+from conformance.kafka import BrokerLife
 
 import kafkalog
 
@@ -37,20 +37,8 @@ spark.stop()
 """
 
 
-class Sunk:
+class Sunk(BrokerLife):
     """A broker that was stopped, written to by Spark, and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        program = java()
-        jars = class_path(program)
-        self.client = Client(program, jars, folder)
-        self.broker = Broker(program, jars, folder, **{"broker.session.timeout.ms": 2500})
-        self.folder = folder
-
-    def boot(self) -> None:
-        self.broker.start()
-        self.client.server = self.broker.address
-        self.client.ask("ready")
 
     def run(self) -> subprocess.CompletedProcess[str]:
         root = str(Path(__file__).parents[2])
@@ -68,13 +56,11 @@ class Sunk:
 
 @pytest.fixture
 def sunk(tmp_path: Path) -> Iterator[Sunk]:
-    sunk = Sunk(tmp_path)
+    sunk = Sunk(tmp_path, **{"broker.session.timeout.ms": 2500})
     try:
         yield sunk
     finally:
-        sunk.client.close()
-        if sunk.broker.is_running:
-            sunk.broker.kill()
+        sunk.end()
 
 
 def test_a_broker_serves_exactly_the_rows_and_keeps_spark_out_while_it_runs(sunk: Sunk, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import golden_sets
 import numpy as np
 import pytest
-from conformance.kafka import Broker, Client, Truth, class_path, java, parse_dump
+from conformance.kafka import BrokerLife, Truth, parse_dump
 from writing import Record, columns_of, draw
 
 import kafkalog
@@ -302,34 +302,16 @@ def more(path: Path, told: Told) -> Told:
     return again.told
 
 
-class Written:
+class Written(BrokerLife):
     """A broker that is started on partitions that were written here, stopped and started again."""
 
     def __init__(self, folder: Path) -> None:
-        program = java()
-        jars = class_path(program)
-        self.folder = folder
-        self.client = Client(program, jars, folder)
-        self.broker = Broker(program, jars, folder, **QUIET)
+        super().__init__(folder, **QUIET)
         self.told: dict[str, Told] = {}
         self.brokers_own: dict[str, Truth] = {}
-        self.logs: list[str] = []
-
-    @property
-    def log_dir(self) -> Path:
-        return self.broker.log_dir
 
     def path(self, name: str) -> Path:
         return self.log_dir / f"{topic_of(name)}-0"
-
-    def boot(self) -> None:
-        self.broker.start()
-        self.client.server = self.broker.address
-        self.client.ask("ready")
-
-    def stop(self) -> None:
-        self.broker.stop()
-        self.logs.append(self.broker.log.read_text())
 
     def tell(self) -> None:
         """Create topics, write some of them, stop the broker, write the others, start it, and so on."""
@@ -437,9 +419,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         written.tell()
         yield written
     finally:
-        written.client.close()
-        if written.broker.is_running:
-            written.broker.kill()
+        written.end()
 
 
 def as_records(rows: list[dict[str, Any]]) -> dict[int, Record]:
