@@ -81,8 +81,8 @@ def record_slices(
     Yields
     ------
     RecordColumns
-        `timestamp` (-1 for none), `key`, `value`, `headers`, and `offset` where the input has one. They may share
-        memory with the input.
+        `timestamp` (-1 for none: of a null, and of -1 ms, which a scan gives where a record has none), `key`, `value`,
+        `headers`, and `offset` where the input has one. They may share memory with the input.
 
     Raises
     ------
@@ -315,7 +315,10 @@ class ColumnReader:
         return values
 
     def _offsets(self, batch: pa.RecordBatch, first_row: int) -> npt.NDArray[np.int64]:
-        return self.integers("offset", batch, first_row)
+        offsets = self.integers("offset", batch, first_row)
+        what = "is 2^63 - 1, the largest there is: none would be left for the next record"
+        _refuse_row(self.names["offset"], first_row, offsets == _LONG_MAX, what)
+        return offsets
 
     def _timestamps(self, batch: pa.RecordBatch, first_row: int) -> npt.NDArray[np.int64]:
         source = self.names.get("timestamp")
@@ -324,20 +327,20 @@ class ColumnReader:
         array = plain_column(batch, source, first_row)
         if pa.types.is_null(array.type):
             return np.full(batch.num_rows, kf.NO_TIMESTAMP, np.int64)
-        unit = 1000
+        unit, least = 1000, kf.NO_TIMESTAMP
         if pa.types.is_timestamp(array.type):
             unit = _PER_SECOND[array.type.unit]
+            least = -(unit // 1000)  # -1 ms as it is: so a scan gives a record that has none
             if array.type.tz is None:
-                array = self._aware(array, source)
+                array, least = self._aware(array, source), 0
             array = array.view(pa.int64())
         values, valid = integer_values(array, source, first_row)
         if valid is not None:
             values = np.where(valid, values, 0)
+        early = (values < 0) & (values != least)  # before it is cut: less than a millisecond too early is not none
+        _refuse_row(source, first_row, early, "is before 1970, which no record's timestamp can be")
         values = self._milliseconds(values, unit, source, first_row)
-        if valid is not None:
-            values = np.where(valid, values, kf.NO_TIMESTAMP)
-        _refuse_row(source, first_row, values < kf.NO_TIMESTAMP, "is before 1970, which no record's timestamp can be")
-        return values
+        return values if valid is None else np.where(valid, values, kf.NO_TIMESTAMP)
 
     def _aware(self, array: pa.Array, source: str) -> pa.Array:
         if self._timezone == "UTC":
@@ -353,7 +356,7 @@ class ColumnReader:
         if unit == 1000:
             return values
         if unit == 1:
-            far = (values > _LONG_MAX // 1000) | (values < -(_LONG_MAX // 1000))
+            far = values > _LONG_MAX // 1000
             _refuse_row(source, first_row, far, "is further away than milliseconds in 64 bits reach")
             return values * 1000
         whole, rest = np.divmod(values, unit // 1000)
