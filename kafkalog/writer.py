@@ -28,17 +28,20 @@ from kafkalog.batches import BatchTable, Window
 from kafkalog.checkpoints import encode_checkpoint, encode_partition_metadata, parse_topic_id
 from kafkalog.columns import RecordColumns
 from kafkalog.compression import Compression
-from kafkalog.config import LogConfig
-from kafkalog.encoder import BatchSpec, cut_batches, encode_batches, encode_marker
+from kafkalog.config import LogConfig, checked_config
+from kafkalog.encoder import BatchSpec, encode_batches, encode_marker
 from kafkalog.errors import (
     DEFAULT_LIMITS,
+    ConfigWarning,
     FileChangedError,
     KafkalogError,
     Limits,
     Reason,
+    TransactionWarning,
     UnsafePathError,
     UnwritableError,
     WriteError,
+    warn,
 )
 from kafkalog.existing import ExistingLog, read_existing
 from kafkalog.lock import hold_locks
@@ -54,6 +57,7 @@ from kafkalog.publish import (
     staging_directory,
     truncate_file,
 )
+from kafkalog.record_accumulator import Filled, RecordAccumulator
 from kafkalog.repair.epochs import as_array, merge
 from kafkalog.repair.recovery import RecoveredSegment
 from kafkalog.rolling import RollConditions
@@ -140,6 +144,13 @@ class PartitionWriter:
     WriteError
         The operating system refuses to write.
 
+    Warns
+    -----
+    ConfigWarning
+        A record makes a batch larger than `max.message.bytes`; once.
+    TransactionWarning
+        At the end of a writer that appended records a transaction is open.
+
     Notes
     -----
     All is staged outside of the log dir, made durable and renamed. A new partition appears in one step: a crash leaves
@@ -186,22 +197,27 @@ class PartitionWriter:
         leader_epochs: Sequence[tuple[int, int]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._config = LogConfig() if config is None else config
+        self._config = checked_config(config)
         self._conditions = conditions_of(self._config)
         self._compression = _compression(self._config, compression, compression_level)
-        if batch_size < 1 or (max_records_per_batch is not None and max_records_per_batch < 1):
-            raise ValueError("batch_size and max_records_per_batch are at least 1")
+        batch_size = _whole("batch_size", batch_size, 1)
         # what a producer sends is refused above either
         self._batch_size = min(batch_size, self._config.max_message_bytes, self._conditions.segment_bytes)
+        if max_records_per_batch is not None:
+            max_records_per_batch = _whole("max_records_per_batch", max_records_per_batch, 1)
         self._max_records = max_records_per_batch
         self._timestamp_type = _timestamp_type(
             self._config.message_timestamp_type if timestamp_type is None else timestamp_type
         )
-        self._log_append_time = log_append_time
-        self._producer = None if producer is None else _checked(Producer(*producer))
+        self._log_append_time = None if log_append_time is None else _whole("log_append_time", log_append_time, 0)
+        self._producer = None if producer is None else _checked(producer)
         self._topic_id = None if topic_id is None else parse_topic_id(topic_id)
+        if leader_epoch is not None:
+            leader_epoch = _whole("leader_epoch", leader_epoch, kf.NO_EPOCH, 2**31 - 1)
         if start_offset is not None:
             start_offset = _offset("start_offset", start_offset)
+        if not isinstance(limits, Limits):
+            raise TypeError(f"limits is a Limits, not {type(limits).__name__}")
         self._producer_snapshot, self._leader_epochs = producer_snapshot, list(leader_epochs or ())
         self._truncate_tail, self._limits = truncate_tail, limits
 
@@ -210,6 +226,7 @@ class PartitionWriter:
         self.topic_partition = check_partition_name(self.path)
         self._failure: BaseException | None = None
         self._is_closed = False
+        self._has_records = self._has_warned = False
         self._groups: list[list[Move]] = []
         self._existing: ExistingLog | None = None
         self._stack = contextlib.ExitStack()
@@ -353,24 +370,24 @@ class PartitionWriter:
             They could not be written. After any error nothing more is taken, and nothing appears.
         """
         self._check_open()
-        who = self._producer if producer is None else _checked(Producer(*producer))
+        who = self._producer if producer is None else _checked(producer)
         self._check_producer(who, transactional)
         first: int | None = None
         n_batches, n_bytes = self._files.n_batches, self._files.n_bytes
         with self._writing():
-            rest: RecordColumns | None = None
+            records = RecordAccumulator(batch_size=self._batch_size, max_records=self._max_records)
             n_seen = 0
             for piece in record_slices(data, **options):
-                self._check_records(piece, n_seen)
-                n_seen += piece.n_records
-                columns = self._with_offsets(piece, rest)
-                if not columns.n_records:
+                if not piece.n_records:
                     continue
+                self._check_records(piece, n_seen)
+                piece = self._with_offsets(piece, records.last_offset, n_seen)
+                n_seen += piece.n_records
                 if first is None:
-                    first = int(columns.offset[0])
-                rest = self._encode(columns, who, transactional, is_last=False)
-            if rest is not None and rest.n_records:
-                self._encode(rest, who, transactional, is_last=True)
+                    first = int(piece.offset[0])
+                self._encode(records.add(piece), who, transactional)
+            self._encode(records.finish(), who, transactional)
+            self._has_records |= n_seen > 0
         return AppendResult(
             self.next_offset if first is None else first,
             self.next_offset - 1,
@@ -416,7 +433,7 @@ class PartitionWriter:
         ----------
         producer : Producer, optional
         timestamp : int, optional
-            Of the marker, ms; default: the largest so far, as if no time had passed.
+            Of the marker, ms, -1 for none; default: the largest so far, as if no time had passed.
         """
         return self._end_transaction(producer, timestamp, is_commit=True)
 
@@ -448,6 +465,12 @@ class PartitionWriter:
         ------
         WriteError
             It could not be written; the destination is as it was.
+
+        Warns
+        -----
+        TransactionWarning
+            A transaction is open, and `append` wrote records: those who read committed records get nothing from its
+            first offset on, until it is ended.
         """
         if self._is_closed:
             return
@@ -466,6 +489,8 @@ class PartitionWriter:
             raise
         self._is_closed = True
         self._stack.close()
+        if self._has_records:
+            self._warn_of_open_transactions()
 
     def abort(self) -> None:
         """Forget everything; the destination is as it was."""
@@ -493,8 +518,14 @@ class PartitionWriter:
 
     def _check_records(self, piece: RecordColumns, row: int) -> None:
         """Refuse what a broker would refuse, or what nobody could read again; `row` is the first of the piece."""
-        if not piece.n_records:
-            return
+        if "timestamp" in piece and int(np.min(piece.timestamp)) < kf.NO_TIMESTAMP:
+            bad = row + int(np.argmax(piece.timestamp < kf.NO_TIMESTAMP))
+            detail = f"column 'timestamp', row {bad} is before 1970, which no record's timestamp can be"
+            raise UnwritableError(Reason.COLUMN_VALUE, detail, row=bad)
+        if "offset" in piece and int(np.max(piece.offset)) > _LAST_OFFSET:
+            bad = row + int(np.argmax(piece.offset > _LAST_OFFSET))
+            detail = f"column 'offset', row {bad} is beyond 2^63 - 2: no offset would be left for the next record"
+            raise UnwritableError(Reason.COLUMN_VALUE, detail, row=bad)
         if self._config.is_compacted and (piece.get("key") is None or piece.key.null_count):
             bad = row + (0 if piece.get("key") is None else int(np.argmin(piece.key.validity)))
             detail = f"row {bad} has no key, and compacted topics (cleanup.policy=compact) need one"
@@ -514,31 +545,55 @@ class PartitionWriter:
                 detail = f"the batch at offset {int(batches.base_offset[row])} has {int(sizes[row])} bytes, and"
                 raise UnwritableError(Reason.COLUMN_VALUE, f"{detail} Limits({name}={limit}) lets none read it again")
 
-    def _with_offsets(self, piece: RecordColumns, rest: RecordColumns | None) -> RecordColumns:
-        """Records that have offsets, behind those that still wait for a batch to be full."""
-        if "timestamp" in piece and piece.n_records and int(piece.timestamp.min()) < kf.NO_TIMESTAMP:
-            row = int(np.argmax(piece.timestamp < kf.NO_TIMESTAMP))
-            detail = f"column 'timestamp', row {row} is before 1970, which no record's timestamp can be"
-            raise UnwritableError(Reason.COLUMN_VALUE, detail, row=row)
-        if "offset" not in piece:
-            start = self.next_offset if rest is None or not rest.n_records else int(rest.offset[-1]) + 1
-            piece = RecordColumns(
-                piece.n_records, {**piece, "offset": np.arange(start, start + piece.n_records, dtype=np.int64)}
-            )
-        return piece if rest is None or not rest.n_records else RecordColumns.concatenate([rest, piece])
+    def _with_offsets(self, piece: RecordColumns, last: int | None, row: int) -> RecordColumns:
+        """Records that have offsets: those that come next, behind `last` where records wait for a batch to be full."""
+        if "offset" in piece:
+            return piece
+        start = self.next_offset if last is None else last + 1
+        n_left = _LAST_OFFSET + 1 - start
+        if piece.n_records > n_left:
+            bad = row + n_left
+            detail = f"row {bad} would come behind offset {_LAST_OFFSET}, the last one that a record can have"
+            raise UnwritableError(Reason.OFFSET_ORDER, detail, row=bad)
+        offsets = np.arange(piece.n_records, dtype=np.int64) + start
+        return RecordColumns(piece.n_records, {**piece, "offset": offsets})
 
-    def _encode(
-        self, columns: RecordColumns, producer: Producer | None, transactional: bool, *, is_last: bool
-    ) -> RecordColumns:
-        """Encode and append all but the last batch, which more records may go into; the records of that."""
-        cuts = cut_batches(columns, batch_size=self._batch_size, max_records=self._max_records)
-        if not is_last:
-            cuts = cuts[:-1]
-        if cuts.size > 1:
-            encoded = encode_batches(columns, cuts, self._spec(columns, cuts, producer, transactional))
-            self._check_sizes(encoded.batches, np.diff(columns.value.offsets[cuts]))
-            self._files.append(encoded)
-        return columns.slice(int(cuts[-1]), columns.n_records)
+    def _encode(self, filled: Filled | None, producer: Producer | None, transactional: bool) -> None:
+        """Encode and append batches."""
+        if filled is None:
+            return
+        columns, cuts, _ = filled
+        encoded = encode_batches(columns, cuts, self._spec(columns, cuts, producer, transactional))
+        self._check_sizes(encoded.batches, np.diff(columns.value.offsets[cuts]))
+        self._files.append(encoded)
+        self._warn_of_size(encoded.batches)
+
+    def _warn_of_size(self, batches: BatchTable) -> None:
+        """Say once that a batch is larger than the topic takes, as only that of a single record is, or nearly so."""
+        row, limit = int(np.argmax(batches.size_in_bytes)), self._config.max_message_bytes
+        size = int(batches.size_in_bytes[row])
+        if size <= limit or self._has_warned:
+            return
+        self._has_warned = True
+        warn(
+            f"{self.topic_partition}: the batch at offset {int(batches.base_offset[row])} has {size} bytes, and"
+            f" max.message.bytes is {limit}: consumers can read it, but a broker takes none like it from a producer, so"
+            " that it cannot be mirrored. If the topic has another limit, say so: LogConfig(max_message_bytes=...)",
+            ConfigWarning,
+        )
+
+    def _warn_of_open_transactions(self) -> None:
+        found = self._files.producers.transactions.open_transactions()
+        if not found:
+            return
+        first = min(found, key=operator.attrgetter("first_offset"))
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        warn(
+            f"{self.topic_partition}: the transaction of producer {first.producer_id} that begins at offset"
+            f" {first.first_offset} is still open{more}: consumers with isolation.level=read_committed get nothing from"
+            " there on until commit_transaction or abort_transaction, with that producer, ends it",
+            TransactionWarning,
+        )
 
     def _spec(
         self, columns: RecordColumns, cuts: npt.NDArray[np.int64], producer: Producer | None, transactional: bool
@@ -580,12 +635,14 @@ class PartitionWriter:
         self, producer: Producer | tuple[int, int] | None, timestamp: int | None, *, is_commit: bool
     ) -> int:
         self._check_open()
-        who = self._producer if producer is None else _checked(Producer(*producer))
+        who = self._producer if producer is None else _checked(producer)
         self._check_producer(who, True)
         assert who is not None
         if who.producer_id not in self._files.producers.transactions:
             raise ValueError(f"producer {who.producer_id} has no transaction open")
-        if timestamp is None:
+        if timestamp is not None:
+            timestamp = _whole("timestamp", timestamp, kf.NO_TIMESTAMP)
+        else:
             earlier = kf.NO_TIMESTAMP if self._existing is None else self._existing.max_timestamp
             timestamp = max(self._files.max_timestamp, earlier)
             timestamp = _now() if timestamp < 0 else timestamp
@@ -743,19 +800,25 @@ def _timestamp_type(given: kf.TimestampType | str) -> kf.TimestampType:
     return kf.TimestampType(given)
 
 
-def _checked(producer: Producer) -> Producer:
-    if not 0 <= producer.producer_id < 2**63 or not 0 <= producer.producer_epoch < 2**15:
-        raise ValueError(f"a producer has an id of 63 bits and an epoch of 15, not {tuple(producer)}")
-    return producer
+def _checked(given: Producer | tuple[int, int]) -> Producer:
+    if not isinstance(given, tuple | list) or len(given) not in (1, 2):
+        raise TypeError(f"producer is Producer(producer_id, producer_epoch) or a tuple of both, not {given!r}")
+    producer_id = _whole("producer_id", given[0], 0)
+    return Producer(producer_id, *(_whole("producer_epoch", epoch, 0, 2**15 - 1) for epoch in given[1:]))
 
 
 def _offset(name: str, offset: int) -> int:
+    return _whole(name, offset, 0, _LAST_OFFSET)
+
+
+def _whole(name: str, given: int, least: int, most: int = 2**63 - 1) -> int:
+    """A whole number that is given as an option."""
     try:
-        number = operator.index(offset)
+        number = operator.index(given)
     except TypeError:
-        raise TypeError(f"{name} is a whole number, not {offset!r}") from None
-    if not 0 <= number < 2**63 - 1:  # an offset has to be left for what comes behind
-        raise ValueError(f"{name} is from 0 to 2**63 - 2, not {number}")
+        raise TypeError(f"{name} is a whole number, not {given!r}") from None
+    if not least <= number <= most:
+        raise ValueError(f"{name} is from {least} to {most}, not {number}")
     return number
 
 
@@ -763,4 +826,6 @@ def _now() -> int:
     return time.time_ns() // 10**6
 
 
+_LAST_OFFSET: Final = 2**63 - 2
+"""Behind a record's offset another one has to be left, for what comes next."""
 _METADATA_TOPIC: Final = "__cluster_metadata"
