@@ -25,6 +25,7 @@ from writing import Record, columns_of, draw
 import kafkalog
 from kafkalog import ConfigWarning, LogConfig, PartitionWriter, publish
 from kafkalog import format as kf
+from kafkalog.batch_builder import next_sequence
 from kafkalog.batches import BatchTable, Window
 from kafkalog.checkpoints import encode_partition_metadata, parse_topic_id, read_leader_epochs
 from kafkalog.columns import RecordColumns
@@ -348,8 +349,9 @@ def test_producers_are_known_without_a_snapshot(path: Path) -> None:
         for file in sorted(path.glob("*.snapshot"))[kept:]:
             file.unlink()
         with PartitionWriter(path, producer=(9, 4)) as again:
-            sequence = again._next_sequence(kafkalog.Producer(9, 4))
-            assert 9 in again._files.producers.transactions
+            producers = again._files.producers
+            assert 9 in producers.transactions
+        sequence = next_sequence(producers, kafkalog.Producer(9, 4))
         assert sequence == 100
 
 
