@@ -16,6 +16,7 @@ from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
 from kafkalog.encoder import cut_batches
 
 _STEP_BYTES: Final = 2**20
+_TOGETHER: Final = 8
 
 
 class Filled(NamedTuple):
@@ -44,8 +45,8 @@ class RecordAccumulator:
 
     Notes
     -----
-    What waits is about a batch and a piece at most. Pieces are put together with others of about their size: a record
-    is copied as often as a piece has to be doubled to make a batch, and memory of the input is let go.
+    What waits is about a batch and a piece at most. Pieces are put together eight at a time with others of about their
+    size: a record is copied a few times however small pieces are, and memory of the input is let go.
     """
 
     def __init__(self, *, batch_size: int, max_records: int | None = None) -> None:
@@ -72,9 +73,9 @@ class RecordAccumulator:
         if not piece.n_records:
             return None
         self._keep(piece, _least_bytes(piece))
-        while len(self._parts) > 1 and self._sizes[-2] <= 2 * self._sizes[-1]:
-            merged, size = RecordColumns.concatenate(self._parts[-2:]), sum(self._sizes[-2:])
-            del self._parts[-2:], self._sizes[-2:]
+        while len(self._parts) >= _TOGETHER and self._sizes[-_TOGETHER] < _TOGETHER * self._sizes[-1]:
+            merged, size = RecordColumns.concatenate(self._parts[-_TOGETHER:]), sum(self._sizes[-_TOGETHER:])
+            del self._parts[-_TOGETHER:], self._sizes[-_TOGETHER:]
             self._keep(merged, size)
         n_waiting, size = sum(part.n_records for part in self._parts), sum(self._sizes)
         if size < self._enough and (self._max_records is None or n_waiting <= self._max_records):

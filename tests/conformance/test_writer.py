@@ -20,7 +20,7 @@ from conformance.kafka import Broker, Client, Truth, class_path, java, parse_dum
 from writing import Record, columns_of, draw
 
 import kafkalog
-from kafkalog import LogConfig, PartitionWriter, TransactionWarning, publish
+from kafkalog import ConfigWarning, LogConfig, PartitionWriter, TransactionWarning, publish
 from kafkalog import format as kf
 from kafkalog.producers import ProducerSnapshot
 
@@ -35,6 +35,7 @@ QUIET: dict[str, str | int] = {
 """Nothing but what the tests ask for is to change files."""
 
 NOW = time.time_ns() // 10**6
+MAX_MESSAGE_BYTES = 4_000_000
 SMALL = LogConfig(segment_bytes=4000, index_interval_bytes=512)
 
 
@@ -165,6 +166,17 @@ def large(path: Path) -> Told:
     return case.told
 
 
+def over_the_limit(path: Path) -> Told:
+    """A record that no producer could send to its topic."""
+    big = Record(value=np.random.default_rng(0).bytes(4_500_000))
+    with (
+        Case(path, config=LogConfig(max_message_bytes=MAX_MESSAGE_BYTES)) as case,
+        pytest.warns(ConfigWarning, match="consumers can read it"),
+    ):
+        case.add([*draw(20, 1), big, *draw(20, 2)])
+    return case.told
+
+
 def twice(path: Path) -> Told:
     with Case(path, compression="lz4") as case:
         case.add(draw(100, 1))
@@ -218,6 +230,7 @@ CASES: dict[str, Callable[[Path], Told]] = {
     "one": simple(1),
     "empty": nothing,
     "large": large,
+    "over-the-limit": over_the_limit,
     "appended-time": simple(timestamp_type="LogAppendTime", log_append_time=NOW),
     "appended-time-zstd": simple(timestamp_type="LogAppendTime", log_append_time=NOW, compression="zstd"),
     "backwards": stamped(lambda row: 1_700_000_000_000 - 7 * row),
@@ -338,7 +351,11 @@ class Written:
         """Create topics, write some of them, stop the broker, write the others, start it, and so on."""
         names = [*CASES, *BROKERS_OWN, *COPIED, *CRASHED]
         topics = [
-            {"name": topic_of(name), "partitions": 1, "configs": {"retention.ms": -1, "max.message.bytes": 4_000_000}}
+            {
+                "name": topic_of(name),
+                "partitions": 1,
+                "configs": {"retention.ms": -1, "max.message.bytes": MAX_MESSAGE_BYTES},
+            }
             for name in names
         ]
         self.boot()
