@@ -160,7 +160,7 @@ class BatchBuilder:
         warn(
             f"{self.name}: the batch at offset {int(batches.base_offset[row])} has {size} bytes, and"
             f" max.message.bytes is {limit}: consumers can read it, but a broker takes none like it from a producer, so"
-            " that it cannot be mirrored. If the topic has another limit, say so: LogConfig(max_message_bytes=...)",
+            " that it cannot be mirrored. A topic that has another limit: LogConfig(max_message_bytes=...), --config",
             ConfigWarning,
         )
 
