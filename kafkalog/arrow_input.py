@@ -2,14 +2,14 @@
 
 The counterpart of `kafkalog.arrow`. Types are taken leniently (any kind of string or bytes, any width of integers, any
 unit of timestamps, lists and maps for headers) and values exactly: what would have to be cut, rounded or guessed is
-refused with the column and the row. Bytes are shared with Arrow's buffers where they lie one behind the other, and
-memory does not grow with the stream. Nothing here knows files.
+refused with the column and the row. Memory does not grow with the stream. How a stream is opened is known to
+`kafkalog.arrow_streams`, and how arrays become columns to `kafkalog.arrow_values`. Nothing here knows files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,42 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog import format as kf
-from kafkalog.columns import BinaryColumn, Column, HeadersColumn, RecordColumns, zeros
+from kafkalog.arrow_streams import open_batches
+from kafkalog.arrow_values import (
+    BYTES_TYPES,
+    LONG_MAX,
+    binary_column,
+    decodable,
+    has_bytes,
+    headers_column,
+    integer_values,
+    is_bytes_like,
+    is_headers,
+    nulls,
+    one_line,
+    plain_column,
+    refuse_column,
+    refuse_row,
+    storage_type,
+    validity,
+)
+from kafkalog.columns import BinaryColumn, Column, HeadersColumn, RecordColumns
 from kafkalog.errors import Reason, UnwritableError
+
+__all__ = [
+    "PLACE_COLUMNS",
+    "READ_COLUMNS",
+    "WRITTEN_COLUMNS",
+    "ColumnReader",
+    "binary_column",
+    "cut",
+    "integer_values",
+    "open_batches",
+    "plain_column",
+    "record_slices",
+    "slices",
+    "validity",
+]
 
 SLICE_BYTES: Final = 4 * 2**20
 SLICE_ROWS: Final = 2**16
@@ -45,10 +79,6 @@ READ_COLUMNS: Final = (
 """What a scan gives besides; writing makes it anew, so it is passed over."""
 
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
-_LONG_MAX: Final = 2**63 - 1
-_EMPTY: Final = np.empty(0, np.uint8)
-
-_BYTES_TYPES: Final = "binary, string, large_binary, large_string, binary_view, string_view, fixed_size_binary"
 
 
 def record_slices(
@@ -81,8 +111,8 @@ def record_slices(
     Yields
     ------
     RecordColumns
-        `timestamp` (-1 for none), `key`, `value`, `headers`, and `offset` where the input has one. They may share
-        memory with the input.
+        `timestamp` (-1 for none: of a null, and of -1 ms, which a scan gives where a record has none), `key`, `value`,
+        `headers`, and `offset` where the input has one. They may share memory with the input.
 
     Raises
     ------
@@ -133,13 +163,13 @@ def _with_sizes(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, npt.ND
     """A batch whose dictionaries and runs can be decoded, and how many bytes each of their values has, by column."""
     columns, sizes = list(batch.columns), {}
     for place, array in enumerate(columns):
-        if not isinstance(array, pa.DictionaryArray | pa.RunEndEncodedArray) or not _has_bytes(array.type.value_type):
+        if not isinstance(array, pa.DictionaryArray | pa.RunEndEncodedArray) or not has_bytes(array.type.value_type):
             continue
         try:
             array.validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowIndexError):
             continue  # said by `plain_column`, with the rows
-        columns[place] = array = _decodable(array)
+        columns[place] = array = decodable(array)
         values = array.dictionary if isinstance(array, pa.DictionaryArray) else array.values
         if len(values):
             lengths = pc.fill_null(pc.binary_length(values), 0)
@@ -177,63 +207,6 @@ def cut(columns: RecordColumns, max_bytes: int = SLICE_BYTES) -> Iterator[Record
         start = stop
 
 
-def open_batches(data: Any) -> pa.RecordBatchReader:
-    """Data as a stream of record batches.
-
-    Raises
-    ------
-    TypeError
-        It is nothing that speaks Arrow.
-    UnwritableError
-        It does, but its values have no type in common.
-    """
-    if isinstance(data, pa.RecordBatchReader):
-        return data
-    try:
-        return _open(data)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise UnwritableError(Reason.COLUMN_TYPE, _one_line(error)) from error
-
-
-def _open(data: Any) -> pa.RecordBatchReader:
-    if isinstance(data, pa.Table):
-        return data.to_reader()
-    if isinstance(data, pa.RecordBatch):
-        return pa.RecordBatchReader.from_batches(data.schema, [data])
-    if isinstance(data, Mapping):
-        return pa.table({name: _as_array(name, values) for name, values in data.items()}).to_reader()
-    if type(data).__module__.partition(".")[0] == "pandas":
-        if not hasattr(data, "columns"):
-            raise TypeError(f"a pandas DataFrame is expected, not a {type(data).__name__}")
-        # an index with a name is a column like the others; one without is a row number
-        named = any(name is not None for name in data.index.names)
-        return pa.Table.from_pandas(data, preserve_index=named).to_reader()
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
-    if hasattr(data, "__arrow_c_array__"):
-        return _open(pa.record_batch(data))
-    if hasattr(data, "scanner") and hasattr(data, "schema"):
-        return data.scanner().to_reader()
-    if hasattr(data, "to_reader"):
-        return data.to_reader()
-    hint = "; collect() it first" if hasattr(data, "collect") else ""
-    raise TypeError(
-        "records are a table that speaks Arrow (pyarrow, pandas, Polars, DuckDB ...) or a dict of arrays, "
-        f"not {type(data).__name__}{hint}"
-    )
-
-
-def _as_array(name: Any, values: Any) -> Any:
-    """A column of a dict; headers may be lists of (key, value)."""
-    if isinstance(values, np.ndarray | list | tuple) and name == "headers":
-        first = next((pair for headers in values if headers is not None for pair in headers), None)
-        if isinstance(first, tuple):
-            return pa.array(list(values), type=pa.map_(pa.binary(), pa.binary()))
-    if isinstance(values, pa.Array | pa.ChunkedArray) or hasattr(values, "__arrow_c_stream__"):
-        return values
-    return pa.array(values)
-
-
 class ColumnReader:
     """Turns record batches of one schema into record columns.
 
@@ -269,14 +242,14 @@ class ColumnReader:
         for name, source in self.names.items():
             kind = schema.field(source).type
             if name == "timestamp" and pa.types.is_timestamp(kind) and kind.tz is None and naive_timezone is None:
-                _refuse_column(
+                refuse_column(
                     Reason.COLUMN_TYPE,
                     source,
                     f"{kind} has no time zone: say which one it is in (naive_timezone, --timezone), or make it an aware"
                     " one",
                 )
-            if not _CHECKS[name](_storage(kind)):
-                _refuse_column(Reason.COLUMN_TYPE, source, f"{name} takes {_EXPECTED[name]}, not {kind}")
+            if not _CHECKS[name](storage_type(kind)):
+                refuse_column(Reason.COLUMN_TYPE, source, f"{name} takes {_EXPECTED[name]}, not {kind}")
 
     def read(self, batch: pa.RecordBatch, first_row: int = 0) -> RecordColumns:
         """The records of a batch: `timestamp`, `key`, `value`, `headers`, and `offset` where there is one.
@@ -301,7 +274,7 @@ class ColumnReader:
         columns["headers"] = (
             HeadersColumn.none(n)
             if source is None
-            else _headers(plain_column(batch, source, first_row), source, first_row)
+            else headers_column(plain_column(batch, source, first_row), source, first_row)
         )
         return RecordColumns(n, columns)
 
@@ -310,12 +283,15 @@ class ColumnReader:
         source = self.names[name]
         values, valid = integer_values(plain_column(batch, source, first_row), source, first_row)
         if valid is not None:
-            _refuse_row(source, first_row, ~valid, "is null")
-        _refuse_row(source, first_row, values < 0, "is negative")
+            refuse_row(source, first_row, ~valid, "is null")
+        refuse_row(source, first_row, values < 0, "is negative")
         return values
 
     def _offsets(self, batch: pa.RecordBatch, first_row: int) -> npt.NDArray[np.int64]:
-        return self.integers("offset", batch, first_row)
+        offsets = self.integers("offset", batch, first_row)
+        what = "is 2^63 - 1, the largest there is: none would be left for the next record"
+        refuse_row(self.names["offset"], first_row, offsets == LONG_MAX, what)
+        return offsets
 
     def _timestamps(self, batch: pa.RecordBatch, first_row: int) -> npt.NDArray[np.int64]:
         source = self.names.get("timestamp")
@@ -324,20 +300,20 @@ class ColumnReader:
         array = plain_column(batch, source, first_row)
         if pa.types.is_null(array.type):
             return np.full(batch.num_rows, kf.NO_TIMESTAMP, np.int64)
-        unit = 1000
+        unit, least = 1000, kf.NO_TIMESTAMP
         if pa.types.is_timestamp(array.type):
             unit = _PER_SECOND[array.type.unit]
+            least = -(unit // 1000)  # -1 ms as it is: so a scan gives a record that has none
             if array.type.tz is None:
-                array = self._aware(array, source)
+                array, least = self._aware(array, source), 0
             array = array.view(pa.int64())
         values, valid = integer_values(array, source, first_row)
         if valid is not None:
             values = np.where(valid, values, 0)
+        early = (values < 0) & (values != least)  # before it is cut: less than a millisecond too early is not none
+        refuse_row(source, first_row, early, "is before 1970, which no record's timestamp can be")
         values = self._milliseconds(values, unit, source, first_row)
-        if valid is not None:
-            values = np.where(valid, values, kf.NO_TIMESTAMP)
-        _refuse_row(source, first_row, values < kf.NO_TIMESTAMP, "is before 1970, which no record's timestamp can be")
-        return values
+        return values if valid is None else np.where(valid, values, kf.NO_TIMESTAMP)
 
     def _aware(self, array: pa.Array, source: str) -> pa.Array:
         if self._timezone == "UTC":
@@ -345,7 +321,7 @@ class ColumnReader:
         try:
             return pc.assume_timezone(array, self._timezone)
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-            _refuse_column(Reason.COLUMN_VALUE, source, f"in time zone {self._timezone}: {_one_line(error)}")
+            refuse_column(Reason.COLUMN_VALUE, source, f"in time zone {self._timezone}: {one_line(error)}")
 
     def _milliseconds(
         self, values: npt.NDArray[np.int64], unit: int, source: str, first_row: int
@@ -353,12 +329,12 @@ class ColumnReader:
         if unit == 1000:
             return values
         if unit == 1:
-            far = (values > _LONG_MAX // 1000) | (values < -(_LONG_MAX // 1000))
-            _refuse_row(source, first_row, far, "is further away than milliseconds in 64 bits reach")
+            far = values > LONG_MAX // 1000
+            refuse_row(source, first_row, far, "is further away than milliseconds in 64 bits reach")
             return values * 1000
         whole, rest = np.divmod(values, unit // 1000)
         if not self._truncate:
-            _refuse_row(
+            refuse_row(
                 source,
                 first_row,
                 rest != 0,
@@ -371,7 +347,7 @@ class ColumnReader:
         array = batch.column("is_control")
         if pa.types.is_boolean(array.type):
             rows = np.asarray(pc.fill_null(array, False).to_numpy(zero_copy_only=False), np.bool_)
-            _refuse_row("is_control", first_row, rows, "is set: markers are no records to write (leave them out)")
+            refuse_row("is_control", first_row, rows, "is set: markers are no records to write (leave them out)")
 
 
 def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bool) -> dict[str, str]:
@@ -428,231 +404,6 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names[:20]) + more
 
 
-def _storage(kind: pa.DataType) -> pa.DataType:
-    """The type below: of what a dictionary or a run holds, of what an extension stores."""
-    while True:
-        if isinstance(kind, pa.BaseExtensionType):
-            kind = kind.storage_type
-        elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-            kind = kind.value_type
-        else:
-            return kind
-
-
-def plain_column(batch: pa.RecordBatch, name: str, first_row: int) -> pa.Array:
-    """A column in its plain form, checked down to its values: what a file or another library says may be wrong."""
-    array = batch.column(name)
-    try:
-        array.validate(full=True)
-        return _plain(array)
-    except (pa.ArrowInvalid, pa.ArrowIndexError, pa.ArrowNotImplementedError) as error:
-        where = f"rows {first_row} to {first_row + batch.num_rows - 1}: {_one_line(error)}"
-        raise UnwritableError(Reason.COLUMN_VALUE, f"column {name!r}: {where}") from error
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    while True:
-        if isinstance(array, pa.ExtensionArray):
-            array = array.storage
-        elif isinstance(array, pa.DictionaryArray):
-            array = _decodable(array).dictionary_decode()
-        elif isinstance(array, pa.RunEndEncodedArray):
-            array = pc.run_end_decode(_decodable(array))
-        else:
-            return array
-
-
-def _decodable(array: pa.Array) -> pa.Array:
-    """A dictionary or runs of views, which Arrow decodes of no type, as such of large strings or bytes."""
-    kind = array.type.value_type
-    if not (pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)):
-        return array
-    large = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
-    if isinstance(array, pa.DictionaryArray):
-        return pa.DictionaryArray.from_arrays(array.indices, pc.cast(array.dictionary, large))
-    runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, pc.cast(array.values, large))
-    return runs.slice(array.offset, len(array))
-
-
-def integer_values(
-    array: pa.Array, name: str, first_row: int = 0
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
-    """An array of integers as int64, and which are not null; None for all."""
-    n = len(array)
-    if pa.types.is_null(array.type):
-        return np.zeros(n, np.int64), np.zeros(n, np.bool_)
-    width = array.type.bit_width // 8
-    kind = "u" if pa.types.is_unsigned_integer(array.type) else "i"
-    data = array.buffers()[1]
-    values = np.zeros(0, f"{kind}{width}")
-    if n and data is not None:
-        values = np.frombuffer(data, values.dtype, n, array.offset * width)
-    valid = validity(array)
-    if values.dtype == np.uint64:
-        late = values > _LONG_MAX
-        _refuse_row(name, first_row, late if valid is None else late & valid, "is beyond 2^63 - 1")
-    return values.astype(np.int64, copy=False), valid
-
-
-def validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Which values are not null; None for all."""
-    n = len(array)
-    if not n or not array.null_count:
-        return None
-    bitmap = array.buffers()[0]
-    if bitmap is None:  # an array of type null
-        return np.zeros(n, np.bool_)
-    first = array.offset // 8
-    bits = np.frombuffer(bitmap, np.uint8, (array.offset + n + 7) // 8 - first, first)
-    shift = array.offset % 8
-    return np.unpackbits(bits, bitorder="little")[shift : shift + n].view(np.bool_)
-
-
-def nulls(n: int) -> BinaryColumn:
-    """Nothing but nulls."""
-    return BinaryColumn(zeros(n + 1), _EMPTY, np.zeros(n, np.bool_))
-
-
-def binary_column(array: pa.Array) -> BinaryColumn:
-    """An array of bytes or text as a column; it shares the bytes where they lie one behind the other."""
-    kind = array.type
-    n = len(array)
-    if pa.types.is_null(kind):
-        return nulls(n)
-    if pa.types.is_fixed_size_binary(kind):
-        return _fixed_size(array)
-    if not (pa.types.is_binary(kind) or pa.types.is_string(kind) or _is_large(kind)):
-        array = pc.cast(array, pa.large_binary())  # of views, which lie anywhere
-    valid = validity(array)
-    column = _variable(array, valid)
-    if valid is not None and np.diff(column.offsets)[~valid].any():
-        column = _variable(pc.fill_null(array, b"" if _is_bytes(array.type) else ""), valid)  # bytes below a null
-    return column
-
-
-def _is_large(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_large_binary(kind) or pa.types.is_large_string(kind))
-
-
-def _has_bytes(kind: pa.DataType) -> bool:
-    return _is_bytes_like(kind) and not pa.types.is_null(kind)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
-
-
-def _variable(array: pa.Array, valid: npt.NDArray[np.bool_] | None) -> BinaryColumn:
-    n = len(array)
-    if not n:
-        return BinaryColumn(zeros(1), _EMPTY)
-    _, offsets_buffer, data = array.buffers()
-    width = 8 if _is_large(array.type) else 4
-    offsets = np.frombuffer(offsets_buffer, f"i{width}", n + 1, array.offset * width)
-    first, size = int(offsets[0]), int(offsets[-1]) - int(offsets[0])
-    offsets = offsets - np.asarray(first, offsets.dtype) if first else offsets
-    column = np.frombuffer(data, np.uint8, size, first) if data is not None and size else _EMPTY
-    return BinaryColumn(offsets.astype(np.int64, copy=False), column, valid)
-
-
-def _fixed_size(array: pa.Array) -> BinaryColumn:
-    n, width = len(array), array.type.byte_width
-    valid = validity(array)
-    if not n or not width:
-        return BinaryColumn(zeros(n + 1), _EMPTY, valid)
-    data = np.frombuffer(array.buffers()[1], np.uint8, n * width, array.offset * width)
-    if valid is None:
-        return BinaryColumn(np.arange(0, (n + 1) * width, width, dtype=np.int64), data)
-    offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(valid * width, out=offsets[1:])
-    return BinaryColumn(offsets, data.reshape(n, width)[valid].ravel(), valid)
-
-
-def _headers(array: pa.Array, source: str, first_row: int) -> HeadersColumn:
-    """Lists of key and value, or maps."""
-    n = len(array)
-    if pa.types.is_null(array.type):
-        return HeadersColumn.none(n)
-    offsets, items = _lists(array)
-    if not offsets[-1]:
-        return HeadersColumn.none(n)
-    if pa.types.is_null(items.type):
-        _refuse_header(source, first_row, offsets, np.ones(len(items), np.bool_), "is null")
-    present = validity(items)
-    if present is not None:
-        _refuse_header(source, first_row, offsets, ~present, "is null")
-    key, value = (_plain(items.field(items.type.get_field_index(name))) for name in ("key", "value"))
-    keys = binary_column(key)
-    if keys.validity is not None:
-        _refuse_header(source, first_row, offsets, ~keys.validity, "has no key")
-    if not (pa.types.is_string(key.type) or pa.types.is_large_string(key.type)):  # text was checked with the rest
-        _refuse_bad_text(keys, source, first_row, offsets)
-    return HeadersColumn(offsets, keys, binary_column(value))
-
-
-def _lists(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """Where each list begins in its items, from 0 on; a null list is an empty one."""
-    if pa.types.is_map(array.type):
-        pair = pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])
-        array = array.cast(pa.list_(pair))
-    lengths, valid = integer_values(pc.list_value_length(array), "headers")
-    offsets = np.zeros(len(array) + 1, np.int64)
-    np.cumsum(lengths if valid is None else np.where(valid, lengths, 0), out=offsets[1:])
-    return offsets, _plain(array.flatten())
-
-
-def _refuse_bad_text(keys: BinaryColumn, source: str, first_row: int, offsets: npt.NDArray[np.int64]) -> None:
-    """Kafka's header keys are text; bytes that are not would read as something else."""
-    if not keys.data.size or keys.data.max() < 0x80:
-        return
-    bad = np.zeros(len(keys), np.bool_)
-    for place, key in enumerate(keys.to_pylist()):
-        try:
-            (key or b"").decode()
-        except UnicodeDecodeError:
-            bad[place] = True
-            break
-    _refuse_header(source, first_row, offsets, bad, "has a key that is not UTF-8")
-
-
-def _refuse_header(
-    source: str, first_row: int, offsets: npt.NDArray[np.int64], bad: npt.NDArray[np.bool_], what: str
-) -> None:
-    if bad.any():
-        place = int(np.argmax(bad))
-        row = int(np.searchsorted(offsets, place, "right")) - 1
-        number = place - int(offsets[row])
-        detail = f"column {source!r}, row {first_row + row}: header {number} {what}"
-        raise UnwritableError(Reason.COLUMN_VALUE, detail, row=first_row + row)
-
-
-def _refuse_row(source: str, first_row: int, bad: npt.NDArray[np.bool_], what: str) -> None:
-    if bad.any():
-        row = first_row + int(np.argmax(bad))
-        raise UnwritableError(Reason.COLUMN_VALUE, f"column {source!r}, row {row} {what}", row=row)
-
-
-def _refuse_column(reason: Reason, source: str, what: str) -> NoReturn:
-    raise UnwritableError(reason, f"column {source!r}: {what}")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
-def _is_bytes_like(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_null(kind)
-        or types.is_binary(kind)
-        or types.is_string(kind)
-        or _is_large(kind)
-        or types.is_binary_view(kind)
-        or types.is_string_view(kind)
-        or types.is_fixed_size_binary(kind)
-    )
-
-
 def _is_integer(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind))
 
@@ -661,33 +412,11 @@ def _is_moment(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind))
 
 
-def _is_headers(kind: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_null(kind):
-        return True
-    if types.is_map(kind):
-        return _is_bytes_like(_storage(kind.key_type)) and _is_bytes_like(_storage(kind.item_type))
-    if not (
-        types.is_list(kind)
-        or types.is_large_list(kind)
-        or types.is_list_view(kind)
-        or types.is_large_list_view(kind)
-        or types.is_fixed_size_list(kind)
-    ):
-        return False
-    item = _storage(kind.value_type)
-    if types.is_null(item):
-        return True  # how a list of nothing but empty lists is typed
-    if not types.is_struct(item) or sorted(field.name for field in item) != ["key", "value"]:
-        return False
-    return all(_is_bytes_like(_storage(field.type)) for field in item)
-
-
 _EXPECTED: Final = {
     "offset": "integers",
     "timestamp": "timestamps, or integers of milliseconds",
-    "key": _BYTES_TYPES,
-    "value": _BYTES_TYPES,
+    "key": BYTES_TYPES,
+    "value": BYTES_TYPES,
     "headers": "a list of structs of key and value, or a map, of strings or bytes",
     "topic": "strings",
     "partition": "integers",
@@ -695,9 +424,9 @@ _EXPECTED: Final = {
 _CHECKS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
     "offset": _is_integer,
     "timestamp": _is_moment,
-    "key": _is_bytes_like,
-    "value": _is_bytes_like,
-    "headers": _is_headers,
-    "topic": _is_bytes_like,
+    "key": is_bytes_like,
+    "value": is_bytes_like,
+    "headers": is_headers,
+    "topic": is_bytes_like,
     "partition": _is_integer,
 }

@@ -240,6 +240,18 @@ _KNOWN: Final = (
 )
 
 
+def checked_config(config: LogConfig | None) -> LogConfig:
+    """What is given as `config=`, Kafka's defaults for None; TypeError for anything else, such as a dict."""
+    if config is None:
+        return LogConfig()
+    if not isinstance(config, LogConfig):
+        raise TypeError(
+            f"config is a LogConfig, not {type(config).__name__}: LogConfig.from_properties makes one of a dict of"
+            " Kafka's settings, or of a file"
+        )
+    return config
+
+
 def is_setting(name: str) -> bool:
     """Whether a Kafka topic or broker has a setting of this name."""
     return name in _KNOWN or name.startswith(OPEN_NAMESPACES)

@@ -122,7 +122,12 @@ def _scalar(value: Any) -> int | None:
 
 
 def cut_batches(
-    columns: RecordColumns, *, batch_size: int, max_records: int | None = None, any_header_keys: bool = False
+    columns: RecordColumns,
+    *,
+    batch_size: int,
+    max_records: int | None = None,
+    any_header_keys: bool = False,
+    first_row: int = 0,
 ) -> Int64s:
     """Where batches begin, as a producer fills them.
 
@@ -137,6 +142,8 @@ def cut_batches(
         Records in a batch at most.
     any_header_keys : bool
         See `BatchSpec`.
+    first_row : int
+        The place of the columns in the whole, for messages.
 
     Returns
     -------
@@ -163,7 +170,7 @@ def cut_batches(
     boundaries = np.empty(columns.n_records + 1, np.int64)
     status, row, n_batches = kernels.cut_batches(bound.kernel, batch_size, max_records or 2**31 - 1, boundaries)
     if status != _OK:
-        _refuse(status, row, bound.offset)
+        _refuse(status, row, bound.offset, first_row)
     return boundaries[: n_batches + 1].copy()
 
 
@@ -530,12 +537,12 @@ _REFUSALS: Final = {
 }
 
 
-def _refuse(status: int, row: int, offset: Int64s) -> NoReturn:
+def _refuse(status: int, row: int, offset: Int64s, first_row: int = 0) -> NoReturn:
     """Raise what a kernel found about the record in a row."""
     if status not in _REFUSALS:
-        raise ValueError(f"row {row}: the offsets of a column fall, or lead outside of its data")
+        raise ValueError(f"row {first_row + row}: the offsets of a column fall, or lead outside of its data")
     reason, detail = _REFUSALS[status]
-    raise _unwritable(reason, f"{detail} (offset {offset[row]})", row)
+    raise _unwritable(reason, f"{detail} (offset {offset[row]})", first_row + row)
 
 
 def _unwritable(reason: Reason, detail: str, row: int) -> UnwritableError:

@@ -246,7 +246,11 @@ class FunctionWarning(UserWarning):
 
 
 class ConfigWarning(UserWarning):
-    """A setting that Kafka does not have, or a value that a broker of today refuses."""
+    """A setting that Kafka does not have, a value that a broker of today refuses, or a batch that a setting forbids."""
+
+
+class TransactionWarning(UserWarning):
+    """A transaction was left open: readers of committed records get nothing from where it begins on."""
 
 
 @dataclass(frozen=True, slots=True)

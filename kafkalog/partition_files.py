@@ -185,8 +185,10 @@ def _check_order(batches: BatchTable, next_offset: int | None) -> None:
     if not len(batches):
         return
     last = batches.last_offset
+    if (last == _MAX_OFFSET).any():
+        raise ValueError(f"no batch has offset {_MAX_OFFSET}: it is the largest there is, and what comes next has none")
     before = np.concatenate([[-1 if next_offset is None else next_offset - 1], last[:-1]])
-    wrong = (last <= before) | (batches.base_offset > last) | (last == _MAX_OFFSET)
+    wrong = (last <= before) | (batches.base_offset > last)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(

@@ -200,6 +200,24 @@ def test_a_timestamp_that_no_record_can_have_is_refused(array: pa.Array) -> None
     assert (error.reason, error.row) == (Reason.COLUMN_VALUE, 1)
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_no_moment_becomes_none_by_being_cut(unit: str) -> None:
+    factor = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[unit]
+    for early in {-1, -factor // 1000, 1 - factor // 1000, -factor // 2000, -factor, -2 * factor // 1000}:
+        array = pa.array([0, early], pa.timestamp(unit, "UTC"))
+        if early * 1000 == -factor:  # what a scan gives for a record without one, in any engine's unit
+            assert stamps(array) == stamps(array, truncate_timestamps=True) == [0, -1]
+        elif early < 0:
+            for options in ({}, {"truncate_timestamps": True}):
+                error = refusal({"value": pa.nulls(2), "timestamp": array}, **options)
+                assert (error.reason, error.row) == (Reason.COLUMN_VALUE, 1)
+                assert "before 1970" in str(error)
+        naive = pa.array([0, early], pa.timestamp(unit))
+        if early < 0:
+            error = refusal({"value": pa.nulls(2), "timestamp": naive}, naive_timezone="UTC", truncate_timestamps=True)
+            assert "before 1970" in str(error)
+
+
 @pytest.mark.parametrize(
     ("columns", "words"),
     [

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog import ConfigWarning, LogConfig, ReadError
+from kafkalog import ConfigWarning, LogConfig, ReadError, convert
+from kafkalog.config import checked_config
 
 HOUR = 3_600_000
 
@@ -171,3 +172,14 @@ def test_a_compaction_lag_shortens_segments_of_compacted_topics_alone() -> None:
 def test_a_config_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         LogConfig().segment_bytes = 1  # type: ignore[misc]
+
+
+def test_what_is_no_config_is_refused_with_the_way_to_make_one(tmp_path: Path) -> None:
+    assert checked_config(None) == LogConfig()
+    assert checked_config(LogConfig(segment_ms=5)).segment_ms == 5
+    for wrong in ({"segment.bytes": 1}, "server.properties", 5):
+        with pytest.raises(TypeError, match=f"not {type(wrong).__name__}: LogConfig.from_properties"):
+            checked_config(wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="config is a LogConfig"):
+            convert("tests/golden/log_dir/p-multi-0", tmp_path / "p-multi-0", config=wrong)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []

@@ -587,7 +587,8 @@ def test_damaged_files_never_crash_it(memory: Path, log_dir: Path) -> None:
 @pytest.mark.parametrize("packed", ["", ".gz"])
 def test_an_export_with_a_long_value_is_loaded_from_csv(memory: Path, packed: str) -> None:
     values = [b"a" * 300_000 for _ in range(30)] + [b"x" * 9_000_000, b"b"]
-    write_table({"value": values}, memory / "log", topic="t")
+    config = LogConfig(max_message_bytes=10**7)
+    write_table({"value": values}, memory / "log", topic="t", config=config)
     kafkalog.export(memory / "log", memory / f"x.csv{packed}")
-    load_files([memory / f"x.csv{packed}"], memory / "copy")
+    load_files([memory / f"x.csv{packed}"], memory / "copy", config=config)
     assert kafkalog.read_table(memory / "copy").column("value").to_pylist() == values

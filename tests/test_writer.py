@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,14 +23,18 @@ from test_publish import Faulty
 from writing import Record, columns_of, draw
 
 import kafkalog
-from kafkalog import LogConfig, PartitionWriter, publish
+from kafkalog import ConfigWarning, LogConfig, PartitionWriter, publish
 from kafkalog import format as kf
+from kafkalog.batch_builder import next_sequence
 from kafkalog.batches import BatchTable, Window
 from kafkalog.checkpoints import encode_partition_metadata, parse_topic_id, read_leader_epochs
+from kafkalog.columns import RecordColumns
 from kafkalog.errors import (
     CorruptionError,
     FileChangedError,
     Limits,
+    Reason,
+    TransactionWarning,
     TruncatedTailError,
     UnsafePathError,
     UnwritableError,
@@ -191,19 +197,21 @@ def test_log_append_time_is_what_all_records_say(path: Path) -> None:
 
 
 def test_transactions_come_out_as_they_ended(path: Path) -> None:
-    with PartitionWriter(path, config=SMALL, batch_size=300, producer=(5, 1)) as writer:
-        writer.append(columns_of(draw(20, 1)))
-        writer.append(columns_of(draw(20, 2)), transactional=True)
-        with pytest.raises(ValueError, match="has a transaction open"):
-            writer.append(columns_of(draw(1)))
-        with pytest.raises(ValueError, match="no transaction open"):
-            writer.commit_transaction(producer=(6, 0))
-        assert writer.abort_transaction() == 40
-        writer.append(columns_of(draw(20, 3)), transactional=True)
-        assert writer.commit_transaction(timestamp=77) == 61
-        writer.append(columns_of(draw(20, 4)), producer=(6, 0), transactional=True)
-        with pytest.raises(ValueError, match="fenced"):
-            writer.append(columns_of(draw(1)), producer=(5, 0))
+    writer = PartitionWriter(path, config=SMALL, batch_size=300, producer=(5, 1))
+    writer.append(columns_of(draw(20, 1)))
+    writer.append(columns_of(draw(20, 2)), transactional=True)
+    assert writer.abort_transaction() == 40
+    writer.append(columns_of(draw(20, 3)), transactional=True)
+    with pytest.raises(ValueError, match="has a transaction open"):
+        writer.append(columns_of(draw(1)))
+    with pytest.raises(ValueError, match="no transaction open"):
+        writer.commit_transaction(producer=(6, 0))
+    assert writer.commit_transaction(timestamp=77) == 61
+    writer.append(columns_of(draw(20, 4)), producer=(6, 0), transactional=True)
+    with pytest.raises(ValueError, match="fenced"):
+        writer.append(columns_of(draw(1)), producer=(5, 0))
+    with pytest.warns(TransactionWarning, match="producer 6 that begins at offset 62 is still open:"):
+        writer.close()
     offsets = kafkalog.read_table(path, isolation_level="read_committed", columns=["offset"]).column(0).to_pylist()
     assert offsets == [*range(20), *range(41, 61)]
     state = read_snapshot(path / f"{82:020d}.snapshot").entries
@@ -221,6 +229,60 @@ def test_transactions_come_out_as_they_ended(path: Path) -> None:
     assert sound(path) == []
 
 
+def test_a_transaction_that_is_left_open_is_warned_of_by_who_appends_records(path: Path) -> None:
+    writer = PartitionWriter(path, config=SMALL)
+    writer.append(columns_of(draw(5)))
+    for producer in ((7, 0), (8, 3)):
+        writer.append(columns_of(draw(3)), producer=producer, transactional=True)
+    with pytest.warns(TransactionWarning) as caught:
+        writer.close()
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    message = str(caught[0].message)
+    expected = ("orders-0", "producer 7", "offset 5", "1 more", "commit_transaction", "abort_transaction")
+    assert [part for part in expected if part not in message] == []
+    assert kafkalog.scan(path, isolation_level="read_committed").count_rows() == 5
+    # what is appended behind it is hidden too, whoever began it
+    with pytest.warns(TransactionWarning, match="producer 7 that begins at offset 5 is"):
+        write(path, 3)
+    # who appends nothing, or copies batches, is not asked
+    with PartitionWriter(path):
+        pass
+    with PartitionWriter(path.with_name("orders-1"), config=SMALL) as copy:
+        for segment in kafkalog.Partition(path).segments:
+            with segment.open() as source:
+                for window in segment.iter_windows(source):
+                    copy.append_batches(window)
+    assert len(copy._files.producers.transactions) == 2
+    # nor who fails, or ends them
+    failing = PartitionWriter(path)
+    failing.append(columns_of(draw(3)))
+    failing.abort()
+    with PartitionWriter(path) as ending:
+        ending.append(columns_of(draw(3)))
+        ending.abort_transaction(producer=(7, 0))
+        ending.commit_transaction(producer=(8, 3))
+    assert kafkalog.scan(path, isolation_level="read_committed").count_rows() == 14
+
+
+def test_a_record_larger_than_a_broker_takes_is_warned_of_once(path: Path) -> None:
+    topic = LogConfig(max_message_bytes=2000)
+    big = Record(value=np.random.default_rng(0).bytes(2000))
+    writer = PartitionWriter(path, config=topic)
+    with pytest.warns(ConfigWarning, match=r"orders-0: the batch at offset 40 has 20\d\d bytes") as caught:
+        writer.append(columns_of([*draw(40), big, big]))
+    writer.append(columns_of([big]))
+    writer.close()
+    assert "max.message.bytes is 2000" in str(caught[0].message)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert kafkalog.scan(path).count_rows() == 43
+    with warnings.catch_warnings():  # what counts is the batch as it is written
+        warnings.simplefilter("error")
+        with PartitionWriter(path.with_name("orders-1"), config=topic, compression="zstd") as writer:
+            writer.append(columns_of([Record(value=bytes(100_000))]))
+
+
 # ----------------------------------------------------------------------------------- behind a partition that is there
 
 
@@ -233,7 +295,11 @@ def test_a_broker_s_partition_goes_on_in_new_segments(tmp_path: Path, name: str)
     shutil.copytree(golden_sets.partitions("k44")[name], path)
     old, before = files_in(path), kafkalog.Partition(path)
     end, n_rows = before.log_end_offset, kafkalog.scan(path).count_rows()
-    with PartitionWriter(path, config=SMALL, compression="zstd") as writer:
+    has_open = name == "p-txn-0"
+    with (
+        pytest.warns(TransactionWarning) if has_open else contextlib.nullcontext(),
+        PartitionWriter(path, config=SMALL, compression="zstd") as writer,
+    ):
         assert writer.next_offset == end
         writer.append(columns_of(draw(100, 5)))
         assert files_in(path) == old
@@ -274,14 +340,18 @@ def test_nothing_appended_changes_nothing(path: Path) -> None:
 
 
 def test_producers_are_known_without_a_snapshot(path: Path) -> None:
-    with PartitionWriter(path, config=SMALL, batch_size=200, producer=(9, 4)) as writer:
+    with (
+        pytest.warns(TransactionWarning, match="producer 9"),
+        PartitionWriter(path, config=SMALL, batch_size=200, producer=(9, 4)) as writer,
+    ):
         writer.append(columns_of(draw(100)), transactional=True)
     for kept in (4, 1, 0):  # and from an older one
         for file in sorted(path.glob("*.snapshot"))[kept:]:
             file.unlink()
         with PartitionWriter(path, producer=(9, 4)) as again:
-            sequence = again._next_sequence(kafkalog.Producer(9, 4))
-            assert 9 in again._files.producers.transactions
+            producers = again._files.producers
+            assert 9 in producers.transactions
+        sequence = next_sequence(producers, kafkalog.Producer(9, 4))
         assert sequence == 100
 
 
@@ -787,3 +857,100 @@ def test_an_offset_that_cannot_be_one_is_refused_with_its_name(
     with pytest.raises(error, match="base_offset"), PartitionWriter(tmp_path / "t-0") as writer:
         writer.roll(offset)
     assert not (tmp_path / "t-0").exists()
+
+
+LAST = 2**63 - 2
+
+
+def test_the_last_offset_is_written_and_none_behind_it(path: Path) -> None:
+    with PartitionWriter(path, start_offset=LAST - 1) as writer:
+        writer.append({"value": [b"a"]})
+        assert writer.append({"value": [b"b"], "offset": [LAST]}).last_offset == LAST
+    assert kafkalog.read_table(path, columns=["offset"]).column(0).to_pylist() == [LAST - 1, LAST]
+    numbers = RecordColumns(2, {**columns_of(draw(2)), "offset": np.array([5, 2**63 - 1])})
+    for data, row, what in (
+        ({"value": [b"a", b"b"], "offset": [5, 2**63 - 1]}, 1, "row 1 is 2\\^63 - 1, the largest there is"),
+        ({"value": [b"a", b"b"], "offset": pa.array([5, 2**63], pa.uint64())}, 1, "row 1 is beyond 2\\^63 - 1"),
+        (numbers, 1, "row 1 is beyond 2\\^63 - 2"),
+        ({"value": [b"a"] * 4}, 2, f"row 2 would come behind offset {LAST}"),
+    ):
+        with (
+            pytest.raises(UnwritableError, match=what) as caught,
+            PartitionWriter(path.with_name("orders-1"), start_offset=None if "offset" in data else LAST - 1) as other,
+        ):
+            other.append(data)
+        assert caught.value.row == row
+    full = PartitionWriter(path.with_name("orders-1"), start_offset=LAST, producer=(1, 0))
+    full.append({"value": [b"a"]}, transactional=True)
+    with pytest.raises(ValueError, match="no batch has offset 9223372036854775807"):
+        full.commit_transaction()
+    full.abort()
+
+
+def test_a_table_with_the_largest_offset_is_refused_for_that(tmp_path: Path) -> None:
+    table = {"value": [b"a"], "offset": [2**63 - 1]}
+    with pytest.raises(UnwritableError, match=r"'offset', row 0 is 2\^63 - 1, the largest"):
+        kafkalog.write_table(table, tmp_path / "log", topic="t")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"config": {"segment.bytes": "1048576"}}, TypeError, "config is a LogConfig, not dict: .*from_properties"),
+        ({"batch_size": "16K"}, TypeError, "batch_size is a whole number, not '16K'"),
+        ({"batch_size": 0}, ValueError, "batch_size is from 1 "),
+        ({"batch_size": None}, TypeError, "batch_size is a whole number"),
+        ({"max_records_per_batch": 1.5}, TypeError, "max_records_per_batch is a whole number"),
+        ({"max_records_per_batch": 0}, ValueError, "max_records_per_batch is from 1 "),
+        ({"producer": 5}, TypeError, r"producer is Producer\(producer_id, producer_epoch\) or a tuple of both, not 5"),
+        ({"producer": "ab"}, TypeError, "producer is"),
+        ({"producer": ()}, TypeError, "producer is"),
+        ({"producer": ("5", 0)}, TypeError, "producer_id is a whole number, not '5'"),
+        ({"producer": (2**63, 0)}, ValueError, "producer_id is from 0 "),
+        ({"producer": (1, 2**15)}, ValueError, "producer_epoch is from 0 to 32767"),
+        ({"leader_epoch": "new"}, TypeError, "leader_epoch is a whole number"),
+        ({"leader_epoch": 2**31}, ValueError, "leader_epoch is from -1 "),
+        ({"log_append_time": -7}, ValueError, "log_append_time is from 0 "),
+        ({"log_append_time": -1}, ValueError, "log_append_time is from 0 "),
+        ({"log_append_time": "now"}, TypeError, "log_append_time is a whole number"),
+        ({"limits": {}}, TypeError, "limits is a Limits, not dict"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused_by_name(
+    options: Any, error: type[Exception], message: str, path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        PartitionWriter(path, **options)
+    assert not path.exists()
+    if "producer" in options:
+        with pytest.raises(error, match=message), PartitionWriter(path) as writer:
+            writer.append({"value": [b"x"]}, **options)
+
+
+def test_a_marker_has_a_timestamp_that_kafka_would_take(path: Path) -> None:
+    with PartitionWriter(path, producer=(1, 0)) as writer:
+        writer.append({"value": [b"x"], "timestamp": [5]}, transactional=True)
+        for wrong, error in ((-99, ValueError), (-2, ValueError), (2**63, ValueError), (1.5, TypeError)):
+            with pytest.raises(error, match="timestamp is "):
+                writer.commit_transaction(timestamp=wrong)  # type: ignore[arg-type]
+        writer.commit_transaction(timestamp=-1)
+    assert kafkalog.Partition(path).segments[0].batches.max_timestamp.tolist() == [5, -1]
+
+
+def test_records_with_times_before_1970_are_named_by_their_row(path: Path) -> None:
+    records = [Record(timestamp=-1, value=bytes(100_000))] * 100 + [Record(timestamp=-2)]
+    with pytest.raises(UnwritableError, match="row 100 is before 1970") as caught, PartitionWriter(path) as writer:
+        writer.append(columns_of(records))
+    assert (caught.value.row, caught.value.reason) == (100, Reason.COLUMN_VALUE)
+
+
+def test_small_pieces_make_the_batches_of_large_ones(path: Path) -> None:
+    table = pa.table({"value": [b"value %d" % row for row in range(20_000)]})
+    contents = []
+    for number, size in enumerate((20_000, 300)):
+        target = path.with_name(f"orders-{number}")
+        with PartitionWriter(target, batch_size=200_000) as writer:
+            writer.append(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(size)))
+        contents.append(files_in(target))
+    assert contents[0] == contents[1]
+    assert len(kafkalog.Partition(path.with_name("orders-0")).segments[0].batches) > 1

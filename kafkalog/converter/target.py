@@ -15,7 +15,7 @@ from typing import Final, Self
 from kafkalog import format as kf
 from kafkalog.batches import Window
 from kafkalog.checkpoints import parse_topic_id
-from kafkalog.config import LogConfig
+from kafkalog.config import LogConfig, checked_config
 from kafkalog.errors import Finding, KafkalogError, Limits, OutputExistsError, Reason
 from kafkalog.partition import Partition
 from kafkalog.producers import ProducerSnapshot, read_snapshot
@@ -42,7 +42,8 @@ class Targets:
     """
 
     def __init__(self, config: LogConfig | None, limits: Limits, report: Callable[[Finding], None]) -> None:
-        self._config, self._limits, self._report = config, limits, report
+        self._config = None if config is None else checked_config(config)
+        self._limits, self._report = limits, report
         self._cluster: dict[Path, ClusterConfigs | None] = {}
 
     def open(self, directory: Path, partition: Partition, start_offset: int) -> PartitionSink:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
@@ -19,7 +20,7 @@ from conformance.kafka import BrokerLife, Truth, parse_dump
 from writing import Record, columns_of, draw
 
 import kafkalog
-from kafkalog import LogConfig, PartitionWriter, publish
+from kafkalog import ConfigWarning, LogConfig, PartitionWriter, TransactionWarning, publish
 from kafkalog import format as kf
 from kafkalog.producers import ProducerSnapshot
 
@@ -34,6 +35,7 @@ QUIET: dict[str, str | int] = {
 """Nothing but what the tests ask for is to change files."""
 
 NOW = time.time_ns() // 10**6
+MAX_MESSAGE_BYTES = 4_000_000
 SMALL = LogConfig(segment_bytes=4000, index_interval_bytes=512)
 
 
@@ -57,7 +59,9 @@ class Case:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.writer.__exit__(*error)
+        is_open = len(self.writer._files.producers.transactions) and self.records and error[0] is None
+        with pytest.warns(TransactionWarning) if is_open else contextlib.nullcontext():
+            self.writer.__exit__(*error)
 
     def add(self, records: list[Record], **options: Any) -> Case:
         """Append; an offset is the record's own, or the next."""
@@ -162,6 +166,17 @@ def large(path: Path) -> Told:
     return case.told
 
 
+def over_the_limit(path: Path) -> Told:
+    """A record that no producer could send to its topic."""
+    big = Record(value=np.random.default_rng(0).bytes(4_500_000))
+    with (
+        Case(path, config=LogConfig(max_message_bytes=MAX_MESSAGE_BYTES)) as case,
+        pytest.warns(ConfigWarning, match="consumers can read it"),
+    ):
+        case.add([*draw(20, 1), big, *draw(20, 2)])
+    return case.told
+
+
 def twice(path: Path) -> Told:
     with Case(path, compression="lz4") as case:
         case.add(draw(100, 1))
@@ -215,6 +230,7 @@ CASES: dict[str, Callable[[Path], Told]] = {
     "one": simple(1),
     "empty": nothing,
     "large": large,
+    "over-the-limit": over_the_limit,
     "appended-time": simple(timestamp_type="LogAppendTime", log_append_time=NOW),
     "appended-time-zstd": simple(timestamp_type="LogAppendTime", log_append_time=NOW, compression="zstd"),
     "backwards": stamped(lambda row: 1_700_000_000_000 - 7 * row),
@@ -317,7 +333,11 @@ class Written(BrokerLife):
         """Create topics, write some of them, stop the broker, write the others, start it, and so on."""
         names = [*CASES, *BROKERS_OWN, *COPIED, *CRASHED]
         topics = [
-            {"name": topic_of(name), "partitions": 1, "configs": {"retention.ms": -1, "max.message.bytes": 4_000_000}}
+            {
+                "name": topic_of(name),
+                "partitions": 1,
+                "configs": {"retention.ms": -1, "max.message.bytes": MAX_MESSAGE_BYTES},
+            }
             for name in names
         ]
         self.boot()
