@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog import format as kf
+from kafkalog.arrow_buffers import validity
 from kafkalog.arrow_streams import open_batches
 from kafkalog.arrow_values import (
     BYTES_TYPES,
@@ -34,7 +35,6 @@ from kafkalog.arrow_values import (
     refuse_column,
     refuse_row,
     storage_type,
-    validity,
 )
 from kafkalog.columns import BinaryColumn, Column, HeadersColumn, RecordColumns
 from kafkalog.errors import Reason, UnwritableError

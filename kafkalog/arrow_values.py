@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.arrow_buffers import validity
 from kafkalog.columns import BinaryColumn, HeadersColumn, zeros
 from kafkalog.errors import Reason, UnwritableError
 
@@ -123,20 +124,6 @@ def integer_values(
         late = values > LONG_MAX
         refuse_row(name, first_row, late if valid is None else late & valid, "is beyond 2^63 - 1")
     return values.astype(np.int64, copy=False), valid
-
-
-def validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Which values are not null; None for all."""
-    n = len(array)
-    if not n or not array.null_count:
-        return None
-    bitmap = array.buffers()[0]
-    if bitmap is None:  # an array of type null
-        return np.zeros(n, np.bool_)
-    first = array.offset // 8
-    bits = np.frombuffer(bitmap, np.uint8, (array.offset + n + 7) // 8 - first, first)
-    shift = array.offset % 8
-    return np.unpackbits(bits, bitorder="little")[shift : shift + n].view(np.bool_)
 
 
 def nulls(n: int) -> BinaryColumn:

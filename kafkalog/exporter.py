@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkalog.arrow_buffers import milliseconds
 from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, Limits, OutputExistsError, Reason
 from kafkalog.log_dir import LogDir
 from kafkalog.publish import StagedDirectory, StagedFile, check_outside, staged_directory, staged_file
@@ -283,7 +284,7 @@ def _split_by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]
 
 def _days(timestamps: pa.Array) -> npt.NDArray[np.int64]:
     """Days since 1970 (UTC); `_NO_DAY` for no timestamp and for one that no calendar has."""
-    stamps = timestamps.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    stamps = milliseconds(timestamps)
     days: npt.NDArray[np.int64] = stamps // _MS_PER_DAY
     days[(stamps == -1) | (days < _FIRST_DAY) | (days > _LAST_DAY)] = _NO_DAY
     return days

@@ -22,6 +22,7 @@ LAYERS = (
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
     {"records", "compiled", "encoder", "legacy_encoder", "rolling"},
+    {"arrow_buffers"},
     {"arrow", "arrow_values"},
     {
         "arrow_streams",
@@ -72,7 +73,7 @@ OF_PYTHON = {("memory", "cython"), ("memory", "cpython.buffer")}
 # neighbours in a rank of which one is below the other all the same: (importer, imported)
 WITHIN_A_RANK: set[tuple[str, str]] = set()
 
-ARROW_FROM = RANKS["arrow"]
+ARROW_FROM = RANKS["arrow_buffers"]
 # objects below that which hand themselves over as Arrow, importing it when asked
 LAZY_ARROW = {
     ("batches", "BatchTable.to_arrow"),

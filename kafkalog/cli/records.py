@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from kafkalog.arrow_buffers import milliseconds
 from kafkalog.cli.text import quote_bytes, quote_name
 from kafkalog.format import TIMESTAMP_TYPE_NAMES, ControlRecordType
 from kafkalog.text_formats import BYTES_COLUMNS, Headers, JsonLines, bytes_list, headers_list
@@ -172,7 +173,6 @@ def _header_text(headers: Headers, cut_at: int | None) -> str:
 
 def _iso_times(batch: pa.RecordBatch) -> list[str]:
     """UTC with milliseconds; ``-`` where a record has no timestamp."""
-    column = batch.column("timestamp").cast(pa.int64())
-    times = column.fill_null(-1).to_numpy(zero_copy_only=False)
+    times = milliseconds(batch.column("timestamp"))
     texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
     return [f"{text}Z" if time != -1 else "-" for text, time in zip(texts, times.tolist(), strict=True)]

@@ -26,6 +26,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kafkalog.arrow_buffers import milliseconds
+
 KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """What Spark's Kafka source has, in its order; `headers` comes behind them where they are asked for."""
 
@@ -157,8 +159,8 @@ def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _fits(column: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Which timestamps, null ones included, are few enough milliseconds to be counted in microseconds."""
-    milliseconds = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    fits: np.ndarray[tuple[int], np.dtype[np.bool_]] = (milliseconds <= _LARGEST_MILLISECONDS) & (
-        milliseconds >= -_LARGEST_MILLISECONDS
+    stamps = milliseconds(column)
+    fits: np.ndarray[tuple[int], np.dtype[np.bool_]] = (stamps <= _LARGEST_MILLISECONDS) & (
+        stamps >= -_LARGEST_MILLISECONDS
     )
     return fits

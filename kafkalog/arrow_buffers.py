@@ -1,0 +1,37 @@
+"""What lies in the buffers of Arrow arrays, as NumPy arrays; no memory is copied that need not be.
+
+Arrow's own `to_numpy` and whatever takes a Python value import pandas, where it is installed, and `pyarrow.compute`
+takes its time, too: more than a small command takes to run.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkalog import format as kf
+
+
+def validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """Which values are not null; None for all."""
+    n = len(array)
+    if not n or not array.null_count:
+        return None
+    bitmap = array.buffers()[0]
+    if bitmap is None:  # an array of type null
+        return np.zeros(n, np.bool_)
+    first = array.offset // 8
+    bits = np.frombuffer(bitmap, np.uint8, (array.offset + n + 7) // 8 - first, first)
+    shift = array.offset % 8
+    return np.unpackbits(bits, bitorder="little")[shift : shift + n].view(np.bool_)
+
+
+def milliseconds(timestamps: pa.Array) -> npt.NDArray[np.int64]:
+    """int64[n]: an array of ``timestamp[ms]`` as numbers, -1 where there is none."""
+    n, data = len(timestamps), timestamps.buffers()[1]
+    stamps = np.zeros(n, np.int64)
+    if n and data is not None:
+        stamps = np.frombuffer(data, np.int64, n, timestamps.offset * 8)
+    valid = validity(timestamps)
+    return stamps if valid is None else np.where(valid, stamps, np.int64(kf.NO_TIMESTAMP))
