@@ -22,7 +22,7 @@ LAYERS = (
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
     {"records", "compiled", "encoder", "legacy_encoder", "rolling"},
-    {"arrow", "arrow_input", "predicates", "producers", "segment_writer", "timestamps"},
+    {"arrow", "arrow_input", "csv_lines", "predicates", "producers", "segment_writer", "text_numbers", "timestamps"},
     {"expressions", "isolation", "partition_files", "segment", "text_formats"},
     {"list_offsets", "outcomes", "sinks", "streams", "text_inputs"},
     {"load_inputs", "partition"},
