@@ -22,6 +22,7 @@ from kafkalog.errors import Reason, UnwritableError
 _LONG_MIN: Final = -(2**63)
 _LONG_MAX: Final = 2**63 - 1
 _UNITS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
+_N_FIRST: Final = 64
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _CYCLE_DAYS: Final = 146_097
 """Days of the 400 years after which the calendar is the same again."""
@@ -129,17 +130,10 @@ def milliseconds(
     [1700000000000, 1700000000000, 10413788400000, None]
     """
     texts = _without_empty(texts)
-    found = _quick_numbers(texts)
+    found = _quick(texts, naive_timezone, truncate)
     if found is None:
-        found = _quick_moments(texts, naive_timezone, truncate)
-        lowest = 0
-    else:
-        lowest = kf.NO_TIMESTAMP
-    if found is not None:
-        least = pc.min(found).as_py()
-        if least is None or least >= lowest:
-            return found
-    return _one_by_one(texts, place, naive_timezone, truncate)
+        found = _quick_mixture(texts, naive_timezone, truncate)
+    return _one_by_one(texts, place, naive_timezone, truncate) if found is None else found
 
 
 def refuse_early(numbers: pa.Array, values: Sequence[Any], place: Place) -> None:
@@ -160,10 +154,33 @@ def _without_empty(texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(texts, pa.scalar("", texts.type)), pa.scalar(None, texts.type), texts)
 
 
+def _quick(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Array | None:
+    """All of them, if they are of one kind, and there is nothing to refuse."""
+    found, lowest = _quick_numbers(texts), kf.NO_TIMESTAMP
+    if found is None:
+        found, lowest = _quick_moments(texts, naive_timezone, truncate), 0
+    if found is None:
+        return None
+    least = pc.min(found).as_py()
+    return found if least is None or least >= lowest else None
+
+
+def _quick_mixture(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Array | None:
+    """All of them, if digits are one kind and the others, too, are of one."""
+    is_number = pc.match_substring_regex(texts, "^-?[0-9]+$")
+    numbers = np.zeros(len(texts), np.int64)
+    for mask in (is_number, pc.invert(is_number)):
+        found = _quick(texts.filter(mask), naive_timezone, truncate)
+        if found is None:
+            return None
+        numbers[pc.fill_null(mask, False).to_numpy(zero_copy_only=False)] = found.to_numpy()
+    return integer_array(numbers, texts.is_valid().to_numpy(zero_copy_only=False))
+
+
 def _quick_numbers(texts: pa.Array) -> pa.Array | None:
     """All of them as numbers, if they are nothing but digits."""
     try:
-        numbers = pc.cast(texts, pa.int64())
+        numbers = _cast(texts, pa.int64())
     except pa.ArrowInvalid:
         return None
     # Arrow takes 0x10 for a number, too
@@ -176,7 +193,7 @@ def _quick_moments(texts: pa.Array, naive_timezone: str | None, truncate: bool) 
     for zone in ("UTC", None):
         for unit, divisor in _UNITS.items():
             try:
-                moments = pc.cast(texts, pa.timestamp(unit, zone))
+                moments = _cast(texts, pa.timestamp(unit, zone))
                 if zone is None:
                     if naive_timezone is None:
                         return None
@@ -190,6 +207,11 @@ def _quick_moments(texts: pa.Array, naive_timezone: str | None, truncate: bool) 
             whole, rest = np.divmod(pc.fill_null(numbers, 0).to_numpy(), divisor)
             return integer_array(whole, valid) if truncate or not rest.any() else None
     return None
+
+
+def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    pc.cast(texts[:_N_FIRST], kind)  # what cannot be cast takes long, each value anew
+    return pc.cast(texts, kind)
 
 
 def _zoned(moments: pa.Array, zone: str) -> pa.Array:

@@ -96,7 +96,7 @@ def test_a_line_without_a_value_is_a_mistake_and_null_a_tombstone(load: Load) ->
 
 def test_a_value_that_is_missing_far_behind_is_found(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalog.text_inputs._READ_BYTES", 300)
-    lines = ['{"value": "%d"}' % i if i != 70 else '{"key": "k"}' for i in range(100)]
+    lines = [json.dumps({"value": str(i)} if i != 70 else {"key": "k"}) for i in range(100)]
     assert refused(load, "x.jsonl", "\n\n".join(lines)).startswith("line 141: value is not there")
 
 
