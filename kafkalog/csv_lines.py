@@ -8,15 +8,32 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Iterable
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 _LF, _CR, _QUOTE = b'\n\r"'
+_NOTED_BYTES: Final = 2**20
 _KEPT_BYTES: Final = 2**16
+
+
+class SeenLines(NamedTuple):
+    """Lines one behind the other, as the bytes say.
+
+    Attributes
+    ----------
+    first : int
+        Which line the first one is.
+    is_quoted, is_blank : bool[n]
+        Whether it begins within quotes; whether there is nothing in it, nor quotes around it.
+    """
+
+    first: int
+    is_quoted: npt.NDArray[np.bool_]
+    is_blank: npt.NDArray[np.bool_]
 
 
 class WatchedStream(io.RawIOBase):
@@ -30,8 +47,8 @@ class WatchedStream(io.RawIOBase):
 
     Attributes
     ----------
-    blank, quoted : deque of int
-        Lines with nothing in them, and those that begin within quotes; as long as the quotes are those of RFC 4180.
+    seen : deque of SeenLines
+        As long as the quotes are those of RFC 4180.
     """
 
     def __init__(self, stream: BinaryIO, line: int) -> None:
@@ -41,8 +58,7 @@ class WatchedStream(io.RawIOBase):
         self._before = b"\n"  # a line end that a blank line may begin behind; it is not counted yet
         self._in_quotes = False
         self._last = b""
-        self.blank: deque[int] = deque()
-        self.quoted: deque[int] = deque()
+        self.seen: deque[SeenLines] = deque()
 
     def readable(self) -> bool:
         return True
@@ -52,26 +68,27 @@ class WatchedStream(io.RawIOBase):
         # of a CR at the end of a block and a LF at the beginning of the next, Arrow loses the LF, also in quotes
         self._held = b"\r" if len(data) > 1 and data.endswith(b"\r") else b""
         data = data[: len(data) - len(self._held)]
+        for start in range(0, len(data), _NOTED_BYTES):
+            self._note(self._before + data[start : start + _NOTED_BYTES])
         if data:
-            self._note(self._before + data)
             self._last = (self._last + data[-_KEPT_BYTES:])[-_KEPT_BYTES:]
         return data
 
     def _note(self, data: bytes) -> None:
         """Count lines and quotes, but for a line end that comes last."""
-        self._before = b"\n" if data.endswith(b"\n") else b""
+        self._before = next((end for end in (b"\n", b"\n\r") if data.endswith(end)), b"")
         stop = len(data) - len(self._before)
         values = np.frombuffer(data, np.uint8)
         ends = np.flatnonzero(values == _LF)
         quotes = np.flatnonzero(values == _QUOTE)
-        is_quoted = (np.searchsorted(quotes, ends) + self._in_quotes) % 2 == 1
+        n_here = int(np.count_nonzero(ends < stop))
+        is_quoted = (np.searchsorted(quotes, ends[:n_here]) + self._in_quotes) % 2 == 1
+        is_blank = np.zeros(n_here, np.bool_)
         n_between = np.diff(ends) - 1
-        is_blank = (n_between == 0) | ((n_between == 1) & (values[ends[:-1] + 1] == _CR))
-        ends_here = ends < stop
-        lines = self._n_ends + 2 + np.arange(ends.size)  # those behind the ends
-        self.quoted.extend(lines[is_quoted & ends_here].tolist())
-        self.blank.extend(lines[:-1][is_blank & ~is_quoted[:-1]].tolist())
-        self._n_ends += int(np.count_nonzero(ends_here))
+        is_blank[: n_between.size] = (n_between == 0) | ((n_between == 1) & (values[ends[:-1] + 1] == _CR))
+        if n_here:
+            self.seen.append(SeenLines(self._n_ends + 2, is_quoted, is_blank & ~is_quoted))
+        self._n_ends += n_here
         self._in_quotes ^= bool(quotes.size % 2)
 
     def open_quote(self, value: bytes | None) -> int | None:
@@ -81,7 +98,7 @@ class WatchedStream(io.RawIOBase):
         text = b'"' + value.replace(b'"', b'""')
         if len(text) <= _KEPT_BYTES and not self._last.endswith(text):
             return None  # some other quote is alone, in a value that is not in quotes
-        return self._n_ends + len(self._before) + 1 - value.count(b"\n")
+        return self._n_ends + self._before.count(b"\n") + 1 - value.count(b"\n")
 
 
 class RowLines:
@@ -97,33 +114,37 @@ class RowLines:
     """
 
     def __init__(self, stream: WatchedStream, line: int, *, has_blank: bool) -> None:
-        self._next = line
-        self._blank = stream.blank if has_blank else deque()
-        self._quoted = stream.quoted
+        self._next, self._has_blank = line, has_blank
+        self._seen = stream.seen
 
     def line(self, batch: pa.RecordBatch, row: int) -> int:
         """The line of a row of the record batch that comes next, which has all columns, as bytes."""
         found = self._next + row
         for column in batch.slice(0, row).columns:
             found += pc.sum(pc.count_substring(column, "\n")).as_py() or 0
-        return _behind(found, self._blank)
+        return self._behind(found, has_quoted=False)
 
     def line_ahead(self, row: int) -> int:
         """The line of a row that no record batch brings."""
-        return _behind(self._next + row, sorted([*self._blank, *self._quoted]))
+        return self._behind(self._next + row, has_quoted=True)
 
     def skip(self, batch: pa.RecordBatch) -> None:
         """Go behind a record batch."""
         self._next = self.line(batch, batch.num_rows)
-        for lines in (self._blank, self._quoted):
-            while lines and lines[0] < self._next:
-                lines.popleft()
+        while self._seen and self._seen[0].first + self._seen[0].is_blank.size <= self._next:
+            self._seen.popleft()
 
-
-def _behind(line: int, others: Iterable[int]) -> int:
-    """A line, so many lines further on as there are others before it."""
-    for other in others:
-        if other > line:
-            break
-        line += 1
-    return line
+    def _behind(self, line: int, *, has_quoted: bool) -> int:
+        """A line, so many lines further on as there are others before it that no row begins in."""
+        for seen in self._seen:
+            if seen.first > line:
+                break
+            is_other = np.zeros(seen.is_blank.size, np.bool_)
+            if self._has_blank:
+                is_other |= seen.is_blank
+            if has_quoted:
+                is_other |= seen.is_quoted
+            others = np.flatnonzero(is_other[max(0, self._next - seen.first) :]) + max(self._next, seen.first)
+            # each that counts makes room for one more
+            line += int(np.searchsorted(others - np.arange(others.size), line, side="right"))
+        return line

@@ -92,11 +92,19 @@ class TextOptions:
 
 
 def _base64(text: str | bytes) -> bytes:
-    return binascii.a2b_base64(text, strict_mode=True)
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        data = text.encode() if isinstance(text, str) else text
+        if b"\n" not in data:
+            raise
+        # in lines, as encode() of Postgres, base64 and MIME write it
+        return binascii.a2b_base64(data.replace(b"\r", b"").replace(b"\n", b""), strict_mode=True)
 
 
 def _hex(text: str | bytes) -> bytes:
-    return binascii.unhexlify(text)
+    # Postgres writes its bytes as \\x00ff
+    return binascii.unhexlify(text[2:] if text[:2] in ("\\x", b"\\x") else text)
 
 
 def _utf8(text: str | bytes) -> bytes:
@@ -364,7 +372,12 @@ def read_csv(
         The text is no CSV, or a value is none of a record's; with the line.
     """
     names, line = _csv_names(stream)
-    roles = options.wanted_roles(names, wanted)
+    try:
+        roles = options.wanted_roles(names, wanted)
+    except UnwritableError as error:
+        if len(names) == 1 and set(names[0]) & set(";\t|"):
+            error.add_note("only commas stand between columns here")
+        raise
     # columns are judged also where there are no records
     yield pa.RecordBatch.from_arrays([pa.nulls(0, _TYPES[role]) for role in roles.values()], names=list(roles))
     watched = WatchedStream(stream, line)
@@ -412,7 +425,7 @@ def _no_csv(text: str, lines: RowLines, n_done: int, block_bytes: int) -> Unwrit
 
 def _csv_names(stream: BinaryIO) -> tuple[list[str], int]:
     """The names of the columns, and the line behind them."""
-    reader = csv.reader(_first_lines(stream))
+    reader = csv.reader(_first_lines(stream), strict=True)
     try:
         names = next(reader, [])
     except (UnicodeDecodeError, csv.Error) as error:

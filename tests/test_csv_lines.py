@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kafkalog.csv_lines import RowLines, WatchedStream
 from kafkalog.errors import UnwritableError
 from kafkalog.text_inputs import TextOptions, read_csv
 
@@ -32,6 +34,11 @@ def written(rows: list[Any], end: str, header: str = "timestamp,key,value") -> t
     """The text of rows with blank lines behind them, and the line behind it."""
     text = header + end + "".join(f"1,{quoted(a)},{quoted(b)}{end}{end * n}" for a, b, n in rows)
     return text, text.count("\n") + 1
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.csv_lines._NOTED_BYTES", 37)
 
 
 def refusal(text: str, block_bytes: int) -> str:
@@ -79,3 +86,18 @@ def test_line_ends_in_quotes_are_kept_where_a_block_ends(text: str) -> None:
 def test_names_of_columns_may_take_several_lines() -> None:
     text = 'value,"a\nb\n",timestamp\nx,y,?\n'
     assert refusal(text, 1000).startswith("line 4: timestamp")
+    assert "unexpected end of data" in refusal('"value,key\nx,y\n', 1000)
+
+
+def test_memory_does_not_grow_with_lines_that_no_row_begins_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.csv_lines._NOTED_BYTES", 2**20)
+    stream = WatchedStream(io.BytesIO(b"\n" * 2**23 + b'"' + b"\n" * 2**23 + b'"\nx'), 2)
+    lines = RowLines(stream, 2, has_blank=True)
+    tracemalloc.start()
+    while stream.read(2**22):
+        pass
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 12 * 2**23
+    assert lines.line_ahead(0) == 2 + 2**23
+    assert lines.line_ahead(1) == 3 + 2**24

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import threading
@@ -208,3 +209,23 @@ def test_what_is_refused_has_its_reason(load: Load) -> None:
         with pytest.raises(UnwritableError) as caught:
             load("x.jsonl", content)
         assert caught.value.reason is reason
+
+
+def test_bytes_as_postgres_writes_them_are_read(load: Load) -> None:
+    folded = base64.encodebytes(b"v" * 100).decode()
+    assert folded.count("\n") == 2
+    assert values(load("x.csv", f'value,key\n"{folded}",\n', encoding="base64")) == [b"v" * 100]
+    assert values(load("x.jsonl", json.dumps({"value": folded.replace("\n", "\r\n")}), encoding="base64")) == [
+        b"v" * 100
+    ]
+    assert "line 2: value is not base64" in refused(load, "x.csv", 'value,key\n"YQ=\n?",\n', encoding="base64")
+    rows = load("x.csv", "value,key\n\\x00ff,\\x\n0a,\\x0A\n", encoding="hex")
+    assert [(row["value"], row["key"]) for row in rows] == [(b"\0\xff", b""), (b"\n", b"\n")]
+    assert "line 2: value is not hex" in refused(load, "x.csv", "value,key\n\\x0,\n", encoding="hex")
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_columns_that_no_commas_separate_are_told(load: Load, separator: str) -> None:
+    with pytest.raises(UnwritableError, match="no column 'value'") as caught:
+        load("x.csv", f"value{separator}key\na{separator}b\n")
+    assert caught.value.__notes__ == ["only commas stand between columns here"]
