@@ -377,6 +377,8 @@ def read_csv(
     except UnwritableError as error:
         if len(names) == 1 and set(names[0]) & set(";\t|"):
             error.add_note("only commas stand between columns here")
+        elif "" in names and error.reason is Reason.COLUMN_UNKNOWN:
+            error.add_note("a column without a name is the index that pandas writes unless index=False")
         raise
     # columns are judged also where there are no records
     yield pa.RecordBatch.from_arrays([pa.nulls(0, _TYPES[role]) for role in roles.values()], names=list(roles))

@@ -224,8 +224,15 @@ def test_bytes_as_postgres_writes_them_are_read(load: Load) -> None:
     assert "line 2: value is not hex" in refused(load, "x.csv", "value,key\n\\x0,\n", encoding="hex")
 
 
-@pytest.mark.parametrize("separator", [";", "\t", "|"])
-def test_columns_that_no_commas_separate_are_told(load: Load, separator: str) -> None:
-    with pytest.raises(UnwritableError, match="no column 'value'") as caught:
-        load("x.csv", f"value{separator}key\na{separator}b\n")
-    assert caught.value.__notes__ == ["only commas stand between columns here"]
+@pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        ("value;key\na;b\n", "only commas stand between columns here"),
+        ("value\tkey\na\tb\n", "only commas stand between columns here"),
+        (",value\n0,a\n", "a column without a name is the index that pandas writes unless index=False"),
+    ],
+)
+def test_columns_that_are_usual_elsewhere_are_refused_with_a_hint(load: Load, content: str, note: str) -> None:
+    with pytest.raises(UnwritableError, match="column") as caught:
+        load("x.csv", content)
+    assert caught.value.__notes__ == [note]
