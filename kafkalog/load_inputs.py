@@ -9,14 +9,23 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
 from kafkalog.errors import KafkalogError, NotKafkaError, ReadError, Reason
-from kafkalog.text_inputs import CSV_BLOCK_BYTES, MAX_LINE_BYTES, LongRowError, read_csv, read_json_lines
+from kafkalog.text_inputs import (
+    CSV_BLOCK_BYTES,
+    MAX_LINE_BYTES,
+    LongRowError,
+    Names,
+    TextOptions,
+    read_csv,
+    read_json_lines,
+)
 
 FORMATS: Final = ("parquet", "arrow", "arrows", "csv", "jsonl")
 _SUFFIXES: Final = {
@@ -33,9 +42,6 @@ _BATCH_BYTES: Final = 2**21
 _BUFFER_BYTES: Final = 2**20
 _STREAM_BLOCK_BYTES: Final = 2**25
 
-Names = Callable[[pa.Schema], Sequence[str]]
-"""Which columns of a schema are wanted."""
-
 
 class RecordFile:
     """A file of records.
@@ -46,10 +52,8 @@ class RecordFile:
         A stream is read once, and has to be told its format; Parquet and Arrow's file format need a file.
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
         Default: what its name ends in.
-    roles : dict of str to str
-        What the columns of text files are, by name.
-    encoding, null : str
-        Of text files: see `kafkalog.text_inputs`.
+    **texts
+        How text files are read: see `kafkalog.text_inputs.TextOptions`.
 
     Attributes
     ----------
@@ -66,29 +70,33 @@ class RecordFile:
         self,
         path: str | os.PathLike[str] | BinaryIO,
         format: str | None = None,
-        *,
-        roles: dict[str, str] | None = None,
-        encoding: str = "base64",
-        null: str = "",
+        **texts: Any,
     ) -> None:
         self._path: Any = path
-        self._is_stream = not isinstance(path, (str, os.PathLike))
+        self._is_stream = self._is_read_once = not isinstance(path, (str, os.PathLike))
         self.name = "<stdin>" if self._is_stream else os.fspath(path)  # type: ignore[arg-type]
+        self.done = 0
+        self.size = 0
+        if not self._is_stream:
+            self._look()
         self.format, self._packed = ("", None) if self._is_stream else _format_of(self.name, format)
         if self._is_stream:
             if format not in ("arrows", "csv", "jsonl"):
                 raise ValueError(f"a stream is of format arrows, csv or jsonl, not {format}")
             self.format = format
-        self._roles, self._encoding, self._null = roles or {}, encoding, null
-        self.done = 0
-        self.size = 0
-        if not self._is_stream:
-            try:
-                if Path(self.name).is_dir():
-                    raise NotKafkaError(Reason.NOT_A_FILE, "it is a directory: name the files in it", path=self.name)
-                self.size = os.stat(self.name).st_size
-            except OSError as error:
-                raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=self.name) from error
+        self._texts = TextOptions(**texts)
+
+    def _look(self) -> None:
+        """Its size; an error where no file is."""
+        try:
+            found = os.stat(self.name)
+        except (OSError, ValueError) as error:
+            detail = getattr(error, "strerror", None) or str(error)
+            raise ReadError(Reason.FILE_UNREADABLE, detail, path=self.name) from error
+        if stat.S_ISDIR(found.st_mode):
+            raise NotKafkaError(Reason.NOT_A_FILE, "it is a directory: name the files in it", path=self.name)
+        self.size = found.st_size
+        self._is_read_once = not stat.S_ISREG(found.st_mode)
 
     def batches(self, wanted: Names) -> Iterator[pa.RecordBatch]:
         """Its record batches, with the columns that are wanted, and any others.
@@ -130,16 +138,14 @@ class RecordFile:
                 unpacked = pa.CompressedInputStream(pa.PythonFile(counted, mode="r"), self._packed)
                 yield io.BufferedReader(_Unpacked(unpacked), _BUFFER_BYTES)
 
-    def _csv(self, _wanted: Names) -> Iterator[pa.RecordBatch]:
-        # a stream is read once: there is no second look at it with larger blocks
-        block, n_done = _STREAM_BLOCK_BYTES if self._is_stream else CSV_BLOCK_BYTES, 0
+    def _csv(self, wanted: Names) -> Iterator[pa.RecordBatch]:
+        # what is read once, such as a pipe, has no second look at it with larger blocks
+        block, n_done = _STREAM_BLOCK_BYTES if self._is_read_once else CSV_BLOCK_BYTES, 0
         while True:
             n_known = n_done
             try:
                 with self._raw() as stream:
-                    for batch in read_csv(
-                        stream, self._roles, encoding=self._encoding, null=self._null, block_bytes=block
-                    ):
+                    for batch in read_csv(stream, self._texts, wanted, block_bytes=block):
                         n_old = min(n_known, batch.num_rows)
                         n_known -= n_old
                         n_done += batch.num_rows - n_old
@@ -147,13 +153,13 @@ class RecordFile:
                             yield batch.slice(n_old)
                 return
             except LongRowError:
-                if self._is_stream or block >= MAX_LINE_BYTES:
+                if self._is_read_once or block >= MAX_LINE_BYTES:
                     raise
             block, self.done = min(8 * block, MAX_LINE_BYTES), 0
 
-    def _json_lines(self, _wanted: Names) -> Iterator[pa.RecordBatch]:
+    def _json_lines(self, wanted: Names) -> Iterator[pa.RecordBatch]:
         with self._raw() as stream:
-            yield from read_json_lines(stream, self._roles, encoding=self._encoding)
+            yield from read_json_lines(stream, self._texts, wanted)
 
     def _arrow_stream(self, _wanted: Names) -> Iterator[pa.RecordBatch]:
         with self._raw() as stream, pa.ipc.open_stream(pa.PythonFile(stream, mode="r")) as reader:

@@ -295,7 +295,8 @@ def load_files(
     """
     how = LoadOptions(**options)
     roles = {name: role for role, name in how.columns.items()}
-    files = [RecordFile(each, format, roles=roles, encoding=encoding, null=null) for each in inputs]
+    texts = {"naive_timezone": how.naive_timezone, "truncate_timestamps": how.truncate_timestamps}
+    files = [RecordFile(each, format, roles=roles, encoding=encoding, null=null, **texts) for each in inputs]
     sources = [Source(file.batches, file.name, _done_of(files, i)) for i, file in enumerate(files)]
     return run_load(sources, path, how, dry_run=dry_run, install=install, replace=replace, progress=progress)
 

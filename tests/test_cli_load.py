@@ -138,7 +138,10 @@ def test_inputs_that_hold_no_records_are_3(run: Any, tmp_path: Path) -> None:
         code, out, err = run("load", tmp_path / f"{name}.arrow", "-o", tmp_path / "log", "--topic", "t")
         assert (code, out, err.count("\n")) == (3, "", 1), err
         assert f"{name}.arrow" in err
-    assert run("load", tmp_path / "none.parquet", "-o", tmp_path / "log", "--topic", "t")[0] == 3
+    for name in ("none.parquet", "none"):
+        code, out, err = run("load", tmp_path / name, "-o", tmp_path / "log", "--topic", "t")
+        assert (code, out) == (3, "")
+        assert f"{name}: file_unreadable: No such file or directory" in err
     assert not (tmp_path / "log").exists()
     options = ["--ignore-columns", "*", "--topic", "t"]
     assert run("load", tmp_path / "unknown.arrow", "-o", tmp_path / "log", *options)[0] == 0

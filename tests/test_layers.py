@@ -26,10 +26,12 @@ LAYERS = (
     {"arrow", "arrow_values"},
     {
         "arrow_streams",
+        "csv_lines",
         "predicates",
         "producers",
         "record_accumulator",
         "segment_writer",
+        "text_numbers",
         "timestamps",
         "writer_options",
     },

@@ -461,7 +461,6 @@ def test_several_files_are_one_load(tmp_path: Path) -> None:
     ("line", "what"),
     [
         ("{", "line 2: it is no JSON object"),
-        ("", "line 2: it is empty"),
         ("[1]", "line 2: a JSON object is expected, not list"),
         ('{"value": "x", "value": "y"}', "'value' twice"),
         ('{"value": 5}', "line 2: value is text in base64"),
@@ -471,13 +470,13 @@ def test_several_files_are_one_load(tmp_path: Path) -> None:
         ('{"value": "", "timestamp": true}', "line 2: timestamp is a whole number"),
         ('{"value": "", "timestamp": 9223372036854775808}', "line 2: timestamp does not fit"),
         ('{"value": "", "timestamp": "yesterday"}', "ISO 8601"),
-        ('{"value": "", "timestamp": -7}', "row 1 is before 1970"),
+        ('{"value": "", "timestamp": -7}', "line 2: timestamp is before 1970"),
         ('{"value": "", "offset": "7"}', "line 2: offset is a whole number"),
         ('{"value": "", "headers": {"a": "b"}}', "line 2: headers is a list"),
         ('{"value": "", "headers": [["a"]]}', "line 2: headers is a list"),
         ('{"value": "", "headers": [[null, ""]]}', "line 2: headers is a list"),
         ('{"value": "", "headers": [["a", "?"]]}', "line 2: headers is not base64"),
-        (r'{"value": "", "headers": [["\ud800", ""]]}', "line 2: headers: half a surrogate"),
+        (r'{"value": "", "headers": [["\ud800", ""]]}', "line 2: headers has half a surrogate"),
         ('{"value": "", "topic": 7}', "topic"),
         ('{"value": "", "colour": "red"}', "no column 'colour'"),
         ('{"value": "' + "[" * 100_000, "line 2"),
@@ -505,11 +504,11 @@ def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path: P
         (b"value,key\n,\nx\n", "2 columns"),
         (b"value,timestamp\n,abc\n", "timestamp"),
         (b"value,timestamp\n,2024-01-01T00:00:00\n", "time zone"),
-        (b"value,offset\n,abc\n", "int64"),
+        (b"value,offset\n,abc\n", "line 2: offset is a whole number, not 'abc'"),
         (b"value\n?\n", "line 2: value is not base64"),
         (b'value,headers\n,"[[1]]"\n', "line 2: headers is a list"),
         (b"value,headers\n,{\n", "line 2: headers is no JSON"),
-        (b"value,topic\n,\xff\n", "UTF8"),
+        (b"value,topic\n,\xff\n", "line 2: topic is not UTF-8"),
         (b"key\n\n", "no column 'value'"),
         (b"value,colour\n,red\n", "no column 'colour'"),
     ],
@@ -560,6 +559,9 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotKafkaError, match="directory"):
         load_files([tmp_path / "folder.parquet"], tmp_path / "log", topic="t")
     for name in ("x.txt", "x", "x.parquet.gz"):
+        with pytest.raises(ReadError, match="No such file"):
+            load_files([tmp_path / name], tmp_path / "log", topic="t")
+        (tmp_path / name).touch()
         with pytest.raises(ValueError, match=r"format|unpack"):
             load_files([tmp_path / name], tmp_path / "log", topic="t")
     assert not (tmp_path / "log").exists()
