@@ -182,12 +182,15 @@ def test_nul_and_bytes_that_are_no_text_are_kept_in_csv_values(load: Load) -> No
     assert values(load("x.csv", b'value,key\n\\N,a\n"\\N",b\n', null="\\N")) == [None, b"\\N"]
 
 
+LARGE = kafkalog.LogConfig(max_message_bytes=10**7)
+
+
 def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.csv")
     text = b"value,key\n" + b"a" * 9_000_000 + b",b\nc,d\n"
     writer = threading.Thread(target=(tmp_path / "x.csv").write_bytes, args=(text,), daemon=True)
     writer.start()
-    load_files([tmp_path / "x.csv"], tmp_path / "log", topic="t", encoding="utf8")
+    load_files([tmp_path / "x.csv"], tmp_path / "log", topic="t", encoding="utf8", config=LARGE)
     writer.join(10)
     assert kafkalog.read_table(tmp_path / "log").column("key").to_pylist() == [b"b", b"d"]
 
