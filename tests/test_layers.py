@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 LAYERS = (
     {"_kernels", "config_names", "distributions", "format", "functions", "statistics"},
     {"errors", "index_measures", "memory"},
-    {"index_statistics", "source", "lock"},
+    {"descriptors", "index_statistics", "source", "lock"},
     {"compression", "config", "index_plot", "publish", "batches", "checkpoints", "columns", "index_spacing"},
     {"commits", "compressor", "partitioner", "spans", "transactions", "index_checks", "epochs"},
     {"transaction_checks"},
@@ -32,7 +32,7 @@ LAYERS = (
     {"exporter", "batch_scan", "dumper", "planning", "repair", "tailing"},
     {"existing"},
     {"writer"},
-    {"adoption", "installer", "converter"},
+    {"adoption", "installer", "converter", "routing"},
     {"loader"},
     {"api", "__init__"},
     {"spark"},

@@ -333,7 +333,7 @@ def test_under_a_brokers_lock_nothing_is_written(tmp_path: Path) -> None:
 def test_records_that_wait_do_not_keep_the_input_in_memory_and_batches_are_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkalog.loader.WAITING_BYTES", 400_000)
+    monkeypatch.setattr("kafkalog.routing.WAITING_BYTES", 400_000)
     monkeypatch.setattr("kafkalog.arrow_input.SLICE_ROWS", 100)
     table = pa.table({"value": [b"v" * 1000] * 4000, "partition": [i % 8 for i in range(4000)]})
     result = write_table(table, tmp_path / "log", topic="t")
