@@ -47,7 +47,7 @@ from kafkalog.producers import ProducerSnapshot, ProducerState, encode_snapshot,
 from kafkalog.publish import (
     Move,
     check_log_dir,
-    check_outside,
+    check_stage_in,
     hand_over,
     staged_additions,
     staged_directory,
@@ -232,7 +232,7 @@ class PartitionWriter:
         if stage_in is None:
             stage_in = staging_directory(self.path)
         else:
-            check_outside(Path(stage_in, self.path.name), [])
+            check_stage_in(stage_in)
         self.is_new = not os.path.lexists(self.path)
         if self.is_new:
             self._staged = self._stack.enter_context(staged_directory(self.path, stage_in=stage_in))
