@@ -50,7 +50,7 @@ def allow_open_files(n: int, *, path: str | os.PathLike[str]) -> None:
             return
     most = soft if hard == resource.RLIM_INFINITY else hard
     detail = (
-        f"{wanted} files have to be open at a time, and this process may have {most}: raise that before it starts"
-        f" (ulimit -n {wanted}), or write fewer partitions at a time"
+        f"at least {wanted} files have to be open at a time, and this process may have {most}: raise that before it"
+        " starts (ulimit -n), or write fewer partitions at a time"
     )
     raise WriteError(Reason.WRITE_FAILED, detail, path=path)

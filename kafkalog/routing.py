@@ -306,18 +306,22 @@ class WaitingRecords:
         self._sorts, self._hint = sorts, hint
         self._n_files = count_open_files()
 
-    def partition(self, key: kf.TopicPartition) -> RoutedPartition:
-        """A partition, which is opened where it is met first.
+    def expect(self, n: int) -> None:
+        """See to it that so many more partitions may come.
 
         Raises
         ------
         WriteError
-            There are more of them than this process may have files open.
+            This process may not have as many files open as these are.
         """
+        n_files = self._n_files + _FILES_PER_PARTITION * (len(self.partitions) + n)
+        allow_open_files(n_files, path=self._path)
+
+    def partition(self, key: kf.TopicPartition) -> RoutedPartition:
+        """A partition, which is opened where it is met first."""
         partition = self.partitions.get(key)
         if partition is None:
-            n_files = self._n_files + _FILES_PER_PARTITION * (len(self.partitions) + 1)
-            allow_open_files(n_files, path=self._path)
+            self.expect(1)
             writer = self._open_writer(key)
             partition = RoutedPartition(key, writer, sorts=self._sorts, hint=self._hint)
             self.partitions[key] = partition
