@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -30,20 +31,17 @@ from kafkalog.errors import (
     Reason,
     UnwritableError,
 )
-from kafkalog.installer import Checkpoints, Targets
+from kafkalog.input_files import input_files, with_place
+from kafkalog.installer import Targets
 from kafkalog.load_inputs import RecordFile
+from kafkalog.load_target import load_target
 from kafkalog.lock import hold_locks
-from kafkalog.publish import (
-    Move,
-    check_log_dir,
-    check_outside,
-    hand_over,
-    staged_additions,
-    staged_directory,
-    staging_directory,
-)
+from kafkalog.publish import check_log_dir
+from kafkalog.retention import retention_note
 from kafkalog.routing import RoutedPartition, Router, WaitingRecords, check_topic
 from kafkalog.writer import BATCH_SIZE, PartitionWriter, check_partition_name
+
+_STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +86,13 @@ class LoadResult:
     path : str
         The log dir.
     partitions : list of LoadedPartition
+    notes : list of str
+        What is worth knowing, such as records that are older than the topic's retention.
     """
 
     path: str
     partitions: list[LoadedPartition]
+    notes: list[str] = field(default_factory=list)
 
     @property
     def n_records(self) -> int:
@@ -219,14 +220,15 @@ log_append_time
     UnsafePathError
         A broker holds the lock of the log dir; a name that is no topic's; a place inside a log dir or partition.
     WriteError
-        It could not be written, and nothing is there.
+        It could not be written, and nothing is there; also where more files would be open than this process may have.
 
     Notes
     -----
     A log dir that is not there appears in one step. In one that is there, each partition does, when all are complete
     and durable: an error takes back what was moved in, a crash between two of these renames leaves the partitions
     before it, each complete, and none of the others. Memory is bounded: some 100 MiB beside the import for a dozen
-    partitions, and a batch for each of many.
+    partitions, and a batch for each of many. Each partition takes two open files: the soft limit on these is raised as
+    far as it takes, and what the hard one (``ulimit -Hn``) does not allow is refused.
 
     Examples
     --------
@@ -250,6 +252,7 @@ def load_files(
     dry_run: bool = False,
     install: bool = False,
     replace: bool = False,
+    metadata_log_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[int], object] = lambda done: None,
     **options: Any,
 ) -> LoadResult:
@@ -258,7 +261,9 @@ def load_files(
     Parameters
     ----------
     inputs : sequence of path-like, or binary files
-        Parquet, Arrow, CSV and JSON lines; text may be packed (``.gz``, ``.zst``).
+        Parquet, Arrow, CSV and JSON lines; text may be packed (``.gz``, ``.zst``). A directory stands for the files in
+        it, and a name such as ``topic=orders`` or ``partition=3`` above a file for the column where that lacks it, as
+        in an export with `partition_by`.
     path : path-like
         See `write_table`.
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
@@ -272,6 +277,8 @@ def load_files(
         `kafkalog.install`. All of them are checked before anything moves, also in a dry run.
     replace : bool
         Whether `install` may replace partitions that hold records.
+    metadata_log_dir : path-like, optional
+        The broker's `metadata.log.dir`, where `install` finds topic ids; default: the log dir itself.
     progress : callable
         Told how many bytes of the inputs are done.
     **options
@@ -292,9 +299,22 @@ def load_files(
     """
     how = LoadOptions(**options)
     roles = {name: role for role, name in how.columns.items()}
-    files = [RecordFile(each, format, roles=roles, encoding=encoding, null=null) for each in inputs]
-    sources = [Source(file.batches, file.name, _done_of(files, i)) for i, file in enumerate(files)]
-    return run_load(sources, path, how, dry_run=dry_run, install=install, replace=replace, progress=progress)
+    found = input_files(inputs, format=format)
+    files = [RecordFile(each.path, format, roles=roles, encoding=encoding, null=null) for each in found]
+    sources = [
+        Source(with_place(file.batches, each.place, how.columns, file.name), file.name, _done_of(files, i))
+        for i, (file, each) in enumerate(zip(files, found, strict=True))
+    ]
+    return run_load(
+        sources,
+        path,
+        how,
+        dry_run=dry_run,
+        install=install,
+        replace=replace,
+        metadata_log_dir=metadata_log_dir,
+        progress=progress,
+    )
 
 
 def _done_of(files: Sequence[RecordFile], i: int) -> Callable[[], int]:
@@ -310,6 +330,7 @@ def run_load(
     dry_run: bool = False,
     install: bool = False,
     replace: bool = False,
+    metadata_log_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[int], object] = lambda done: None,
 ) -> LoadResult:
     """Read sources one after the other and write partitions: what `write_table` and `load_files` do."""
@@ -322,55 +343,23 @@ def run_load(
     with hold_locks([log_dir]) if log_dir.is_dir() else contextlib.nullcontext():
         targets = None
         if install:
-            targets = Targets(log_dir, topic_id=options.topic_id, replace=replace, limits=options.limits)
+            targets = Targets(
+                log_dir,
+                topic_id=options.topic_id,
+                replace=replace,
+                metadata_log_dir=metadata_log_dir,
+                limits=options.limits,
+            )
         if dry_run:
             load = _Load(log_dir, None, options, targets)
             load.read(sources, progress)
             return load.finish()
-        with _place(log_dir, options.stage_in, targets) as place:
-            with _Load(log_dir, place.path, options, targets) as load:
+        with load_target(log_dir, options.stage_in, targets) as target:
+            with _Load(log_dir, target.path, options, targets) as load:
                 load.read(sources, progress)
                 result = load.finish()
-            place.publish({kf.TopicPartition(each.topic, each.partition) for each in result.partitions})
+            target.publish({kf.TopicPartition(each.topic, each.partition) for each in result.partitions})
         return result
-
-
-class _Place(NamedTuple):
-    path: Path
-    publish: Callable[[set[kf.TopicPartition]], object]
-
-
-@contextlib.contextmanager
-def _place(log_dir: Path, stage_in: str | os.PathLike[str] | None, targets: Targets | None) -> Iterator[_Place]:
-    """Where partitions are written meanwhile: a whole log dir, or what is moved into one."""
-    if stage_in is not None:
-        check_outside(Path(stage_in, log_dir.name), [])
-    if not log_dir.is_dir():
-        with staged_directory(log_dir, stage_in=stage_in) as staged:
-            yield _Place(staged.path, lambda _keys: None)
-        return
-    groups: list[list[Move]] = [[]]
-    keys: set[kf.TopicPartition] = set()
-    near = staging_directory(log_dir / "staged-0") if stage_in is None else stage_in
-    with contextlib.nullcontext() if targets is None else Checkpoints(log_dir, near) as checkpoints:
-
-        def prepare() -> None:
-            if checkpoints is not None:
-                checkpoints.forget(keys)
-
-        with staged_additions(log_dir, groups, stage_in=near, prepare=prepare) as staged:
-
-            def publish(loaded: set[kf.TopicPartition]) -> None:
-                keys.update(loaded)
-                for name in sorted(map(str, loaded)):
-                    if targets is not None:
-                        targets.complete(staged.path / name)
-                    groups[0].append(Move(name, "add" if targets is None else "put"))
-                hand_over(staged.path, log_dir)
-
-            yield _Place(staged.path, publish)
-        if checkpoints is not None:
-            checkpoints.settle()
 
 
 class _Load:
@@ -455,6 +444,7 @@ class _Load:
     def _n_partitions(self, topic: str) -> int | None:
         """All partitions of a topic are there, also those that no record comes to."""
         n = self._options.partitions
+        self._waiting.expect(n or 0)
         for number in range(n or 0):
             self._waiting.partition(kf.TopicPartition(topic, number))
         return n
@@ -482,4 +472,15 @@ class _Load:
         self._waiting.flush()
         for key in sorted(self._writers):
             self._writers[key].close()
-        return LoadResult(str(self._log_dir), [LoadedPartition.of(partitions[key]) for key in sorted(partitions)])
+        loaded = [LoadedPartition.of(partitions[key]) for key in sorted(partitions)]
+        return LoadResult(str(self._log_dir), loaded, self._notes())
+
+    def _notes(self) -> list[str]:
+        options, now_ms = self._options, time.time_ns() // 10**6
+        newest = {key: partition.max_timestamp for key, partition in self._waiting.partitions.items()}
+        if (options.timestamp_type or (options.config or LogConfig()).message_timestamp_type) in _STAMPED:
+            stamp = now_ms if options.log_append_time is None else options.log_append_time
+            newest = {key: stamp for key, partition in self._waiting.partitions.items() if partition.n_records}
+        cluster = None if self._targets is None else self._targets.settings()
+        note = retention_note(newest, config=options.config, cluster=cluster, now_ms=now_ms)
+        return [] if note is None else [note]
