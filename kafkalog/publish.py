@@ -664,10 +664,10 @@ def _writing(path: Path) -> Iterator[None]:
     except FileExistsError as error:
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "it appeared meanwhile", path=path) from error
     except OSError as error:
-        detail = error.strerror or str(error)
+        failed = WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path)
         if error.errno == errno.EMFILE:
-            detail += ": `ulimit -n` says how many this process may have open, and sets it for those that follow"
-        raise WriteError(Reason.WRITE_FAILED, detail, path=path) from error
+            failed.add_note("a higher limit (ulimit -n), or fewer writers at a time")
+        raise failed from error
 
 
 def _lock(descriptor: int) -> bool:
