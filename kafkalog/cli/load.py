@@ -46,7 +46,8 @@ a key fill one partition after the other). Without either, all go to partition 0
 counted from 0 otherwise; with --partitions they are counted anew.
 
 Timestamps: with a time zone, or milliseconds; without a zone --timezone has to say which. What is finer than a
-millisecond is refused unless --truncate-timestamps cuts it off. Null is no timestamp.
+millisecond is refused unless --truncate-timestamps cuts it off. Null is no timestamp. A broker deletes what lies
+further back than the topic's retention.ms soon after it starts: a note says so beforehand, also with --dry-run.
 
 CSV and JSON lines: keys, values and header values are base64 as in an export; --encoding utf8 takes text as it is.
 
