@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog import publish
+from kafkalog.adoption import Place
 from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
 from kafkalog.publish import STAGED_SUFFIX, check_outside, check_stage_in, staged_directory, staged_file
 
@@ -499,6 +501,23 @@ def test_nothing_is_staged_where_partitions_lie(log_dir_copy: Path, tmp_path: Pa
         check_stage_in(directory.path)
     with pytest.raises(UnsafePathError):
         check_stage_in(tmp_path / "new")
+
+
+def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy: Path, tmp_path: Path) -> None:
+    for name in os.listdir(log_dir_copy):
+        if (log_dir_copy / name).is_file():
+            (log_dir_copy / name).unlink()
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "meta.properties").write_text("version=0\n")
+    record = {"value": [b""]}
+    for action in (
+        lambda: kafkalog.PartitionWriter(log_dir_copy / "new-0", stage_in=log_dir_copy),
+        lambda: kafkalog.install(log_dir_copy / "p-multi-0", tmp_path / "broker", stage_in=log_dir_copy),
+        lambda: kafkalog.write_table(record, tmp_path / "other", topic="t", stage_in=log_dir_copy),
+        lambda: Place.of(tmp_path / "other", log_dir_copy),
+    ):
+        with pytest.raises(UnsafePathError, match="is a log dir"):
+            action()
 
 
 # ------------------------------------------------------------------------------------ what others do to staged files
