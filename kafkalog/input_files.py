@@ -18,11 +18,14 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import NotKafkaError, ReadError, Reason, UnwritableError
-from kafkalog.load_inputs import FORMATS, Names, format_of_name
+from kafkalog.load_inputs import FORMATS, format_of_name
 
 NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 """Hive's name for null in a directory's name."""
 _INT_MAX: Final = 2**31 - 1
+
+Batches = Callable[[Callable[[pa.Schema], Sequence[str]]], Iterator[pa.RecordBatch]]
+"""What reads a file, told which columns of a schema are wanted: `RecordFile.batches`."""
 
 
 class InputFile(NamedTuple):
@@ -114,18 +117,12 @@ def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], name
 
 
-def with_place(
-    batches: Callable[[Names], Iterator[pa.RecordBatch]],
-    place: Mapping[str, str],
-    columns: Mapping[str, str],
-    path: Any,
-) -> Callable[[Names], Iterator[pa.RecordBatch]]:
+def with_place(batches: Batches, place: Mapping[str, str], columns: Mapping[str, str], path: Any) -> Batches:
     """Record batches of a file, with the columns `topic` and `partition` that it lacks and its place has.
 
     Parameters
     ----------
     batches : callable
-        `RecordFile.batches`.
     place : mapping of str to str
         See `InputFile`.
     columns : mapping of str to str
@@ -138,7 +135,7 @@ def with_place(
     if not said:
         return batches
 
-    def supplied(wanted: Names) -> Iterator[pa.RecordBatch]:
+    def supplied(wanted: Callable[[pa.Schema], Sequence[str]]) -> Iterator[pa.RecordBatch]:
         def wanted_of_it(schema: pa.Schema) -> Sequence[str]:
             whole = _supply(_no_rows(schema), said, place, path).schema
             return [name for name in wanted(whole) if name in schema.names]
