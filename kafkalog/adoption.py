@@ -34,7 +34,7 @@ from kafkalog.publish import (
     OLD_SUFFIX,
     STAGED_SUFFIX,
     check_log_dir,
-    check_outside,
+    check_stage_in,
     hand_over,
     staged_file,
     staging_directory,
@@ -108,7 +108,7 @@ class Place:
         path = Path(os.path.realpath(log_dir))
         check_log_dir(path)
         if stage_in is not None:
-            check_outside(Path(stage_in, path.name), [])
+            check_stage_in(stage_in)
             directory = Path(os.path.realpath(stage_in))
         elif path.is_dir():
             directory = staging_directory(path / "any-0")

@@ -24,7 +24,7 @@ from kafkalog.producers import ProducerSnapshot, encode_snapshot, read_snapshot
 from kafkalog.publish import (
     Move,
     check_log_dir,
-    check_outside,
+    check_stage_in,
     hand_over,
     staged_additions,
     staged_directory,
@@ -81,7 +81,7 @@ class Destination:
             if stage_in is None:
                 stage_in = staging_directory(path)
             else:
-                check_outside(Path(stage_in, path.name), [])
+                check_stage_in(stage_in)
             if not os.path.lexists(path):
                 self.staged = stack.enter_context(staged_directory(path, stage_in=stage_in))
             else:

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from kafkalog.arrow_buffers import milliseconds
 from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, Limits, OutputExistsError, Reason
+from kafkalog.input_files import NULL_DIRECTORY
 from kafkalog.log_dir import LogDir
 from kafkalog.publish import StagedDirectory, StagedFile, check_outside, staged_directory, staged_file
 from kafkalog.scanner import Scan
@@ -30,9 +31,6 @@ from kafkalog.sinks import FORMATS, ROW_GROUP_BYTES, RecordSink, SinkOptions
 
 PartitionKey = Literal["topic", "partition", "date"]
 PARTITION_KEYS: Final = ("topic", "partition", "date")
-
-NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
-"""Hive's name for null in a directory's name."""
 
 MAX_OPEN_FILES: Final = 64
 """Files of a partitioned export that are written at a time; records that come later go to another part."""

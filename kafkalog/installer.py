@@ -39,8 +39,15 @@ from kafkalog.errors import (
 from kafkalog.lock import hold_locks, refuse_if_locked
 from kafkalog.partition import Partition
 from kafkalog.producers import read_snapshot
-from kafkalog.publish import StagedDirectory, check_outside, hand_over, staged_directory, staged_file, staging_directory
-from kafkalog.repair.cluster_metadata import read_cluster_configs
+from kafkalog.publish import (
+    StagedDirectory,
+    check_stage_in,
+    hand_over,
+    staged_directory,
+    staged_file,
+    staging_directory,
+)
+from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
 from kafkalog.repair.cluster_topics import ClusterTopics, read_cluster_topics
 from kafkalog.repair.interval import index_interval
 from kafkalog.repair.rebuild import KINDS, rebuild_indexes
@@ -174,7 +181,7 @@ def install(
         if stage_in is None:
             stage_in = staging_directory(target)
         else:
-            check_outside(Path(stage_in, target.name), [])
+            check_stage_in(stage_in)
         report = InstallReport(
             str(target),
             key,
@@ -234,7 +241,8 @@ class Targets:
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=root)
         self._root, self._meta, self._replace, self._limits = root, meta, replace, limits
         self._given = None if topic_id is None else parse_topic_id(topic_id)
-        self.topics = read_cluster_topics(root if metadata_log_dir is None else metadata_log_dir, limits=limits)
+        self._metadata_dir = root if metadata_log_dir is None else Path(metadata_log_dir)
+        self.topics = read_cluster_topics(self._metadata_dir, limits=limits)
         self._checked: dict[str, str | None] = {}
 
     def check(self, key: kf.TopicPartition) -> tuple[str | None, bool]:
@@ -243,6 +251,10 @@ class Targets:
         is_there = _check_target(self._root / str(key), self._replace, self._limits)
         self._checked[str(key)] = known_id
         return known_id, is_there
+
+    def settings(self) -> ClusterConfigs | None:
+        """What the cluster's topics are set to, if its metadata are there."""
+        return read_cluster_configs(self._metadata_dir, limits=self._limits)
 
     def complete(self, staged: Path) -> None:
         """Give a partition that was checked, and written elsewhere, what the one in its place would have."""
@@ -263,8 +275,9 @@ class Targets:
             found = parse_topic_id(existing.get("topic_id", ""))
         elif self._given is None and self._meta.get("version") != "0":
             detail = (
-                "no cluster metadata here, and no partition of this name: which id the broker knows the topic by cannot"
-                " be told; name its metadata.log.dir (metadata_log_dir) or the id (topic_id)"
+                f"no cluster metadata in {self._metadata_dir}, and no partition of this name: which id the broker knows"
+                " the topic by cannot be told; name its metadata.log.dir (metadata_log_dir, --metadata-log-dir) or the"
+                " id (topic_id, --topic-id)"
             )
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self._root / str(key))
         if None not in (found, self._given) and found != self._given:
@@ -328,7 +341,7 @@ def _check_target(target: Path, replace: bool, limits: Limits) -> bool:
         raise UnsafePathError(Reason.UNSAFE_PATH, "what is there is not a directory", path=target)
     size = Partition(target, limits=limits).size_in_bytes
     if size and not replace:
-        detail = f"a partition with {size} bytes of records is there; replace=True replaces it"
+        detail = f"a partition with {size} bytes of records is there; replace=True (--replace) replaces it"
         raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=target)
     return True
 

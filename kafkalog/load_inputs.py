@@ -239,6 +239,14 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
 
+def format_of_name(name: str) -> str | None:
+    """The format that the end of a file's name says; None if it says nothing."""
+    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
+    if suffixes and suffixes[-1] in _PACKED:
+        suffixes.pop()
+    return _SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
 def _format_of(name: str, format: str | None) -> tuple[str, str | None]:
     suffixes = [suffix.lower() for suffix in Path(name).suffixes]
     packed = _PACKED.get(suffixes[-1]) if suffixes else None

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkalog import format as kf
-from kafkalog.arrow_input import ColumnReader, cut, integer_values, open_batches, plain_column, slices, validity
+from kafkalog.arrow_input import ColumnReader, open_batches, slices
 from kafkalog.columns import RecordColumns
 from kafkalog.compression import Compression
 from kafkalog.config import LogConfig
@@ -31,28 +29,19 @@ from kafkalog.errors import (
     NotKafkaError,
     OutputExistsError,
     Reason,
-    UnsafePathError,
     UnwritableError,
 )
-from kafkalog.installer import Checkpoints, Targets
+from kafkalog.input_files import input_files, with_place
+from kafkalog.installer import Targets
 from kafkalog.load_inputs import RecordFile
+from kafkalog.load_target import load_target
 from kafkalog.lock import hold_locks
-from kafkalog.partitioner import Partitioner, record_sizes
-from kafkalog.publish import (
-    Move,
-    check_log_dir,
-    check_outside,
-    hand_over,
-    staged_additions,
-    staged_directory,
-    staging_directory,
-)
+from kafkalog.publish import check_log_dir
+from kafkalog.retention import retention_note
+from kafkalog.routing import RoutedPartition, Router, WaitingRecords, check_topic
 from kafkalog.writer import BATCH_SIZE, PartitionWriter, check_partition_name
 
-WAITING_BYTES: Final = 32 * 2**20
-"""Records of all partitions that wait for their batches to be full, about."""
-_MOST_AT_ONCE: Final = 2**20
-_INT_MAX: Final = 2**31 - 1
+_STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +66,12 @@ class LoadedPartition:
     first_offset: int
     next_offset: int
 
+    @classmethod
+    def of(cls, partition: RoutedPartition) -> LoadedPartition:
+        """What a partition says of itself."""
+        counts = (partition.n_records, partition.n_batches, partition.n_bytes)
+        return cls(*partition.key, *counts, partition.first_offset, partition.next_offset)
+
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
@@ -91,10 +86,13 @@ class LoadResult:
     path : str
         The log dir.
     partitions : list of LoadedPartition
+    notes : list of str
+        What is worth knowing, such as records that are older than the topic's retention.
     """
 
     path: str
     partitions: list[LoadedPartition]
+    notes: list[str] = field(default_factory=list)
 
     @property
     def n_records(self) -> int:
@@ -149,7 +147,7 @@ class LoadOptions:
                 f"partitions is 1 to {self.limits.max_directories} (max_directories), not {self.partitions}"
             )
         if self.topic is not None:
-            _check_topic(self.topic)
+            check_topic(self.topic)
         elif self.topic_id is not None:
             raise ValueError("topic_id is that of one topic: name it (topic)")
 
@@ -222,14 +220,15 @@ log_append_time
     UnsafePathError
         A broker holds the lock of the log dir; a name that is no topic's; a place inside a log dir or partition.
     WriteError
-        It could not be written, and nothing is there.
+        It could not be written, and nothing is there; also where more files would be open than this process may have.
 
     Notes
     -----
     A log dir that is not there appears in one step. In one that is there, each partition does, when all are complete
     and durable: an error takes back what was moved in, a crash between two of these renames leaves the partitions
     before it, each complete, and none of the others. Memory is bounded: some 100 MiB beside the import for a dozen
-    partitions, and a batch for each of many.
+    partitions, and a batch for each of many. Each partition takes two open files: the soft limit on these is raised as
+    far as it takes, and what the hard one (``ulimit -Hn``) does not allow is refused.
 
     Examples
     --------
@@ -253,6 +252,7 @@ def load_files(
     dry_run: bool = False,
     install: bool = False,
     replace: bool = False,
+    metadata_log_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[int], object] = lambda done: None,
     **options: Any,
 ) -> LoadResult:
@@ -261,7 +261,9 @@ def load_files(
     Parameters
     ----------
     inputs : sequence of path-like, or binary files
-        Parquet, Arrow, CSV and JSON lines; text may be packed (``.gz``, ``.zst``).
+        Parquet, Arrow, CSV and JSON lines; text may be packed (``.gz``, ``.zst``). A directory stands for the files in
+        it, and a name such as ``topic=orders`` or ``partition=3`` above a file for the column where that lacks it, as
+        in an export with `partition_by`.
     path : path-like
         See `write_table`.
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
@@ -275,6 +277,8 @@ def load_files(
         `kafkalog.install`. All of them are checked before anything moves, also in a dry run.
     replace : bool
         Whether `install` may replace partitions that hold records.
+    metadata_log_dir : path-like, optional
+        The broker's `metadata.log.dir`, where `install` finds topic ids; default: the log dir itself.
     progress : callable
         Told how many bytes of the inputs are done.
     **options
@@ -295,10 +299,23 @@ def load_files(
     """
     how = LoadOptions(**options)
     roles = {name: role for role, name in how.columns.items()}
+    found = input_files(inputs, format=format)
     texts = {"naive_timezone": how.naive_timezone, "truncate_timestamps": how.truncate_timestamps}
-    files = [RecordFile(each, format, roles=roles, encoding=encoding, null=null, **texts) for each in inputs]
-    sources = [Source(file.batches, file.name, _done_of(files, i)) for i, file in enumerate(files)]
-    return run_load(sources, path, how, dry_run=dry_run, install=install, replace=replace, progress=progress)
+    files = [RecordFile(each.path, format, roles=roles, encoding=encoding, null=null, **texts) for each in found]
+    sources = [
+        Source(with_place(file.batches, each.place, how.columns, file.name), file.name, _done_of(files, i))
+        for i, (file, each) in enumerate(zip(files, found, strict=True))
+    ]
+    return run_load(
+        sources,
+        path,
+        how,
+        dry_run=dry_run,
+        install=install,
+        replace=replace,
+        metadata_log_dir=metadata_log_dir,
+        progress=progress,
+    )
 
 
 def _done_of(files: Sequence[RecordFile], i: int) -> Callable[[], int]:
@@ -314,6 +331,7 @@ def run_load(
     dry_run: bool = False,
     install: bool = False,
     replace: bool = False,
+    metadata_log_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[int], object] = lambda done: None,
 ) -> LoadResult:
     """Read sources one after the other and write partitions: what `write_table` and `load_files` do."""
@@ -326,55 +344,23 @@ def run_load(
     with hold_locks([log_dir]) if log_dir.is_dir() else contextlib.nullcontext():
         targets = None
         if install:
-            targets = Targets(log_dir, topic_id=options.topic_id, replace=replace, limits=options.limits)
+            targets = Targets(
+                log_dir,
+                topic_id=options.topic_id,
+                replace=replace,
+                metadata_log_dir=metadata_log_dir,
+                limits=options.limits,
+            )
         if dry_run:
             load = _Load(log_dir, None, options, targets)
             load.read(sources, progress)
             return load.finish()
-        with _place(log_dir, options.stage_in, targets) as place:
-            with _Load(log_dir, place.path, options, targets) as load:
+        with load_target(log_dir, options.stage_in, targets) as target:
+            with _Load(log_dir, target.path, options, targets) as load:
                 load.read(sources, progress)
                 result = load.finish()
-            place.publish({kf.TopicPartition(each.topic, each.partition) for each in result.partitions})
+            target.publish({kf.TopicPartition(each.topic, each.partition) for each in result.partitions})
         return result
-
-
-class _Place(NamedTuple):
-    path: Path
-    publish: Callable[[set[kf.TopicPartition]], object]
-
-
-@contextlib.contextmanager
-def _place(log_dir: Path, stage_in: str | os.PathLike[str] | None, targets: Targets | None) -> Iterator[_Place]:
-    """Where partitions are written meanwhile: a whole log dir, or what is moved into one."""
-    if stage_in is not None:
-        check_outside(Path(stage_in, log_dir.name), [])
-    if not log_dir.is_dir():
-        with staged_directory(log_dir, stage_in=stage_in) as staged:
-            yield _Place(staged.path, lambda _keys: None)
-        return
-    groups: list[list[Move]] = [[]]
-    keys: set[kf.TopicPartition] = set()
-    near = staging_directory(log_dir / "staged-0") if stage_in is None else stage_in
-    with contextlib.nullcontext() if targets is None else Checkpoints(log_dir, near) as checkpoints:
-
-        def prepare() -> None:
-            if checkpoints is not None:
-                checkpoints.forget(keys)
-
-        with staged_additions(log_dir, groups, stage_in=near, prepare=prepare) as staged:
-
-            def publish(loaded: set[kf.TopicPartition]) -> None:
-                keys.update(loaded)
-                for name in sorted(map(str, loaded)):
-                    if targets is not None:
-                        targets.complete(staged.path / name)
-                    groups[0].append(Move(name, "add" if targets is None else "put"))
-                hand_over(staged.path, log_dir)
-
-            yield _Place(staged.path, publish)
-        if checkpoints is not None:
-            checkpoints.settle()
 
 
 class _Load:
@@ -382,21 +368,26 @@ class _Load:
 
     def __init__(self, log_dir: Path, stage: Path | None, options: LoadOptions, targets: Targets | None) -> None:
         self._log_dir, self._stage, self._options, self._targets = log_dir, stage, options, targets
-        self._open: dict[kf.TopicPartition, _Partition] = {}
-        self._partitioners: dict[str, Partitioner] = {}
-        self._topics: set[str] = set()
-        if options.topic is not None:
-            self._add_topic(options.topic)
+        self._writers: dict[kf.TopicPartition, PartitionWriter] = {}
+        self._router = Router(self._n_partitions, topic=options.topic, sticky_bytes=options.batch_size)
+        self._waiting = WaitingRecords(
+            self._open_writer,
+            path=log_dir,
+            batch_size=options.batch_size,
+            hint="keep_offsets=False (--no-keep-offsets) numbers the records anew",
+        )
 
     def __enter__(self) -> _Load:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        for partition in self._open.values():
-            partition.abandon()
+        for writer in self._writers.values():
+            writer.abort()
 
     def read(self, sources: Sequence[Source], progress: Callable[[int], object]) -> None:
         """Read everything, and write what batches can be filled with."""
+        if self._options.topic is not None:
+            self._router.meet(self._options.topic)
         for source in sources:
             reader: ColumnReader | None = None
             schema: pa.Schema | None = None
@@ -448,216 +439,49 @@ class _Load:
         columns = reader.read(batch, row)
         if "offset" in columns and not self._keeps_offsets:
             columns = RecordColumns(columns.n_records, {n: c for n, c in columns.items() if n != "offset"})
-        topics, codes = self._topics_of(batch, reader, row)
-        for name in topics:
-            self._add_topic(name)
-        numbers = self._numbers_of(batch, reader, row, columns, topics, codes)
-        for key, part, is_owned in _split(columns, topics, codes, numbers):
-            self._give(key, part, is_owned)
+        for routed in self._router.route(columns, batch, reader, row):
+            self._waiting.give(routed)
 
-    def _topics_of(
-        self, batch: pa.RecordBatch, reader: ColumnReader, row: int
-    ) -> tuple[list[str], npt.NDArray[np.int64] | None]:
-        """Topics of the records, and which of them is whose; None for the first of all."""
-        if self._options.topic is not None:
-            return [self._options.topic], None
-        name = reader.names["topic"]
-        column = plain_column(batch, name, row)
-        if column.null_count:
-            bad = int(np.argmax(_is_null(column)))
-            raise UnwritableError(Reason.COLUMN_VALUE, f"column {name!r}, row {row + bad} is null", row=row + bad)
-        coded = pc.dictionary_encode(column)
-        names = (value if isinstance(value, str) else value.decode("utf-8", "replace")
-                 for value in coded.dictionary.to_pylist())  # fmt: skip
-        return list(names), integer_values(coded.indices, name)[0]
+    def _n_partitions(self, topic: str) -> int | None:
+        """All partitions of a topic are there, also those that no record comes to."""
+        n = self._options.partitions
+        self._waiting.expect(n or 0)
+        for number in range(n or 0):
+            self._waiting.partition(kf.TopicPartition(topic, number))
+        return n
 
-    def _add_topic(self, topic: str) -> None:
-        """A topic that is named for the first time; UnsafePathError for what is no topic's name."""
-        if topic in self._topics:
-            return
-        _check_topic(topic)
-        self._topics.add(topic)
-        if self._options.partitions is not None:
-            self._partitioners[topic] = Partitioner(self._options.partitions, sticky_bytes=self._options.batch_size)
-            for number in range(self._options.partitions):
-                self._partition(kf.TopicPartition(topic, number))
-
-    def _numbers_of(
-        self,
-        batch: pa.RecordBatch,
-        reader: ColumnReader,
-        row: int,
-        columns: RecordColumns,
-        topics: list[str],
-        codes: npt.NDArray[np.int64] | None,
-    ) -> npt.NDArray[np.int64] | None:
-        """The partition of each record; None for 0."""
-        if self._options.partitions is not None:
-            if codes is None:
-                return self._partitioners[topics[0]].assign(columns).astype(np.int64)
-            numbers = np.zeros(columns.n_records, np.int64)
-            for code, topic in enumerate(topics):
-                rows = np.flatnonzero(codes == code)
-                numbers[rows] = self._partitioners[topic].assign(columns.take(rows))
-            return numbers
-        if "partition" not in reader.names:
+    def _open_writer(self, key: kf.TopicPartition) -> PartitionWriter | None:
+        if len(self._waiting.partitions) >= self._options.limits.max_directories:
+            detail = f"more than {len(self._waiting.partitions)} partitions (max_directories)"
+            raise LimitExceededError(Reason.TOO_MANY_DIRECTORIES, detail, path=self._log_dir)
+        target = self._log_dir / str(key)
+        check_partition_name(target)
+        if self._targets is not None:
+            self._targets.check(key)
+        elif os.path.lexists(target):
+            raise OutputExistsError(Reason.OUTPUT_EXISTS, "the partition is there already", path=target)
+        if self._stage is None:
             return None
-        numbers = reader.integers("partition", batch, row)
-        if numbers.size and numbers.max() > _INT_MAX:
-            bad = row + int(np.argmax(numbers > _INT_MAX))
-            name = reader.names["partition"]
-            raise UnwritableError(Reason.COLUMN_VALUE, f"column {name!r}, row {bad} is beyond {_INT_MAX}", row=bad)
-        return numbers
-
-    def _partition(self, key: kf.TopicPartition) -> _Partition:
-        partition = self._open.get(key)
-        if partition is None:
-            if len(self._open) >= self._options.limits.max_directories:
-                raise LimitExceededError(
-                    Reason.TOO_MANY_DIRECTORIES,
-                    f"more than {len(self._open)} partitions (max_directories)",
-                    path=self._log_dir,
-                )
-            name = str(check_partition_name(self._log_dir / str(key)))
-            if self._targets is not None:
-                self._targets.check(key)
-            elif os.path.lexists(self._log_dir / name):
-                raise OutputExistsError(
-                    Reason.OUTPUT_EXISTS, "the partition is there already", path=self._log_dir / name
-                )
-            writer = None
-            if self._stage is not None:
-                writer = PartitionWriter(self._stage / name, **self._options.writer_options())
-            partition = self._open[key] = _Partition(key, writer)
-        return partition
-
-    def _give(self, key: kf.TopicPartition, columns: RecordColumns, is_owned: bool) -> None:
-        partition = self._partition(key)
-        partition.give(columns)
-        if partition.n_waiting >= max(self._options.batch_size, min(_MOST_AT_ONCE, WAITING_BYTES // len(self._open))):
-            partition.flush()
-        elif not is_owned:
-            partition.own()  # who waits must not keep a whole table in memory
+        self._writers[key] = writer = PartitionWriter(self._stage / str(key), **self._options.writer_options())
+        return writer
 
     def finish(self) -> LoadResult:
         """Write what still waits, and finish all partitions."""
-        if not self._open and self._options.topic is not None:
-            self._partition(kf.TopicPartition(self._options.topic, 0))
-        for key in sorted(self._open):
-            self._open[key].close()
-        return LoadResult(str(self._log_dir), [self._open[key].result() for key in sorted(self._open)])
+        partitions = self._waiting.partitions
+        if not partitions and self._options.topic is not None:
+            self._waiting.partition(kf.TopicPartition(self._options.topic, 0))
+        self._waiting.flush()
+        for key in sorted(self._writers):
+            self._writers[key].close()
+        loaded = [LoadedPartition.of(partitions[key]) for key in sorted(partitions)]
+        return LoadResult(str(self._log_dir), loaded, self._notes())
 
-
-class _Partition:
-    """A partition that is being written, or, without a writer, counted."""
-
-    def __init__(self, key: kf.TopicPartition, writer: PartitionWriter | None) -> None:
-        self._key, self._writer = key, writer
-        self._parts: list[RecordColumns] = []
-        self._n_records = self._n_batches = self._n_bytes = 0
-        self._first = self._next = 0
-        self.n_waiting = 0
-
-    def give(self, columns: RecordColumns) -> None:
-        """Keep records."""
-        if "offset" in columns:
-            self._check_offsets(columns)
-        self._parts.append(columns)
-        self.n_waiting += int(record_sizes(columns).sum())
-
-    def own(self) -> None:
-        """Copy the records that came last."""
-        self._parts[-1] = self._parts[-1].take(np.arange(self._parts[-1].n_records))
-
-    def _check_offsets(self, columns: RecordColumns) -> None:
-        offsets: Any = columns["offset"]
-        before = self._parts[-1].offset[-1] if self._parts else self._next - 1
-        falls = np.flatnonzero(np.diff(offsets, prepend=before) <= 0)
-        if falls.size:
-            at = int(falls[0])
-            earlier = int(offsets[at - 1]) if at else int(before)
-            error = UnwritableError(
-                Reason.OFFSET_ORDER, f"{self._key}: offset {offsets[at]} comes behind {earlier}: offsets have to rise"
-            )
-            error.add_note("keep_offsets=False (--no-keep-offsets) numbers the records anew")
-            raise error
-
-    def flush(self) -> None:
-        """Write what waits."""
-        n_waiting, self.n_waiting = self.n_waiting, 0
-        if not self._parts:
-            return
-        columns, self._parts = RecordColumns.concatenate(self._parts), []
-        first = int(columns.offset[0]) if "offset" in columns else self._next
-        last = int(columns.offset[-1]) if "offset" in columns else first + columns.n_records - 1
-        if self._writer is None:
-            self._n_bytes += n_waiting
-        else:
-            result = self._writer.append(columns)
-            self._n_batches += result.n_batches
-            self._n_bytes += result.n_bytes
-        if not self._n_records:
-            self._first = first
-        self._n_records += columns.n_records
-        self._next = last + 1
-
-    def close(self) -> None:
-        """Write all, and finish the files."""
-        self.flush()
-        if self._writer is not None:
-            self._writer.close()
-
-    def abandon(self) -> None:
-        """Forget it, if it is not closed."""
-        if self._writer is not None:
-            self._writer.abort()
-            self._writer = None
-
-    def result(self) -> LoadedPartition:
-        return LoadedPartition(
-            self._key.topic,
-            self._key.partition,
-            self._n_records,
-            self._n_batches,
-            self._n_bytes,
-            self._first,
-            self._next,
-        )
-
-
-def _split(
-    columns: RecordColumns,
-    topics: Sequence[str],
-    codes: npt.NDArray[np.int64] | None,
-    numbers: npt.NDArray[np.int64] | None,
-) -> Iterator[tuple[kf.TopicPartition, RecordColumns, bool]]:
-    """The records of each partition, in their order, and whether they own their memory or share that of the input."""
-    n = columns.n_records
-    if not n:
-        return
-    codes = np.zeros(n, np.int64) if codes is None else codes
-    numbers = np.zeros(n, np.int64) if numbers is None else numbers
-    order = np.lexsort((numbers, codes))  # stable
-    codes, numbers = codes[order], numbers[order]
-    edges = np.flatnonzero((np.diff(codes) != 0) | (np.diff(numbers) != 0)) + 1
-    starts = [0, *edges.tolist()]
-    for start, stop in zip(starts, [*starts[1:], n], strict=True):
-        key = kf.TopicPartition(topics[int(codes[start])], int(numbers[start]))
-        if len(starts) > 1:
-            yield key, columns.take(order[start:stop]), True
-            continue
-        for part in cut(columns):
-            yield key, part, False
-
-
-def _check_topic(topic: str) -> None:
-    """UnsafePathError for what is no topic's name, and so could lead anywhere."""
-    path = Path(f"{topic}-0")
-    if "/" in topic or path.name != f"{topic}-0":
-        raise UnsafePathError(Reason.UNSAFE_PATH, "this is no topic's name", path=topic)
-    check_partition_name(path)
-
-
-def _is_null(column: pa.Array) -> npt.NDArray[np.bool_]:
-    valid = validity(column)
-    return np.zeros(len(column), np.bool_) if valid is None else ~valid
+    def _notes(self) -> list[str]:
+        options, now_ms = self._options, time.time_ns() // 10**6
+        newest = {key: partition.max_timestamp for key, partition in self._waiting.partitions.items()}
+        if (options.timestamp_type or (options.config or LogConfig()).message_timestamp_type) in _STAMPED:
+            stamp = now_ms if options.log_append_time is None else options.log_append_time
+            newest = {key: stamp for key, partition in self._waiting.partitions.items() if partition.n_records}
+        cluster = None if self._targets is None else self._targets.settings()
+        note = retention_note(newest, config=options.config, cluster=cluster, now_ms=now_ms)
+        return [] if note is None else [note]

@@ -434,6 +434,33 @@ def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
 
 
+def check_stage_in(stage_in: StrPath) -> None:
+    """Refuse a place to write in meanwhile where a broker would trip over it: a partition, or what lies in a log dir.
+
+    A directory of partitions is a log dir, be it formatted or not; one that is further up is none if it holds other
+    directories as well, such as ``/tmp``, since no broker starts on that.
+
+    Raises
+    ------
+    UnsafePathError
+        It is one, or lies in one.
+    """
+    check_outside(stage_in, [])
+    resolved = _resolve(stage_in)
+    if any(part.endswith(STAGED_SUFFIX) for part in resolved.parts):
+        return  # partitions that are being staged are in no log dir yet
+    below = None
+    for directory in (resolved, *resolved.parents):
+        partition, others = _directories_in(directory)
+        if partition and (below is None or not others - {below}):
+            detail = (
+                f"{directory} is a log dir, with partitions such as {partition}: a broker does not start with foreign"
+                " directories in it; stage in another one on the same file system (stage_in)"
+            )
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(stage_in))
+        below = directory.name
+
+
 def check_log_dir(log_dir: StrPath) -> None:
     """Refuse a place for partitions that a broker would trip over: in a partition, or below a log dir.
 
@@ -609,6 +636,18 @@ def _kafka_directory(path: Path) -> str:
     return ""
 
 
+def _directories_in(directory: Path) -> tuple[str, set[str]]:
+    """A partition with segments that lies in a directory, "" for none; and directories that are no partitions."""
+    partition, others = "", set()
+    with contextlib.suppress(OSError):
+        for name in sorted(entry.name for entry in os.scandir(directory) if entry.is_dir()):
+            if kf.parse_partition_directory(name) is None:
+                others.add(name)
+            elif not partition and _kafka_directory(directory / name) == "partition directory":
+                partition = name
+    return partition, others
+
+
 def _check_process(process: int, path: Path) -> None:
     """Refuse a fork: two processes would write to one file, and one of them would publish what the other writes."""
     if process != os.getpid():
@@ -625,7 +664,10 @@ def _writing(path: Path) -> Iterator[None]:
     except FileExistsError as error:
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "it appeared meanwhile", path=path) from error
     except OSError as error:
-        raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path) from error
+        failed = WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path)
+        if error.errno == errno.EMFILE:
+            failed.add_note("a higher limit (ulimit -n), or fewer writers at a time")
+        raise failed from error
 
 
 def _lock(descriptor: int) -> bool:

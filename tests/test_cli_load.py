@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import golden_sets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -185,3 +187,47 @@ def test_install_needs_a_brokers_log_dir(run: Any, parquet: Path, tmp_path: Path
     assert run(*install, "--topic-id", topic_id)[0] == 6
     assert run(*install, "--topic-id", topic_id, "--replace")[0] == 0
     assert sorted(os.listdir(tmp_path)) == ["broker", "x.parquet"]
+
+
+def test_records_older_than_the_topic_keeps_them_are_noted(run: Any, parquet: Path, tmp_path: Path) -> None:
+    load = ["load", parquet, "-o", tmp_path / "log", "--topic", "t", "--dry-run"]
+    code, _, err = run(*load)
+    assert code == 0
+    assert "note: the records of t-0, which end at 1970-01-01T00:00:04.000Z, lie further back than retention.ms" in err
+    assert "retention" not in run(*load, "--config", "retention.ms=-1")[2]
+    assert run(*load, "-q")[2] == ""
+
+
+def test_an_export_in_directories_is_loaded_as_it_is(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    export = ["export", log_dir, "-t", "p-multi", "-o", tmp_path / "lake", "--partition-by", "topic,partition"]
+    assert run(*export)[0] == 0
+    assert run("load", tmp_path / "lake", "-o", tmp_path / "copy", "-q")[0] == 0
+    assert kafkalog.read_table(tmp_path / "copy").equals(kafkalog.read_table(log_dir, topics="p-multi"))
+    (tmp_path / "none").mkdir()
+    code, _, err = run("load", tmp_path / "none", "-o", tmp_path / "no", "--topic", "t")
+    assert (code, err.count("\n")) == (3, 1)
+    assert "directory" in err
+
+
+def test_the_broker_keeps_its_topic_ids_elsewhere(run: Any, parquet: Path, tmp_path: Path) -> None:
+    source = golden_sets.unpacked("k44")
+    (tmp_path / "metadata").mkdir()
+    shutil.copytree(source / "__cluster_metadata-0", tmp_path / "metadata" / "__cluster_metadata-0")
+    (tmp_path / "broker").mkdir()
+    shutil.copy(source / "meta.properties", tmp_path / "broker")
+    install = ["load", parquet, "-o", tmp_path / "broker", "--topic", "p-empty", "--install"]
+    code, _, err = run(*install)
+    assert code == 6
+    for option in ("metadata_log_dir, --metadata-log-dir", "topic_id, --topic-id"):
+        assert err.count(option) == 1
+    assert f"no cluster metadata in {tmp_path / 'broker'}," in err
+    for dry_run in (["--dry-run"], []):
+        assert run(*install, "--metadata-log-dir", tmp_path / "metadata", *dry_run)[0] == 0
+    partition = kafkalog.open(tmp_path / "broker" / "p-empty-0")
+    assert partition.topic_id == kafkalog.open(source / "p-empty-0").topic_id
+    code, _, err = run(*install, "--metadata-log-dir", tmp_path / "metadata")
+    assert code == 6
+    assert err.count("--replace") == err.count("replaces it") == 1
+    code, _, err = run("load", parquet, "-o", tmp_path / "log", "--topic", "t", "--metadata-log-dir", tmp_path)
+    assert code == 2
+    assert "goes with --install" in err

@@ -28,7 +28,8 @@ import pytest
 import kafkalog
 from kafkalog.arrow import ALL_COLUMNS, java_string
 from kafkalog.errors import LimitExceededError, OutputExistsError, UnsafePathError, WriteError
-from kafkalog.exporter import MAX_OPEN_FILES, NULL_DIRECTORY
+from kafkalog.exporter import MAX_OPEN_FILES
+from kafkalog.input_files import NULL_DIRECTORY
 
 BYTES = ("key", "value")
 DAY = 86_400_000

@@ -312,6 +312,18 @@ def test_a_place_where_a_broker_would_trip_is_refused(tmp_path: Path) -> None:
         write_table(table_of(5), tmp_path / "no" / "such" / "log", topic="u")
 
 
+def test_a_log_dir_is_no_place_to_stage_in(tmp_path: Path) -> None:
+    write_table(table_of(5), tmp_path / "log", topic="t")
+    for target in ("log", "new"):
+        for place in (tmp_path / "log", tmp_path / "log" / "t-0"):
+            with pytest.raises(UnsafePathError):
+                write_table(table_of(5), tmp_path / target, topic="u", stage_in=place)
+    (tmp_path / "stage").mkdir()
+    write_table(table_of(5), tmp_path / "log", topic="u", stage_in=tmp_path / "stage")
+    assert sorted(os.listdir(tmp_path / "log")) == ["t-0", "u-0"]
+    assert os.listdir(tmp_path / "stage") == []
+
+
 def test_under_a_brokers_lock_nothing_is_written(tmp_path: Path) -> None:
     write_table(table_of(5), tmp_path / "log", topic="t")
     (tmp_path / "log" / ".lock").touch()
@@ -333,7 +345,7 @@ def test_under_a_brokers_lock_nothing_is_written(tmp_path: Path) -> None:
 def test_records_that_wait_do_not_keep_the_input_in_memory_and_batches_are_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkalog.loader.WAITING_BYTES", 400_000)
+    monkeypatch.setattr("kafkalog.routing.WAITING_BYTES", 400_000)
     monkeypatch.setattr("kafkalog.arrow_input.SLICE_ROWS", 100)
     table = pa.table({"value": [b"v" * 1000] * 4000, "partition": [i % 8 for i in range(4000)]})
     result = write_table(table, tmp_path / "log", topic="t")

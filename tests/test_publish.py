@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog import publish
+from kafkalog.adoption import Place
 from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
-from kafkalog.publish import STAGED_SUFFIX, check_outside, staged_directory, staged_file
+from kafkalog.publish import STAGED_SUFFIX, check_outside, check_stage_in, staged_directory, staged_file
 
 NEW = {"a": b"new" * 1000, "d/b": b"", "d/e/c": b"more"}
 OLD = {"old": b"kept"}
@@ -473,6 +475,49 @@ def test_output_is_refused_where_it_would_do_harm(log_dir_copy: Path, tmp_path: 
     copy.mkdir()
     check_outside(away / "x.parquet", [copy])
     check_outside(copy / "x.parquet", [lone])  # named like a partition, and holds no segments
+
+
+def test_nothing_is_staged_where_partitions_lie(log_dir_copy: Path, tmp_path: Path) -> None:
+    for name in os.listdir(log_dir_copy):
+        if (log_dir_copy / name).is_file():
+            (log_dir_copy / name).unlink()
+    (log_dir_copy / "within").mkdir()
+    (tmp_path / "link").symlink_to(log_dir_copy)
+    for place in (log_dir_copy, log_dir_copy / "within", log_dir_copy / "within" / "absent", tmp_path / "link"):
+        with pytest.raises(UnsafePathError, match="is a log dir, with partitions such as"):
+            check_stage_in(place)
+    with pytest.raises(UnsafePathError, match="partition directory"):
+        check_stage_in(log_dir_copy / "p-multi-0")
+    check_stage_in(log_dir_copy.parent)
+    (log_dir_copy / "another").mkdir()  # whose parent is no log dir, as a broker would not start on it
+    check_stage_in(log_dir_copy / "within")
+    with pytest.raises(UnsafePathError):
+        check_stage_in(log_dir_copy)
+    (tmp_path / "stage").mkdir()
+    (tmp_path / "stage" / "orders-0").mkdir()  # of the name alone
+    check_stage_in(tmp_path / "stage")
+    with staged_directory(tmp_path / "new") as directory:
+        directory.create("orders-0/00000000000000000000.log").close()
+        check_stage_in(directory.path)
+    with pytest.raises(UnsafePathError):
+        check_stage_in(tmp_path / "new")
+
+
+def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy: Path, tmp_path: Path) -> None:
+    for name in os.listdir(log_dir_copy):
+        if (log_dir_copy / name).is_file():
+            (log_dir_copy / name).unlink()
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "meta.properties").write_text("version=0\n")
+    record = {"value": [b""]}
+    for action in (
+        lambda: kafkalog.PartitionWriter(log_dir_copy / "new-0", stage_in=log_dir_copy),
+        lambda: kafkalog.install(log_dir_copy / "p-multi-0", tmp_path / "broker", stage_in=log_dir_copy),
+        lambda: kafkalog.write_table(record, tmp_path / "other", topic="t", stage_in=log_dir_copy),
+        lambda: Place.of(tmp_path / "other", log_dir_copy),
+    ):
+        with pytest.raises(UnsafePathError, match="is a log dir"):
+            action()
 
 
 # ------------------------------------------------------------------------------------ what others do to staged files

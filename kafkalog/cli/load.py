@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
@@ -23,10 +22,13 @@ if TYPE_CHECKING:
 
 _INPUTS: Final = (
     "INPUT",
-    "Parquet, Arrow, CSV or JSON lines file; - is stdin",
+    "Parquet, Arrow, CSV or JSON lines file, or a directory of such files; - is stdin",
     """\
 INPUTs are read one after the other; their names say the format, as those of an export do:
-.parquet .arrow .arrows .csv .jsonl .csv.gz .jsonl.zst ... '-' is stdin, for csv, jsonl and arrows (say --format).""",
+.parquet .arrow .arrows .csv .jsonl .csv.gz .jsonl.zst ... '-' is stdin, for csv, jsonl and arrows (say --format).
+A directory stands for all files of such names in and below it, in the order of their names, hidden ones and those that
+begin with _ left out; topic=T and partition=N in the path of a file are the columns that it lacks, as 'kafkalog export
+--partition-by topic,partition' leaves them.""",
 )
 
 _WORDS: Final = Words(
@@ -43,7 +45,8 @@ a key fill one partition after the other). Without either, all go to partition 0
 counted from 0 otherwise; with --partitions they are counted anew.
 
 Timestamps: with a time zone, or milliseconds; without a zone --timezone has to say which. What is finer than a
-millisecond is refused unless --truncate-timestamps cuts it off. Null is no timestamp.
+millisecond is refused unless --truncate-timestamps cuts it off. Null is no timestamp. A broker deletes what lies
+further back than the topic's retention.ms soon after it starts: a note says so beforehand, also with --dry-run.
 
 CSV and JSON lines: keys, values and header values are base64 as in an export; --encoding utf8 takes text as it is.
 
@@ -55,12 +58,12 @@ With --install LOG_DIR is a stopped broker's: the partitions get the topic ids t
   kafkalog load orders.parquet -o /tmp/log --topic orders --partitions 12 --compression zstd
   kafkalog load a.csv -o log --topic t --encoding utf8 --value-column body --timestamp-column created_at
   kafkalog export /backup/kafka -o - --format arrows | kafkalog load - --format arrows -o copy
+  kafkalog load /lake/kafka -o copy    # what 'kafkalog export --partition-by topic,date' made
   kafkalog load orders.parquet -o /var/lib/kafka --topic orders --install --dry-run
   kafkalog load a.jsonl -o /tmp/log --topic t --config segment.bytes=104857600 --config segment.ms=3600000 --json""",
 )
 
 _ROLES: Final = ("key", "value", "timestamp", "headers", "offset", "partition", "topic")
-_MANY_FILES: Final = 65_536
 
 
 def add_parser(commands: Any) -> None:
@@ -73,6 +76,9 @@ def add_parser(commands: Any) -> None:
     where.add_argument("--topic-id", metavar="ID", help="for partition.metadata: 22 characters, as Kafka shows them")
     where.add_argument("--install", action="store_true", help="LOG_DIR is a stopped broker's, and has the topics")
     where.add_argument("--replace", action="store_true", help="with --install: replace partitions with records, too")
+    where.add_argument(
+        "--metadata-log-dir", metavar="DIR", help="with --install: the broker's metadata.log.dir (default: LOG_DIR)"
+    )
     where.add_argument("--dry-run", action="store_true", help="read everything and write nothing")
     where.add_argument(
         "--stage-in", metavar="DIR", help="write in DIR meanwhile, on the same file system (default: beside LOG_DIR)"
@@ -144,16 +150,16 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Load."""
     if args.replace and not args.install:
         raise UsageError("--replace goes with --install")
+    if args.metadata_log_dir is not None and not args.install:
+        raise UsageError("--metadata-log-dir goes with --install")
     if "-" in args.paths and (len(args.paths) > 1 or args.format is None):
         raise UsageError("stdin is the only input then, and its format has to be said: --format csv, jsonl or arrows")
     prepare_stdout(is_json=args.json)
-    from kafkalog.errors import OutputExistsError
     from kafkalog.loader import load_files
 
     inputs: list[Any] = [sys.stdin.buffer if path == "-" else path for path in args.paths]
     config = _config(args, console)
-    console.start_progress(sum(_size_of(path) for path in args.paths), "records")
-    _allow_many_files()
+    console.start_progress(sum(_size_of(path, args.format) for path in args.paths), "records")
     try:
         with usage_errors():
             result = load_files(
@@ -165,6 +171,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 dry_run=args.dry_run,
                 install=args.install,
                 replace=args.replace,
+                metadata_log_dir=args.metadata_log_dir,
                 progress=console.progress.reach,
                 topic=args.topic,
                 partitions=args.partitions,
@@ -184,10 +191,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 stage_in=args.stage_in,
                 limits=make_limits(args.limits),
             )
-    except OutputExistsError as error:
-        if args.install:
-            error.add_note("--replace replaces it")
-        raise
     finally:
         console.progress.close()
     _show(result, args, console)
@@ -215,21 +218,16 @@ def _ignored(text: str | None) -> list[str] | bool:
     return True if text.strip() == "*" else [name.strip() for name in text.split(",")]
 
 
-def _size_of(path: str) -> int:
-    with contextlib.suppress(OSError):
-        return Path(path).stat().st_size
+def _size_of(path: str, format: str | None) -> int:
+    """Bytes of the files that an input stands for; what is wrong with it is said when it is read."""
+    from kafkalog.errors import KafkalogError
+    from kafkalog.input_files import input_files
+
+    if path == "-":
+        return 0
+    with contextlib.suppress(OSError, KafkalogError):
+        return sum(os.stat(str(file.path)).st_size for file in input_files([path], format=format))
     return 0
-
-
-def _allow_many_files() -> None:
-    """Each partition has files open; what this process may have is raised as far as that goes."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, _MANY_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> None:
@@ -241,6 +239,8 @@ def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> Non
             text = f"{each.topic}-{each.partition}  {each.n_records:,} records  {human_bytes(each.n_bytes)}"
             offsets = f"  offsets {each.first_offset} to {each.next_offset - 1}" if each.n_records else ""
             console.write(escape_line(text + offsets) + "\n")
+    for note in result.notes:
+        console.note(note)
     n = len(result.partitions)
     verb = "would be written to" if args.dry_run else "written to"
     console.note(f"{result.n_records:,} records in {n:,} partition{'' if n == 1 else 's'} {verb} {result.path}")

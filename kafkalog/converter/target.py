@@ -62,7 +62,6 @@ class Targets:
             directory,
             config=self._config or self._config_of(partition),
             start_offset=start_offset,
-            stage_in=directory.parent,
             topic_id=_topic_id(partition) if is_same_topic else None,
             producer_snapshot=self._snapshot(partition, start_offset),
             leader_epochs=_epochs(partition, start_offset),

@@ -9,19 +9,17 @@ import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql.types import StructType
 
-from kafkalog import format as kf
 from kafkalog.arrow_input import PLACE_COLUMNS, WRITTEN_COLUMNS
 from kafkalog.checkpoints import parse_topic_id
 from kafkalog.config import LogConfig
-from kafkalog.errors import Reason, UnsafePathError
 from kafkalog.partitioner import MAX_PARTITIONS
+from kafkalog.routing import check_topic
 from kafkalog.spark.types import ALL_COLUMNS
-from kafkalog.writer import BATCH_SIZE, check_partition_name
+from kafkalog.writer import BATCH_SIZE
 
 _SUPPORTED: Final = (
     "path",
@@ -124,7 +122,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         compression, settings["compression.type"] = "none", "uncompressed"
     topic = given.get("topic")
     if topic is not None:
-        check_partition_name_of(topic)
+        check_topic(topic)
     partitions = _whole(given, "partitions", at_most=MAX_PARTITIONS)
     preserve = _flag(given, "preserveOffsets", default=False)
     if preserve and partitions is not None:
@@ -163,17 +161,6 @@ def local_path(path: str) -> str:
     if scheme != "file":
         raise ValueError(f"{path}: log dirs are on a file system that driver and executors mount, not on {scheme}:")
     return "/" + rest.lstrip("/")
-
-
-def check_partition_name_of(topic: str) -> None:
-    """Refuse what is no topic's name.
-
-    Raises
-    ------
-    UnsafePathError
-    """
-    if check_partition_name(Path(str(kf.TopicPartition(topic, 0)))).topic != topic:
-        raise UnsafePathError(Reason.UNSAFE_PATH, "a topic's name is no path", path=topic)
 
 
 def match_columns(schema: StructType, options: SinkOptions) -> dict[str, str]:
