@@ -241,18 +241,21 @@ class _Unpacked(io.RawIOBase):
 
 def format_of_name(name: str) -> str | None:
     """The format that the end of a file's name says; None if it says nothing."""
-    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
-    if suffixes and suffixes[-1] in _PACKED:
-        suffixes.pop()
-    return _SUFFIXES.get(suffixes[-1]) if suffixes else None
+    return _ends_in(name)[0]
 
 
-def _format_of(name: str, format: str | None) -> tuple[str, str | None]:
+def _ends_in(name: str) -> tuple[str | None, str | None]:
+    """Format and compression that the end of a name says."""
     suffixes = [suffix.lower() for suffix in Path(name).suffixes]
     packed = _PACKED.get(suffixes[-1]) if suffixes else None
     if packed is not None:
         suffixes.pop()
-    found = format or (_SUFFIXES.get(suffixes[-1]) if suffixes else None)
+    return _SUFFIXES.get(suffixes[-1]) if suffixes else None, packed
+
+
+def _format_of(name: str, format: str | None) -> tuple[str, str | None]:
+    named, packed = _ends_in(name)
+    found = format or named
     if found is None:
         known = ", ".join(f".{name}" for name in FORMATS)
         raise ValueError(f"{name}: what format? Its name ends in none of {known}: say it (format, --format)")

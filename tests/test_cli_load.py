@@ -231,3 +231,12 @@ def test_the_broker_keeps_its_topic_ids_elsewhere(run: Any, parquet: Path, tmp_p
     code, _, err = run("load", parquet, "-o", tmp_path / "log", "--topic", "t", "--metadata-log-dir", tmp_path)
     assert code == 2
     assert "goes with --install" in err
+
+
+def test_a_record_above_the_topics_limit_is_noted(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "large.csv"
+    path.write_text("value\n" + "x" * 2_000_000 + "\n")
+    code, out, error = run("load", str(path), "-o", str(tmp_path / "log"), "--topic", "t", "--encoding", "utf8")
+    assert code == 0
+    assert out.startswith("t-0  1 records")
+    assert "kafkalog: note: t-0: the batch at offset 0 has 2000074 bytes, and max.message.bytes is 1048588" in error

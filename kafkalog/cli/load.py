@@ -13,7 +13,7 @@ from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Words, add_command, add_limits, make_limits
 from kafkalog.cli.scanning import usage_errors
-from kafkalog.cli.settings import check_names, settings_of
+from kafkalog.cli.settings import check_names, noting, settings_of
 from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     config = _config(args, console)
     console.start_progress(sum(_size_of(path, args.format) for path in args.paths), "records")
     try:
-        with usage_errors():
+        with noting(console), usage_errors():
             result = load_files(
                 inputs,
                 args.output,
