@@ -163,7 +163,8 @@ class ArrowWriter:
         """The value of the segment, or no headers, `n` times: a slice of what was made for more."""
         array = self._repeated.get(name)
         if array is None or len(array) < n:
-            size = max(2 * n, _REPEAT)
+            # not much more than that: who keeps a slice keeps all of it
+            size = 1 << max(n - 1, 0).bit_length()
             array = _repeated(self._context[name], kind, size) if name in self._context else _empty_lists(kind, size)
             self._repeated[name] = array
         return array.slice(0, n)
@@ -194,9 +195,6 @@ def _timestamps(stamps: npt.NDArray[np.int64], types: npt.NDArray[np.int8]) -> p
     if types.size and types.min() < 0:
         present = (types != -1) | (stamps != kf.NO_TIMESTAMP)
     return _fixed(stamps, TIMESTAMP, present)
-
-
-_REPEAT = 16_384
 
 
 def _repeated(value: str | int | None, kind: pa.DataType, n: int) -> pa.Array:

@@ -660,3 +660,15 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path, name: str, bound: int
         log.unlink()
     assert max(peaks) < bound
     assert peaks[1] - peaks[0] < 16
+
+
+def test_what_is_small_holds_little_memory(tmp_path: Path) -> None:
+    # an export to Parquet, and a table, keep the record batches of all segments for a while
+    table = {"value": [b"v"] * 40, "timestamp": list(range(40))}
+    with kafkalog.PartitionWriter(
+        tmp_path / "t-0", config=kafkalog.LogConfig(segment_bytes=100), max_records_per_batch=5
+    ) as writer:
+        writer.append(table)
+    batches = list(kafkalog.scan(tmp_path / "t-0").to_batches())
+    assert len(batches) > 5
+    assert max(batch.get_total_buffer_size() for batch in batches) < 2000

@@ -281,14 +281,24 @@ def test_in_place_replaces_what_is_wrong_and_keeps_the_old(partition: Path) -> N
 
 def test_an_epoch_without_a_batch_is_not_lost(partition: Path) -> None:
     end = kafkalog.Partition(partition).log_end_offset
-    (partition / EPOCHS).write_bytes(b"0\n3\n0 0\n4 143\n9 %d\n" % end)
+    (partition / EPOCHS).write_bytes(b"0\n2\n0 0\n9 %d\n" % end)
     kafkalog.rebuild_indexes(partition, kinds=["epochs"], in_place=True)
     kept = read_leader_epochs(partition / EPOCHS)
     assert kept is not None
-    assert kept.tolist() == [(0, 0), (4, 143), (9, end)]
+    assert kept.tolist() == [(0, 0), (9, end)]
     assert epochs.merge(None, [(0, 0), (2, 10)], 20) == [(0, 0), (2, 10)]
     assert epochs.truncate_from_start([(0, 0), (2, 10), (3, 15)], 12) == [(2, 12), (3, 15)]
     assert epochs.truncate_from_start([(0, 20)], 12) == [(0, 20)]
+
+
+def test_an_epoch_that_the_batches_contradict_is_left_out(partition: Path) -> None:
+    for start in (143, 100, 1):
+        (partition / EPOCHS).write_bytes(b"0\n2\n0 0\n8 %d\n" % start)
+        assert not kafkalog.verify(partition).is_ok
+        report = kafkalog.rebuild_indexes(partition, kinds=["epochs"], in_place=True)
+        assert report.count("changed") == 1
+        assert (partition / EPOCHS).read_bytes() == b"0\n1\n0 0\n"
+        assert kafkalog.verify(partition).is_ok
 
 
 def test_a_segment_alone_says_what_it_cannot_tell(partition: Path, tmp_path: Path) -> None:

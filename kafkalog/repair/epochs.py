@@ -27,7 +27,9 @@ def epochs_of(segments: Iterable[Epochs]) -> Epochs:
     return found
 
 
-def merge(existing: npt.NDArray[np.void] | None, found: Epochs, log_end_offset: int | None) -> Epochs:
+def merge(
+    existing: npt.NDArray[np.void] | None, found: Epochs, log_end_offset: int | None, *, covered_to: int = 0
+) -> Epochs:
     """What the file says and what the batches say.
 
     Parameters
@@ -37,6 +39,8 @@ def merge(existing: npt.NDArray[np.void] | None, found: Epochs, log_end_offset: 
         Out of the batches.
     log_end_offset : int or None
         Epochs that begin behind it are left out; None to keep them.
+    covered_to : int
+        Behind the last batch that has an epoch: below it none begins that is above all that batches have.
 
     Notes
     -----
@@ -50,6 +54,8 @@ def merge(existing: npt.NDArray[np.void] | None, found: Epochs, log_end_offset: 
         if epoch < 0 or start < 0 or (log_end_offset is not None and start > log_end_offset):
             continue
         if start > known.get(epoch, start):
+            continue
+        if known and epoch > max(known) and start < covered_to:
             continue
         after = min((other for one, other in known.items() if one > epoch), default=None)
         before = max((other for one, other in known.items() if one < epoch), default=None)

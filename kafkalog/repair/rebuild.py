@@ -367,7 +367,12 @@ class Rebuilder:
         except KafkalogError as error:
             self._report.findings.add(error.to_finding())
         found = leader_epochs.epochs_of(found.epochs for found in work.found)
-        merged = leader_epochs.merge(existing, found, None if work.is_stopped else log_end_offset)
+        merged = leader_epochs.merge(
+            existing,
+            found,
+            None if work.is_stopped else log_end_offset,
+            covered_to=max((one.map_end_offset for one in work.found if one.epochs), default=0),
+        )
         if work.partition.log_start_offset > work.found[0].segment.base_offset:
             merged = leader_epochs.truncate_from_start(merged, work.partition.log_start_offset)
         if merged or path.exists():
