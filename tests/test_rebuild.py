@@ -301,6 +301,20 @@ def test_an_epoch_that_the_batches_contradict_is_left_out(partition: Path) -> No
         assert kafkalog.verify(partition).is_ok
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_nothing_is_written_where_a_link_leads(partition: Path, tmp_path: Path, there: bool) -> None:
+    path, outside = batches_of(partition)[0].with_suffix(".index"), tmp_path / "outside"
+    path.unlink()
+    path.symlink_to(outside)
+    if there:
+        outside.write_bytes(b"theirs")
+    with pytest.raises(UnsafePathError, match="leads out of the partition"):
+        kafkalog.rebuild_indexes(partition, in_place=True)
+    assert path.is_symlink()
+    assert outside.exists() == there
+    assert not there or outside.read_bytes() == b"theirs"
+
+
 def test_a_segment_alone_says_what_it_cannot_tell(partition: Path, tmp_path: Path) -> None:
     path, _ = batches_of(partition, 2)
     shutil.copy(path, tmp_path)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
-from kafkalog.errors import KafkalogError, OutputExistsError, Reason
+from kafkalog.errors import KafkalogError, OutputExistsError, Reason, UnsafePathError
 from kafkalog.publish import StagedDirectory, remove_file, staged_directory, staged_file
 from kafkalog.source import read_file
 
@@ -77,7 +77,16 @@ class InPlace:
         self._backup = backup
 
     def put(self, path: Path, data: bytes) -> None:
-        """Replace it."""
+        """Replace it.
+
+        Raises
+        ------
+        UnsafePathError
+            It is a link out of the partition: what it leads to would be written.
+        """
+        if path.is_symlink() and Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent)):
+            detail = "it is a link that leads out of the partition, where nothing is to be written: remove it first"
+            raise UnsafePathError(Reason.LINK_OUTSIDE, detail, path=path)
         self._keep_old(path)
         with staged_file(path, overwrite=True) as file:
             file.write(data)
