@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import builder
 import golden_sets
 import numpy as np
 import pytest
@@ -132,6 +133,40 @@ def test_records_that_cannot_be_read_under_a_right_checksum_are_found_by_looking
     found = reasons(partition, deep=True)
     assert list(found) == [log.name]
     assert found[log.name] & {"record_length", "varint_truncated", "record_trailing_bytes"}
+
+
+@pytest.mark.parametrize(
+    ("deltas", "options", "reason", "said"),
+    [
+        ([(0, 0), (9, 5)], {"last_offset_delta": 1}, "header_inconsistent", "a record has offset 19"),
+        ([(5, 0), (1, 5)], {"last_offset_delta": 5}, "offset_order", "a record of offset 11 comes behind one of 15"),
+        ([(0, 0), (1, 500)], {"max_timestamp": 1005}, "header_inconsistent", "a record has timestamp 1500"),
+        ([(0, 0), (1, 500)], {"max_timestamp": 1500}, None, ""),
+        ([(0, 0), (4, 500)], {"last_offset_delta": 9, "max_timestamp": 1600}, None, ""),
+        ([(0, 7), (1, 500)], {"log_append_time": True, "max_timestamp": 1005}, None, ""),
+    ],
+)
+def test_a_header_that_hides_records_is_found_by_decoding(
+    tmp_path: Path, deltas: Any, options: dict[str, Any], reason: str | None, said: str
+) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    records = [builder.record_v2(offset, time, b"k", b"v") for offset, time in deltas]
+    options = {"max_timestamp": 1600, **options}
+    batch = builder.batch_v2(records, base_offset=10, base_timestamp=1000, **options)
+    plain = builder.batch_v2(
+        [builder.record_v2(0, 0, b"k", b"v")], base_offset=0, base_timestamp=1000, max_timestamp=1000
+    )
+    (directory / "00000000000000000000.log").write_bytes(plain + batch)
+    assert kafkalog.verify(directory).is_ok
+    findings = [one for one in kafkalog.verify(directory, deep=True).all_findings() if one.damage]
+    if reason is None:
+        assert findings == []
+        return
+    (finding,) = findings
+    assert finding.reason.value == reason
+    assert finding.detail.startswith(said)
+    assert (finding.position, finding.base_offset) == (len(plain), 10)
 
 
 def second(partition: Path, suffix: str) -> Path:

@@ -51,7 +51,9 @@ def add_parser(commands: Any) -> None:
     depth.add_argument(
         "--indexes", action="store_true", help="only the indexes, against batch headers; no checksum is computed"
     )
-    depth.add_argument("--deep", action="store_true", help="also decode every record")
+    depth.add_argument(
+        "--deep", action="store_true", help="also decode every record, and compare headers with what they hold"
+    )
     what.add_argument(
         "--index-interval-bytes",
         metavar="N",

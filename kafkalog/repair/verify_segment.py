@@ -33,6 +33,7 @@ from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.lock import is_locked
 from kafkalog.partition import Partition
 from kafkalog.records import decode
+from kafkalog.repair import coherence
 from kafkalog.segment import Segment
 from kafkalog.selection import Selection
 from kafkalog.source import ByteSource
@@ -260,7 +261,7 @@ class SegmentCheck:
         while done < len(good.batches) and not self._stopped:
             decoded = decode(
                 good,
-                ("offset",),
+                coherence.COLUMNS,
                 first=done,
                 selection=_EVERYTHING,
                 check_crcs=False,
@@ -268,6 +269,9 @@ class SegmentCheck:
                 path=str(segment.path),
             )
             done += decoded.n_batches
+            if decoded.columns is not None:
+                for finding in coherence.incoherent(decoded.columns, good.batches, str(segment.path)):
+                    add(finding)
             if decoded.error is not None:
                 add(decoded.error.to_finding())
                 done += 1
