@@ -282,6 +282,36 @@ def test_an_index_without_its_log_is_a_fact(partition: Path) -> None:
     assert (finding.reason.value, finding.damage) == ("unknown_file", False)
 
 
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".log.swap", ".cleaned"])
+def test_a_file_that_is_named_after_no_offset_is_damage_as_no_broker_starts_with_it(
+    partition: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stray = partition / f"foo{suffix}"
+    stray.write_bytes(bytes(7))
+    assert reasons(partition) == reasons(partition, indexes_only=True) == {stray.name: {"unknown_file"}}
+    assert main(["verify", str(partition)]) == 1
+    assert f"! foo{suffix}: unknown_file: not named after an offset: a broker does not start" in capsys.readouterr().out
+    # it is in nobody's way who reads
+    assert main(["ls", str(partition)]) == 0
+    said = capsys.readouterr().err
+    assert f"note: {stray}: unknown_file: not named after an offset: a broker does not start with it" in said
+
+
+def test_names_that_a_broker_passes_over_are_no_damage(partition: Path) -> None:
+    (partition / "foo.log").mkdir()
+    (partition / "bar.index").symlink_to("/nonexistent")
+    for name in ("foo.log.deleted", f"{14:020d}.index.deleted", "foo.txt", f"{14:020d}.index.kafkalog-backup", "foo"):
+        (partition / name).write_bytes(bytes(7))
+    assert [Path(one.path or "").name for one in kafkalog.verify(partition).all_findings()] == ["foo.log"]
+    assert reasons(partition) == {}
+
+
+def test_a_stray_log_keeps_nothing_from_being_checked(partition: Path) -> None:
+    (partition / "foo.log").write_bytes(b"")
+    (partition / "leader-epoch-checkpoint").write_text("7\n0\n")
+    assert set(reasons(partition)) == {"foo.log", "leader-epoch-checkpoint"}
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(

@@ -72,12 +72,12 @@ def check_partition(
         return
     names = sorted(os.listdir(partition.path))
     logs = {segment.path.name for segment in partition.segments}
-    if len(logs) == sum(name.endswith(kf.LOG_SUFFIX) for name in names):
+    if len(logs) == sum(name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names):
         _check_strays(partition, names, logs, add)
         _check_epochs(partition, segments, add)
     for name in names:
         path = partition.path / name
-        if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
+        if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not kf.is_fatal_name(name):
             _try(add, partial(read_snapshot, path), "a broker deletes it, and takes an older one", around)
         elif name.endswith(_RAFT_SNAPSHOT):
             _check_raft_snapshot(path, partition, add)
