@@ -199,6 +199,34 @@ def test_an_offset_index_that_is_gone_is_a_fact_as_a_broker_makes_a_new_one(part
     assert (finding.reason.value, finding.damage) == ("index_missing", False)
 
 
+def test_a_transaction_index_that_is_gone_with_its_offset_index_is_a_fact_as_a_broker_makes_both(
+    partition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = sorted(path.name for path in partition.glob("*.txnindex"))
+    for path in partition.iterdir():
+        if path.suffix != ".log":
+            path.unlink()
+    found = list(kafkalog.verify(partition).all_findings())
+    about = [finding for finding in found if (finding.path or "").endswith(".txnindex")]
+    assert [Path(finding.path or "").name for finding in about] == gone
+    assert all("as there is no .index, a broker makes this one anew" in finding.detail for finding in about)
+    assert not any(finding.damage for finding in found)
+    assert main(["verify", str(partition)]) == 0
+    assert "all OK" in capsys.readouterr().out
+    # where the one is there, the other stays away
+    (partition / gone[0]).with_suffix(".index").write_bytes(b"")
+    assert reasons(partition)[gone[0]] == {"index_transaction"}
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_cannot_be_read_is_not_said_to_be_missing(partition: Path, suffix: str) -> None:
+    path = second(partition, suffix)
+    path.unlink()
+    path.mkdir()
+    found = [finding for finding in kafkalog.verify(partition).all_findings() if finding.path == str(path)]
+    assert [finding.reason.value for finding in found] == ["not_a_file"]
+
+
 def test_preallocated_indexes_are_normal_until_a_clean_shutdown(log_dir: Path) -> None:
     partition = log_dir / "p-multi-1"
     sizes = {".index": 10_485_760, ".timeindex": 10_485_756}
