@@ -281,7 +281,8 @@ class Rebuilder:
             found = future.result()
         except KafkalogError as error:
             if not work.is_stopped:
-                self._stop(work, segment)
+                why = f"behind {segment.path.name}, which could not be read to its end ({error.reason.value})"
+                self._stop(work, segment, why)
                 self._report.findings.add(error.to_finding())
             return
         if not work.is_stopped:
@@ -320,12 +321,13 @@ class Rebuilder:
         if found.finding is not None:
             self._report.findings.add(found.finding)
         if found.is_cut or found.is_emptied:
-            self._stop(work, found.segment)
+            why = f"behind the damage in {found.segment.path.name}: recovery deletes it"
+            self._stop(work, found.segment, why)
 
-    def _stop(self, work: _Work, segment: Segment) -> None:
+    def _stop(self, work: _Work, segment: Segment, why: str) -> None:
+        """Leave what is behind a segment alone."""
         work.is_stopped = True
         for later in work.segments[work.segments.index(segment) + 1 :]:
-            why = f"behind the damage in {segment.path.name}: recovery deletes it"
             self._report.skipped.extend(Skipped(str(later.path), kind, why) for kind in KINDS[:3] if kind in work.kinds)
 
     def _finish(self, work: _Work) -> None:
