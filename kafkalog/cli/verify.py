@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, selected_keys
 from kafkalog.cli.text import escape_line, human_bytes
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.unkept_findings(partition.n_more_findings)
         lines = _json_lines(partition) if args.json else _text_lines(partition, verbose=args.verbose)
         console.write("".join(f"{line}\n" for line in lines))
-    if not totals.n_partitions:
+    if not totals.n_partitions and not selected_keys(log_dir, args):
         console.note("no partition matches" if len(log_dir) else "no partition to verify")
     totals.add_findings(result.findings)
     console.judge(result.findings)
