@@ -132,6 +132,15 @@ PRODUCER_SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
+_OFFSET_SUFFIXES: Final = (
+    LOG_SUFFIX,
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    CLEANED_SUFFIX,
+    SWAP_SUFFIX,
+)
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -201,6 +210,19 @@ def parse_base_offset(file_name: str) -> int | None:
         return None
     offset = int(digits)
     return offset if offset <= _MAX_OFFSET else None
+
+
+def is_fatal_name(file_name: str) -> bool:
+    """Whether a broker does not start with a file of this name in a partition.
+
+    What is before the first dot of a segment's file is an offset to it, and nothing catches that it is none. It takes a
+    sign, and any number of zeros. Source: LogFileUtils.offsetFromFile, LogLoader, ProducerStateManager, Kafka 4.3.
+    """
+    if not file_name.endswith(_OFFSET_SUFFIXES):
+        return False
+    text = file_name.partition(".")[0]
+    sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
+    return not digits.isdecimal() or not -_MAX_OFFSET - 1 <= int(sign + digits) <= _MAX_OFFSET
 
 
 def segment_file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:

@@ -126,10 +126,7 @@ class Partition:
             raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=self.path) from error
         logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
         if only is None:
-            for name in names:
-                if name.endswith(kf.LOG_SUFFIX) and name not in logs:
-                    detail = "not named after an offset, so a broker does not read it; name the file itself to read it"
-                    self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(self.path / name), damage=False))
+            self._note_strays(names, logs)
         last = max((kf.parse_base_offset(name) or 0 for name in logs), default=0)
         if only is not None:
             logs = [Path(path).name for path in only]
@@ -138,6 +135,19 @@ class Partition:
             segments = self._apply_swaps(segments, names)
         segments.sort(key=lambda segment: segment.base_offset)
         return segments
+
+    def _note_strays(self, names: Sequence[str], logs: Sequence[str]) -> None:
+        """Files that are named as a segment's, but for the offset: what is read does not depend on them."""
+        for name in names:
+            is_log = name.endswith(kf.LOG_SUFFIX) and name not in logs
+            if kf.is_fatal_name(name) and (self.path / name).is_file():
+                detail = "not named after an offset: a broker does not start with it"
+            elif is_log:
+                detail = "not named after an offset, so a broker does not read it"
+            else:
+                continue
+            detail += "; name the file itself to read it" if is_log else ""
+            self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(self.path / name), damage=False))
 
     def _segment(self, name: str, is_last: bool) -> Segment:
         return Segment(

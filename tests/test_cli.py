@@ -593,6 +593,34 @@ def test_exit_code_3_when_it_cannot_be_read(run: Any, log_dir: Path, tmp_path: P
     assert (code, len(out), err.count("\n")) == (3, 12, 1)
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["ls", "verify", "producers", "cat --on-corruption skip", "batches --on-corruption skip", "reindex --dry-run"],
+)
+def test_a_segment_that_cannot_be_opened_is_named_and_the_other_partitions_are_gone_through(
+    run: Any, log_dir_copy: Path, command: str
+) -> None:
+    argv = command.split()
+    (log_dir_copy / "p-txn-0" / f"{0:020d}.index").unlink()  # something for all commands to say
+    dangling = log_dir_copy / "p-multi-0" / f"{9999:020d}.log"
+    dangling.symlink_to("/nonexistent")
+    code, out, err = run(*argv, log_dir_copy, "-t", "p-multi,p-txn")
+    assert code == 3
+    assert f"{dangling}: file_unreadable: No such file" in err + "\n".join(out)
+    assert any("p-txn" in line for line in out)
+    # alone it is no selection that matches nothing
+    code, out, err = run(*argv, log_dir_copy, "-t", "p-multi", "-p", "0")
+    assert code == 3
+    assert f"{dangling}: file_unreadable: No such file" in err + "\n".join(out)
+    assert "no partition matches" not in err
+
+
+def test_producers_does_not_count_what_it_could_not_read(run: Any, log_dir_copy: Path) -> None:
+    (log_dir_copy / "p-txn-0" / f"{9999:020d}.log").symlink_to("/nonexistent")
+    _, out, _ = run("producers", log_dir_copy, "-t", "p-txn")
+    assert out == ["total: 0 open transactions; 1 partition could not be read"]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_exit_code_3_without_permission(run: Any, log_dir_copy: Path) -> None:
     (log_dir_copy / "p-multi-1").chmod(0)

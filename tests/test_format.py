@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.format import TopicPartition, codec_name, parse_base_offset, parse_partition_directory, segment_file_name
+from kafkalog.format import (
+    TopicPartition,
+    codec_name,
+    is_fatal_name,
+    parse_base_offset,
+    parse_partition_directory,
+    segment_file_name,
+)
 
 ID = "c9eefd1639d646409599f16e98f3d811"
 
@@ -58,6 +65,25 @@ def test_what_is_no_partition_directory(name: str) -> None:
 )
 def test_offsets_in_file_names(name: str, offset: int | None) -> None:
     assert parse_base_offset(name) == offset
+
+
+@pytest.mark.parametrize(
+    ("name", "is_fatal"),
+    [
+        *((f"foo{suffix}", True) for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")),
+        *((name, True) for name in ("foo.log.swap", "foo.cleaned", ".log", "-.log", "1e3.index", "1 2.log")),
+        ("09223372036854775808.log", True),
+        ("00000000000000000042 (copy).index", True),
+        *((f"00000000000000000042.{suffix}", False) for suffix in ("log", "index", "snapshot", "log.swap")),
+        *((name, False) for name in ("42.log", "+42.log", "-0000000000000000001.log", f"{'0' * 30}42.timeindex")),
+        ("٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٤٣٠.log", False),
+        *((name, False) for name in ("foo.log.deleted", "00000000000000000042.log.cleaned", "foo.txt", "foo.log.gz")),
+        *((name, False) for name in ("leader-epoch-checkpoint", "partition.metadata", "foo.index.kafkalog-backup")),
+        *((name, False) for name in ("00000000000000000042-0000000001.checkpoint", "log", "index")),
+    ],
+)
+def test_names_that_end_a_broker(name: str, is_fatal: bool) -> None:
+    assert is_fatal_name(name) is is_fatal
 
 
 def test_names_written_are_ascii_and_read_back() -> None:

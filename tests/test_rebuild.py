@@ -20,7 +20,7 @@ from test_publish import Faulty
 import kafkalog
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.cli.app import main
-from kafkalog.errors import KafkalogError, OutputExistsError, Reason, UnsafePathError
+from kafkalog.errors import FileChangedError, KafkalogError, OutputExistsError, Reason, UnsafePathError
 from kafkalog.indexes import OffsetIndex, TimeIndex
 from kafkalog.producers import ProducerState
 from kafkalog.repair import epochs
@@ -454,6 +454,27 @@ def test_a_damaged_log_gives_findings_and_never_a_crash(partition: Path, tmp_pat
         for finding in report.findings.rows:
             assert finding.position is None or 0 <= finding.position <= path.stat().st_size
     assert n_found > 100
+
+
+def test_what_is_behind_a_file_that_changes_is_not_said_to_be_deleted_by_recovery(
+    partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changing, later, *_ = sorted(partition.glob("*.log"))
+    whole = kafkalog.Segment.open
+
+    def opened(segment: kafkalog.Segment) -> Any:
+        if segment.path == changing:
+            raise FileChangedError(Reason.FILE_CHANGED, "was written to while it was read", path=segment.path)
+        return whole(segment)
+
+    target = kafkalog.Partition(partition)
+    monkeypatch.setattr(kafkalog.Segment, "open", opened)
+    report = kafkalog.rebuild_indexes(target, dry_run=True)
+    assert [finding.reason for finding in report.findings.rows] == [Reason.FILE_CHANGED]
+    assert {skipped.why for skipped in report.skipped} == {
+        f"behind {changing.name}, which could not be read to its end (file_changed)"
+    }
+    assert str(later) in {skipped.path for skipped in report.skipped}
 
 
 def test_the_command_says_what_changes(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:

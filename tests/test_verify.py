@@ -234,6 +234,34 @@ def test_an_offset_index_that_is_gone_is_a_fact_as_a_broker_makes_a_new_one(part
     assert (finding.reason.value, finding.damage) == ("index_missing", False)
 
 
+def test_a_transaction_index_that_is_gone_with_its_offset_index_is_a_fact_as_a_broker_makes_both(
+    partition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = sorted(path.name for path in partition.glob("*.txnindex"))
+    for path in partition.iterdir():
+        if path.suffix != ".log":
+            path.unlink()
+    found = list(kafkalog.verify(partition).all_findings())
+    about = [finding for finding in found if (finding.path or "").endswith(".txnindex")]
+    assert [Path(finding.path or "").name for finding in about] == gone
+    assert all("as there is no .index, a broker makes this one anew" in finding.detail for finding in about)
+    assert not any(finding.damage for finding in found)
+    assert main(["verify", str(partition)]) == 0
+    assert "all OK" in capsys.readouterr().out
+    # where the one is there, the other stays away
+    (partition / gone[0]).with_suffix(".index").write_bytes(b"")
+    assert reasons(partition)[gone[0]] == {"index_transaction"}
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_cannot_be_read_is_not_said_to_be_missing(partition: Path, suffix: str) -> None:
+    path = second(partition, suffix)
+    path.unlink()
+    path.mkdir()
+    found = [finding for finding in kafkalog.verify(partition).all_findings() if finding.path == str(path)]
+    assert [finding.reason.value for finding in found] == ["not_a_file"]
+
+
 def test_preallocated_indexes_are_normal_until_a_clean_shutdown(log_dir: Path) -> None:
     partition = log_dir / "p-multi-1"
     sizes = {".index": 10_485_760, ".timeindex": 10_485_756}
@@ -315,6 +343,36 @@ def test_an_index_without_its_log_is_a_fact(partition: Path) -> None:
     (partition / f"{999:020d}.index").write_bytes(bytes(8))
     (finding,) = kafkalog.verify(partition).all_findings()
     assert (finding.reason.value, finding.damage) == ("unknown_file", False)
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".log.swap", ".cleaned"])
+def test_a_file_that_is_named_after_no_offset_is_damage_as_no_broker_starts_with_it(
+    partition: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stray = partition / f"foo{suffix}"
+    stray.write_bytes(bytes(7))
+    assert reasons(partition) == reasons(partition, indexes_only=True) == {stray.name: {"unknown_file"}}
+    assert main(["verify", str(partition)]) == 1
+    assert f"! foo{suffix}: unknown_file: not named after an offset: a broker does not start" in capsys.readouterr().out
+    # it is in nobody's way who reads
+    assert main(["ls", str(partition)]) == 0
+    said = capsys.readouterr().err
+    assert f"note: {stray}: unknown_file: not named after an offset: a broker does not start with it" in said
+
+
+def test_names_that_a_broker_passes_over_are_no_damage(partition: Path) -> None:
+    (partition / "foo.log").mkdir()
+    (partition / "bar.index").symlink_to("/nonexistent")
+    for name in ("foo.log.deleted", f"{14:020d}.index.deleted", "foo.txt", f"{14:020d}.index.kafkalog-backup", "foo"):
+        (partition / name).write_bytes(bytes(7))
+    assert [Path(one.path or "").name for one in kafkalog.verify(partition).all_findings()] == ["foo.log"]
+    assert reasons(partition) == {}
+
+
+def test_a_stray_log_keeps_nothing_from_being_checked(partition: Path) -> None:
+    (partition / "foo.log").write_bytes(b"")
+    (partition / "leader-epoch-checkpoint").write_text("7\n0\n")
+    assert set(reasons(partition)) == {"foo.log", "leader-epoch-checkpoint"}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, selected_keys
 from kafkalog.cli.text import escape_line, human_bytes, iso_seconds, table
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if log_dir.is_live:
         console.note("a broker runs on this log dir: the files may change while they are read")
     partitions = list(_partitions(log_dir, wanted, limits, console))
-    if not partitions:
+    # what cannot be opened matches, too, and has been said
+    if not partitions and not selected_keys(log_dir, args):
         console.note("no partition to list" if len(log_dir) == 0 else "no partition matches")
     console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
     done = 0

@@ -18,6 +18,7 @@ from kafkalog.cli.text import parse_bytes
 
 if TYPE_CHECKING:
     from kafkalog.errors import Limits
+    from kafkalog.format import TopicPartition
     from kafkalog.log_dir import LogDir
     from kafkalog.partition import Partition
     from kafkalog.segment import Segment
@@ -286,18 +287,26 @@ def flatten(lists: list[list[Any]] | None) -> list[Any] | None:
 
 def selected_bytes(opened: LogDir | Partition | Segment, args: argparse.Namespace) -> int:
     """Bytes of the `.log` files that ``--topics`` and ``--partitions`` leave, for a progress bar."""
-    from kafkalog.errors import ReadError
+    from kafkalog.errors import KafkalogError
     from kafkalog.log_dir import LogDir
 
     if not isinstance(opened, LogDir):
         return opened.size_in_bytes
-    topics, numbers = flatten(args.topics), flatten(args.partitions)
     total = 0
-    for key in opened:
-        if (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers):
-            with contextlib.suppress(ReadError):  # whoever reads it will say so
-                total += opened[key].size_in_bytes
+    for key in selected_keys(opened, args):
+        with contextlib.suppress(KafkalogError):  # whoever reads it will say so
+            total += opened[key].size_in_bytes
     return total
+
+
+def selected_keys(log_dir: LogDir, args: argparse.Namespace) -> list[TopicPartition]:
+    """What ``--topics`` and ``--partitions`` leave, be it there to open or not."""
+    topics, numbers = flatten(args.topics), flatten(args.partitions)
+    return [
+        key
+        for key in log_dir
+        if (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers)
+    ]
 
 
 def make_limits(pairs: list[tuple[str, int]]) -> Limits:

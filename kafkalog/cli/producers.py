@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, timestamp
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, make_limits, selected_keys, timestamp
 from kafkalog.cli.text import escape_line, iso_milliseconds, table
 from kafkalog.errors import KafkalogError
 
@@ -80,16 +80,16 @@ def run(args: argparse.Namespace, console: Console) -> None:
     timeout = args.transaction_max_timeout_ms
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=make_limits(args.limits))
     console.findings(log_dir.findings)
-    topics, numbers = flatten(args.topics), flatten(args.partitions)
-    partitions = []
-    for key in log_dir:
-        if (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers):
-            try:
-                partitions.append(log_dir[key])
-            except KafkalogError as error:
-                console.error(error)
-    if not partitions:
+    keys = selected_keys(log_dir, args)
+    if not keys:
         console.note("no partition matches")
+    partitions = []
+    for key in keys:
+        try:
+            partitions.append(log_dir[key])
+        except KafkalogError as error:
+            console.error(error)
+    n_unread = len(keys) - len(partitions)
     console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
     n_open = n_hanging = 0
     for partition in partitions:
@@ -104,6 +104,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             )
         except KafkalogError as error:
             console.error(error)
+            n_unread += 1
             continue
         n_open += len(found.open)
         n_hanging += len(found.hanging)
@@ -112,7 +113,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.write("".join(f"{line}\n" for line in lines))
     if not args.json:
         hang = f", {n_hanging} of them hanging" if n_hanging else ""
-        console.write(f"total: {n_open} open transaction{'' if n_open == 1 else 's'}{hang}\n")
+        unread = f"; {n_unread} partition{'' if n_unread == 1 else 's'} could not be read" if n_unread else ""
+        console.write(f"total: {n_open} open transaction{'' if n_open == 1 else 's'}{hang}{unread}\n")
 
 
 def _json(found: PartitionProducers, rows: list[Producer]) -> str:

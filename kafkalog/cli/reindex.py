@@ -158,7 +158,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:
-    if not report.intervals:
+    if not report.intervals and not report.findings.rows:
         console.note("no partition matches")
     for name, interval in report.intervals.items():
         console.detail(f"{name}: index.interval.bytes {interval.n_bytes} ({interval.origin})")

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import add_filters, add_limits, add_selection, count, flatten, make_limits, timestamp
+from kafkalog.cli.options import (
+    add_filters,
+    add_limits,
+    add_selection,
+    count,
+    flatten,
+    make_limits,
+    selected_keys,
+    timestamp,
+)
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -122,7 +131,12 @@ def usage_errors() -> Iterator[None]:
 
 def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Console) -> None:
     """A selection that selects no partition is worth knowing."""
-    if (args.topics or args.partitions) and next(scan.partitions(), None) is None:
+    if not args.topics and not args.partitions:
+        return
+    from kafkalog.log_dir import LogDir
+
+    target = scan.target
+    if not (selected_keys(target, args) if isinstance(target, LogDir) else [*scan.partitions()]):
         console.note("no partition matches")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, selected_keys
 from kafkalog.cli.text import escape_line, human_bytes
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ would do with it. The exit code is 0 if nothing is damaged, else 1.
 
 A broker itself hardly looks at index files: one that is in the wrong order, points to the wrong place, lacks most of
 its entries or ends in zeros is taken as it is, and lookups fail, slow down, or silently pass records over. Such are
-found here. What healthy brokers of any version leave is accepted: the larger steps of followers and the log cleaner,
-segments that were opened again, files preallocated by a broker that runs or crashed, truncated epochs.
+found here, and so are files that keep a broker from starting, as one that ends in .log or .index and is not named
+after an offset. What healthy brokers of any version leave is accepted: the larger steps of followers and the log
+cleaner, segments that were opened again, files preallocated by a broker that runs or crashed, truncated epochs.
 
 Facts that are normal, such as a torn tail in the last segment after a crash, are shown, and change no exit code. After
 a clean shutdown such a tail is damage: no broker will cut it off.
@@ -114,7 +115,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.unkept_findings(partition.n_more_findings)
         lines = _json_lines(partition) if args.json else _text_lines(partition, verbose=args.verbose)
         console.write("".join(f"{line}\n" for line in lines))
-    if not totals.n_partitions:
+    if not totals.n_partitions and not selected_keys(log_dir, args):
         console.note("no partition matches" if len(log_dir) else "no partition to verify")
     totals.add_findings(result.findings)
     console.judge(result.findings)

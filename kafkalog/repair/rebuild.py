@@ -19,7 +19,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.checkpoints import encode_checkpoint, read_leader_epochs
-from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, NotKafkaError, Reason, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, SidecarError
 from kafkalog.lock import hold_locks, refuse_if_locked
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import Partition
@@ -118,7 +118,8 @@ def rebuild_indexes(
     Notes
     -----
     Where a `.log` is damaged, recovery cuts it, and deletes all later segments. Here the files of what lies before the
-    damage are made, a finding says where it is, and files of later segments stay as they are.
+    damage are made, a finding says where it is, and files of later segments stay as they are. A partition of a log dir
+    that cannot be opened is a finding, and keeps none of the others from being rebuilt.
 
     A crash (SIGKILL, power cut) leaves each file in place as it was or complete, and `out` absent or complete.
 
@@ -137,10 +138,10 @@ def rebuild_indexes(
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
-    chosen = list(choose(opened, topics, partitions))
+    report = RebuildReport(is_written=not dry_run)
+    chosen = list(choose(opened, topics, partitions, report.findings.add))
     roots = check_places([partition for partition, _ in chosen], out=out, backup=backup, dry_run=dry_run)
     now = int(time.time() * 1000) if now_ms is None else now_ms
-    report = RebuildReport(is_written=not dry_run)
     with contextlib.ExitStack() as stack:
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
@@ -183,9 +184,15 @@ def is_replayed(kinds: Iterable[str]) -> bool:
 
 
 def choose(
-    opened: LogDir | Partition | Segment, topics: Iterable[str] | None, partitions: Iterable[int] | None
+    opened: LogDir | Partition | Segment,
+    topics: Iterable[str] | None,
+    partitions: Iterable[int] | None,
+    report: Callable[[Finding], object] | None = None,
 ) -> Iterator[tuple[Partition, Segment | None]]:
-    """Partitions to rebuild; with a segment where that alone is wanted."""
+    """Partitions to rebuild; with a segment where that alone is wanted.
+
+    `report` is given those of a log dir that cannot be opened; without it the first of them raises.
+    """
     if isinstance(opened, Segment):
         if not opened.has_base_offset:
             detail = "it is not named after its base offset, which index entries are relative to"
@@ -197,8 +204,15 @@ def choose(
         return
     named = None if topics is None else set(topics)
     numbered = None if partitions is None else set(partitions)
-    for key, partition in opened.items():
+    for key in opened:
         if (named is None or key.topic in named) and (numbered is None or key.partition in numbered):
+            try:
+                partition = opened[key]
+            except KafkalogError as error:
+                if report is None:
+                    raise
+                report(error.to_finding())
+                continue
             yield partition, None
 
 
@@ -281,7 +295,8 @@ class Rebuilder:
             found = future.result()
         except KafkalogError as error:
             if not work.is_stopped:
-                self._stop(work, segment)
+                why = f"behind {segment.path.name}, which could not be read to its end ({error.reason.value})"
+                self._stop(work, segment, why)
                 self._report.findings.add(error.to_finding())
             return
         if not work.is_stopped:
@@ -320,12 +335,13 @@ class Rebuilder:
         if found.finding is not None:
             self._report.findings.add(found.finding)
         if found.is_cut or found.is_emptied:
-            self._stop(work, found.segment)
+            why = f"behind the damage in {found.segment.path.name}: recovery deletes it"
+            self._stop(work, found.segment, why)
 
-    def _stop(self, work: _Work, segment: Segment) -> None:
+    def _stop(self, work: _Work, segment: Segment, why: str) -> None:
+        """Leave what is behind a segment alone."""
         work.is_stopped = True
         for later in work.segments[work.segments.index(segment) + 1 :]:
-            why = f"behind the damage in {segment.path.name}: recovery deletes it"
             self._report.skipped.extend(Skipped(str(later.path), kind, why) for kind in KINDS[:3] if kind in work.kinds)
 
     def _finish(self, work: _Work) -> None:

@@ -12,12 +12,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log_dir import LogDir
 from kafkalog.partition import Partition, lone_segment
 from kafkalog.repair.verify_partition import check_partition, check_root
@@ -222,7 +222,9 @@ def verified_partition(
     """Check what spans the segments of a partition, of which each has been checked."""
     findings = Findings(limits.max_findings)
     for finding in partition.findings:
-        findings.add(finding)
+        # no matter to who reads, but the end of a broker
+        is_fatal = finding.reason is Reason.UNKNOWN_FILE and kf.is_fatal_name(os.path.basename(finding.path or ""))
+        findings.add(replace(finding, damage=True) if is_fatal and os.path.isfile(finding.path or "") else finding)
     check_partition(partition, segments, around, findings.add, indexes_only=indexes_only)
     return VerifiedPartition(
         path=str(partition.path),

@@ -223,14 +223,14 @@ class SegmentCheck:
             rows += [*offset_index.findings(), *offset_index.padding_findings(is_last=is_normal)]
             rows += offset_check.finish(source.size)
             result.spacing = offset_check.spacing if not rows and self._interval_bytes is None else None
-        elif end and segment.has_base_offset:
+        elif end and segment.has_base_offset and not _index_path(segment, kf.INDEX_SUFFIX).exists():
             what = "a broker makes all indexes of the segment anew"
             rows.append(_missing(segment, kf.INDEX_SUFFIX, what, damage=False))
         if time_index is not None and time_check is not None:
             used = time_index.dtype.itemsize if time_check.starts_with_zeros else 0
             rows += [*time_index.findings(), *time_index.padding_findings(is_last=is_open, used=used)]
             rows += time_check.finish(end if is_torn and segment.is_last else source.size)
-        elif offset_index is not None and largest > 0:
+        elif offset_index is not None and largest > 0 and not _index_path(segment, kf.TIME_INDEX_SUFFIX).exists():
             # of a new segment the first batch may be there before its time index
             what = "a broker makes an empty one, and then finds no times in the segment"
             rows.append(_missing(segment, kf.TIME_INDEX_SUFFIX, what, damage=not is_open))
@@ -337,7 +337,7 @@ def open_index(
     kind: type[AnyIndex], segment: Segment, suffix: str, add: Callable[[Finding], None], *, is_live: bool = False
 ) -> AnyIndex | None:
     """An index of a segment, whole; None where there is none or it cannot be read, which is a finding."""
-    path = Path(str(segment.path).removesuffix(kf.LOG_SUFFIX) + suffix)
+    path = _index_path(segment, suffix)
     for attempt in range(_ATTEMPTS):
         try:
             size = os.stat(path).st_size
@@ -375,7 +375,11 @@ def _were_preallocated(offset_index: OffsetIndex, time_index: TimeIndex) -> bool
 
 
 def _missing(segment: Segment, suffix: str, consequence: str, *, damage: bool) -> Finding:
-    path = str(segment.path).removesuffix(kf.LOG_SUFFIX) + suffix
+    path = str(_index_path(segment, suffix))
     return Finding(
         Reason.INDEX_MISSING, f"there is none; {consequence}", path=path, base_offset=segment.base_offset, damage=damage
     )
+
+
+def _index_path(segment: Segment, suffix: str) -> Path:
+    return Path(str(segment.path).removesuffix(kf.LOG_SUFFIX) + suffix)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import golden_sets
 import pytest
 from conformance.history import History, Stage
+from conformance.kafka import Broker, class_path, java
 
 import kafkalog
 
@@ -36,3 +42,34 @@ def test_nothing_is_said_about_files_that_grow_while_they_are_read(history: Hist
     finally:
         history.client.ask("dry")
     assert n_batches[-1] > n_batches[0]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker that has not been started, with a partition to load."""
+    program = java()
+    broker = Broker(program, class_path(program), tmp_path)
+    shutil.copytree(golden_sets.LOG_DIR / "p-txn-0", broker.log_dir / "p-txn-0")
+    yield broker
+    broker.kill()
+
+
+@pytest.mark.parametrize("suffix", [".log", ".txnindex", ".snapshot", ".log.swap"])
+def test_a_broker_does_not_start_with_a_file_that_is_named_after_no_offset(broker: Broker, suffix: str) -> None:
+    stray = broker.log_dir / "p-txn-0" / f"foo{suffix}"
+    stray.write_bytes(b"")
+    (finding,) = kafkalog.verify(stray.parent).all_findings()
+    assert (finding.path, finding.damage) == (str(stray), True)
+    with pytest.raises(RuntimeError, match="did not start"):
+        broker.start()
+    assert 'NumberFormatException: For input string: "foo"' in broker.log.read_text()
+
+
+def test_a_broker_starts_with_what_is_named_like_such_files_but_is_none(broker: Broker) -> None:
+    partition = broker.log_dir / "p-txn-0"
+    (partition / "foo.log").mkdir()
+    (partition / "bar.index").symlink_to("/nonexistent")
+    for name in ("foo.log.deleted", "foo.txt", f"{14:020d}.index.kafkalog-backup"):
+        (partition / name).write_bytes(b"")
+    assert kafkalog.verify(partition).is_ok
+    broker.start()

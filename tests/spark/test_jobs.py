@@ -124,11 +124,17 @@ def test_the_batch_table_is_that_of_all_segments(spark: SparkSession, log_dir: P
 
 
 def test_verify_finds_what_verify_finds(spark: SparkSession, damaged: Path) -> None:
+    (damaged / "p-multi-2" / "foo.index").touch()
+    for path in (damaged / "p-txn-0").glob("00000000000000000304.*index"):
+        path.unlink()
     expected = kafkalog.verify(damaged)
     rows = arrow(jobs.verify(spark, damaged, task_bytes=2**14)).to_pylist()
     found = [finding for row in rows for finding in findings_of(row["findings"])]
     assert sorted(map(str, found)) == sorted(map(str, expected.all_findings()))
-    assert sum(finding.damage for finding in found) >= 4
+    assert {str(one) for one in found if one.damage} == {str(one) for one in expected.all_findings() if one.damage}
+    assert sum(finding.damage for finding in found) >= 5
+    facts = {Path(finding.path or "").name for finding in found if not finding.damage}
+    assert facts >= {"00000000000000000304.index", "00000000000000000304.txnindex"}
     by_path = {row["path"]: row for row in rows}
     for partition in expected.partitions:
         for segment in partition.segments:
