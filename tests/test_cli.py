@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -744,6 +745,19 @@ def test_bytes_are_shown_so_that_they_can_be_read_back(value: bytes | None, text
 def test_every_byte_survives_quoting() -> None:
     for value in (bytes(range(256)), bytes(range(128)), "".join(map(chr, range(0x3000))).encode()):
         assert unquote(quote_bytes(value)) == value
+
+
+@pytest.mark.parametrize("chars", ["\0", '\0\u2028"', "".join(map(chr, range(128)))])
+def test_what_does_not_print_is_escaped_in_memory_near_that_of_the_text(chars: str) -> None:
+    value = (chars * (2**18 // len(chars))).encode()
+    tracemalloc.start()
+    try:
+        text = quote_bytes(value)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert unquote(text) == value
+    assert peak < 8 * len(text)
 
 
 def test_long_values_are_cut_at_a_character() -> None:

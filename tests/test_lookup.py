@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import random
@@ -253,6 +254,18 @@ def test_lookup_shows_each_step(run: Any, log_dir: Path) -> None:
 def test_lookup_names_transaction_markers(run: Any, log_dir: Path) -> None:
     _, out, _ = run("lookup", log_dir / "p-txn-0", "--timestamp", "max-timestamp")
     assert "control=COMMIT" in out or "control=ABORT" in out
+
+
+def test_lookup_cuts_long_values_and_says_their_size(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(builder.batch_v2([builder.record_v2(0, 0, b"k" * 200, bytes(2000))], base_timestamp=1))
+    code, out, _ = run("lookup", path, "--offset", 0)
+    record = next(line for line in out.splitlines() if line.startswith("  record"))
+    assert code == 0
+    assert f'key="{"k" * 160}"... (200 bytes) value="' in record
+    assert record.endswith('\\x00"... (2,000 bytes)')
+    whole = json.loads(run("lookup", "--json", path, "--offset", 0)[1])["record"]
+    assert len(whole["value"]) == len(base64.b64encode(bytes(2000)))
 
 
 def test_lookup_prints_json_for_programs(run: Any, log_dir: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,7 +37,8 @@ entries of its indexes, the position where the scan begins, how many batches wer
 
 Times are answered as a broker's ListOffsets answers: the first segment whose largest timestamp is late enough is asked,
 and no other; so there may be no answer though a later record would do, and the answer says why. An offset without a
-record leads to the next one. Transaction markers count as records.
+record leads to the next one. Transaction markers count as records. Long keys and values are cut, and their sizes said;
+--json shows them whole.
 
 Answers do not depend on index files: they come from the batches. Where an index leads elsewhere, a broker that trusts
 it answers something else: that is said as damage.""",
@@ -48,6 +48,8 @@ it answers something else: that is said as damage.""",
   kafkalog lookup /var/lib/kafka -t orders -p 3 --timestamp earliest --timestamp max-timestamp --timestamp latest
   kafkalog lookup --json /backup/kafka --timestamp 1763712000000 | jq -c '[.topic, .partition, .offset]'""",
 )
+
+_CUT_AT: Final = 160
 
 _Question = tuple[str, Any]
 
@@ -105,7 +107,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.json:
         record_format = JsonFormat([*DEFAULT_COLUMNS, "is_control"])
     else:
-        record_format = TextFormat(None, include_control=True, cut_at=160 if sys.stdout.isatty() else None)
+        record_format = TextFormat(None, include_control=True, cut_at=_CUT_AT)
     partitions = _partitions(args)
     if not partitions:
         console.note("no partition matches")
