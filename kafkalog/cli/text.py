@@ -72,7 +72,7 @@ def _escape_unprintable(text: str) -> str:
         return text
     escapes = {char: _escape(char) for char in set(text) if not char.isprintable()}
     if len(escapes) > _FEW:
-        return text.translate(str.maketrans(escapes))
+        return text.translate({ord(char): escaped for char, escaped in escapes.items()})
     for char, escaped in escapes.items():
         text = text.replace(char, escaped)
     return text
