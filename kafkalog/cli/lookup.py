@@ -211,17 +211,13 @@ def _question(trace: Trace) -> str:
 
 
 def _steps(partition: Partition, trace: Trace) -> Iterator[tuple[str, str]]:
-    n = len(trace.segments)
     numbers = {segment.base_offset: number for number, segment in enumerate(partition.segments, 1)}
     for step in trace.segments:
         if step.is_chosen:
             yield "segment", _segment(step, numbers.get(step.base_offset, 0), len(partition.segments))
-    if n and not any(step.is_chosen for step in trace.segments):
-        latest = max(step.largest_timestamp or 0 for step in trace.segments)
-        yield (
-            "segment",
-            f"none of {n}" + ("" if "offset" in trace.asked else f": their batches reach {_moment(latest)}"),
-        )
+    if trace.segments and not any(step.is_chosen for step in trace.segments):
+        reach = "" if "offset" in trace.asked else f": {_latest(trace)}"
+        yield "segment", f"none of {len(partition.segments)}{reach}"
     if trace.time_index is not None:
         entry = trace.time_index
         found = f"{_moment(entry.timestamp)} at offset {entry.offset}" if entry.timestamp is not None else ""
@@ -246,6 +242,11 @@ def _segment(step: SegmentStep, number: int, n: int) -> str:
     if step.largest_timestamp is None:
         return text
     return f"{text}, whose batches reach {_moment(step.largest_timestamp)}"
+
+
+def _latest(trace: Trace) -> str:
+    latest = max(step.largest_timestamp or 0 for step in trace.segments)
+    return "no batch has a timestamp" if latest < 0 else f"their batches reach {_moment(latest)}"
 
 
 def _entry(entry: IndexStep, found: str) -> str:
