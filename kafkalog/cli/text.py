@@ -106,6 +106,18 @@ def human_bytes(n: int) -> str:
     return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
+def counted(n: int, name: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "finding"), counted(2000, "batch")
+    ('1 finding', '2,000 batches')
+    """
+    plural = "" if n == 1 else "es" if name.endswith("ch") else "s"
+    return f"{n:,} {name}{plural}"
+
+
 def iso_seconds(timestamp: int | None) -> str:
     """Milliseconds as UTC, whole seconds; ``-`` for none."""
     if timestamp is None or timestamp < 0:
