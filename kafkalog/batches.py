@@ -285,6 +285,11 @@ def table_of(data: Bytes, n_batches: int) -> BatchTable:
     return table
 
 
+def whole_batches(data: Bytes, position: int) -> BatchTable:
+    """The table of the whole batches that `data` begins with, as far as their offsets rise; none is no error."""
+    return BatchTable.concatenate(_Scratch().walk(data, position, -1)[0])
+
+
 _MIN_WINDOW = 64  # an envelope, and then some
 _TORN_ENVELOPE = 17  # bytes up to and with the magic: too few to judge
 _NEED_MORE = STATUS["NEED_MORE"]

@@ -48,6 +48,7 @@ class Visit(NamedTuple):
     """Modification time in ms, where that stands for the largest timestamp: no batch has one."""
     is_whole: bool
     """Whether every batch was walked."""
+    has_batches: bool
 
 
 @dataclass(slots=True)
@@ -76,6 +77,10 @@ class _Walk:
     @property
     def largest(self) -> int:
         return self.largest_before[-1]
+
+    @property
+    def has_batches(self) -> bool:
+        return len(self.position) > 1
 
     def add(self, window: Window) -> None:
         """Learn from a window, if it is the next one."""
@@ -201,7 +206,7 @@ class ListOffsets:
                 largest = walk.largest if modified is None else modified
                 n = int(np.searchsorted(timestamps[done:], largest, side="right"))
             if on_visit is not None:
-                on_visit(Visit(segment, walk.largest, modified, walk.is_whole))
+                on_visit(Visit(segment, walk.largest, modified, walk.is_whole, walk.has_batches))
             answers.segment[done : done + n] = number
             done += n
         return answers
@@ -230,7 +235,7 @@ class ListOffsets:
             if best is None or walk.largest > best[2].largest:
                 best = number, segment, walk
             if on_visit is not None:
-                on_visit(Visit(segment, walk.largest, None, True))
+                on_visit(Visit(segment, walk.largest, None, True, walk.has_batches))
         if best is None:
             return _answers((-1, -1, -1))
         number, segment, walk = best

@@ -7,7 +7,7 @@ that opens these files answers something else. Nothing here decides what is foun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from kafkalog.source import ByteSource
 from kafkalog.timestamps import EARLIEST, LATEST, MAX_TIMESTAMP, NAMED_TIMESTAMPS, parse_timestamps
 
 _END: Final = 2**63 - 1
+_EMPTY: Final = "the log is empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,8 @@ def trace_timestamp(
         _trace_end(partition, trace)
         return trace
     number, position = int(answers.segment[0]), int(answers.position[0])
+    if asked == MAX_TIMESTAMP and not any(seen.has_batches for seen in visits):
+        number = -1
     trace.segments = [
         SegmentStep(
             path=str(seen.segment.path),
@@ -198,7 +201,10 @@ def trace_timestamp(
     ]
     trace.findings = [finding for seen in visits for finding in _check_last_entry(seen)]
     if number < 0:
-        trace.reason = "no segment's largest timestamp is that late" if visits else _why_nothing(partition)
+        has_batches = any(seen.has_batches for seen in visits)
+        trace.reason = "no segment's largest timestamp is that late" if has_batches else _why_nothing(partition, visits)
+    elif position < 0 and _is_empty(partition, visits):
+        trace.reason = _EMPTY
     elif position < 0:
         trace.reason = _why_none(partition, visits[number], asked)
     else:
@@ -241,7 +247,8 @@ def trace_offset(partition: Partition, offset: int) -> Trace:
     if trace.batch is None:
         end = partition.log_end_offset
         behind = "is the next to be written" if offset == end else "lies behind the end; a broker refuses it"
-        trace.reason = f"the log end offset is {end}: {offset} {behind}" if offset >= end else "no record from there on"
+        nothing = _EMPTY if _is_empty(partition, []) else "no record from there on"
+        trace.reason = f"the log end offset is {end}: {offset} {behind}" if offset >= end else nothing
     elif trace.offset != offset and not trace.reason:
         trace.reason = f"no record has offset {offset}; the next one is given"
     return trace
@@ -435,9 +442,17 @@ def _why_earliest(partition: Partition) -> str:
     return "the log start offset" + ("" if first is None else f"; the first segment begins at {first}")
 
 
-def _why_nothing(partition: Partition) -> str:
+def _is_empty(partition: Partition, visits: Sequence[Visit]) -> bool:
+    """Whether no segment has a batch, as far as they were looked at; else no bytes."""
+    seen = {visit.segment.base_offset for visit in visits if not visit.has_batches}
+    return all(not segment.size_in_bytes or segment.base_offset in seen for segment in partition.segments)
+
+
+def _why_nothing(partition: Partition, visits: Sequence[Visit]) -> str:
     if not partition.segments:
         return "there are no segments"
+    if _is_empty(partition, visits):
+        return _EMPTY
     return f"the log start offset {partition.log_start_offset} lies behind the last batch: nothing is left"
 
 

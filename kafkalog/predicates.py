@@ -37,6 +37,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 _MEMBERSHIP = ("in", "not in")
 _NULLS = ("is null", "is not null")
 _BINARY_ONLY = ("starts_with", "contains")
+_TIMESTAMP_TYPES = {name: number for number, name in kf.TIMESTAMP_TYPE_NAMES.items()}
 _SAME = {"=": "==", "startswith": "starts_with", "is_null": "is null", "is_not_null": "is not null"}
 OPERATIONS: Final = (*_COMPARISONS, *_MEMBERSHIP, *_NULLS, *_BINARY_ONLY)
 
@@ -449,6 +450,10 @@ def _value(column: str, value: Any, derived: Mapping[str, np.dtype[Any]]) -> Any
         if value not in kf.CODEC_NAMES[:5]:
             raise ValueError(f"no compression {value!r}; there are {', '.join(kf.CODEC_NAMES[:5])}")
         return kf.CODEC_NAMES.index(value)
+    if column == "timestamp_type" and isinstance(value, str):
+        if value not in _TIMESTAMP_TYPES:
+            raise ValueError(f"no timestamp_type {value!r}; there are {', '.join(_TIMESTAMP_TYPES)}")
+        return _TIMESTAMP_TYPES[value]
     dtype = derived[column] if column in derived else np.dtype(FIXED_COLUMNS.get(column, np.int32))
     if dtype == np.bool_:
         if not isinstance(value, (bool, np.bool_)):

@@ -7,7 +7,7 @@ offset. What is in memory at once is a few windows and what was decoded out of t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -110,9 +110,9 @@ class Scan:
             raise ValueError("limits and memory_map are those of what is open already; give them to kafkalog.open")
         else:
             limits = target.limits
-        self.columns = _check_columns(columns)
         extraction = Extract(extract) if extract else None
         derived = {} if extraction is None else extraction.dtypes
+        self.columns = _check_columns(columns, derived)
         for name in derived:
             if name in ALL_COLUMNS:
                 raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
@@ -342,13 +342,17 @@ def _some(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "") or "none"
 
 
-def _check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
+def _check_columns(columns: Sequence[str] | None, derived: Container[str]) -> tuple[str, ...]:
     if columns is None:
         return DEFAULT_COLUMNS
     if isinstance(columns, str):
         raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
     names = tuple(columns)
     for name in names:
+        if name in derived and name not in ALL_COLUMNS:
+            raise ValueError(
+                f"columns names {name!r}, which extract makes: derived columns come by themselves, at the end"
+            )
         if name not in ALL_COLUMNS:
             raise ValueError(f"no column {name!r}; there are {', '.join(ALL_COLUMNS)}")
     if len(set(names)) != len(names):

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -437,6 +438,10 @@ def test_cat_ranges(run: Any, log_dir: Path) -> None:
         (["  value   contains   1 "], [("value", "contains", b"1")]),
         (["key in k1, k2,null"], [("key", "in", [b"k1", b"k2", None])]),
         (["key not in 'a,b',\"null\""], [("key", "not in", [b"a,b", b"null"])]),
+        (["key IN k1,k2", "value Is  Not NULL"], [("key", "in", [b"k1", b"k2"]), ("value", "is not null")]),
+        (["headers HAS n"], [("headers", "has", "n")]),
+        (["timestamp_type != LogAppendTime"], [("timestamp_type", "!=", 1)]),
+        (["timestamp_type in CreateTime,1"], [("timestamp_type", "in", [0, 1])]),
         (["value is null"], [("value", "is null")]),
         (["value  is  not  null"], [("value", "is not null")]),
         (["headers has n"], [("headers", "has", "n")]),
@@ -476,6 +481,10 @@ def test_cat_filters_as_the_library_does(run: Any, log_dir: Path, texts: list[st
         ("offset contains 3", "no operation 'contains' for column 'offset'; there are =="),
         ("compression == gz", "no compression 'gz'; there are none, gzip"),
         ("compression < gzip", "have no order"),
+        (
+            "timestamp_type == Create",
+            "no timestamp_type 'Create'; there are NoTimestampType, CreateTime, LogAppendTime",
+        ),
         ("key == null", "write 'key is null'"),
         ("key != null", "write 'key is not null'"),
         ("key ==", 'a value is expected; the empty one is ""'),
@@ -772,6 +781,19 @@ def test_bytes_are_shown_so_that_they_can_be_read_back(value: bytes | None, text
 def test_every_byte_survives_quoting() -> None:
     for value in (bytes(range(256)), bytes(range(128)), "".join(map(chr, range(0x3000))).encode()):
         assert unquote(quote_bytes(value)) == value
+
+
+@pytest.mark.parametrize("chars", ["\0", '\0\u2028"', "".join(map(chr, range(128)))])
+def test_what_does_not_print_is_escaped_in_memory_near_that_of_the_text(chars: str) -> None:
+    value = (chars * (2**18 // len(chars))).encode()
+    tracemalloc.start()
+    try:
+        text = quote_bytes(value)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert unquote(text) == value
+    assert peak < 8 * len(text)
 
 
 def test_long_values_are_cut_at_a_character() -> None:

@@ -100,6 +100,11 @@ def test_a_function_sees_what_the_record_holds(tmp_path: Path, magic: int, codec
         assert records["all"][i] == expected  # type: ignore[index]
 
 
+def test_a_derived_column_among_the_columns_is_said_to_come_by_itself(topic: Path) -> None:
+    with pytest.raises(ValueError, match="'x', which extract makes: derived columns come by themselves"):
+        kafkalog.scan(topic, columns=["offset", "x"], extract={"x": ("i8", number)})
+
+
 @pytest.mark.parametrize("name", EXTRACT_DTYPES)
 def test_each_dtype_is_a_column_of_that_type(topic: Path, name: str) -> None:
     function: Any = number

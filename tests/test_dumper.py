@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog._kernels import dump as kernels
-from kafkalog.dumper import control, logs
+from kafkalog.dumper import control, logs, rows
 from kafkalog.dumper.report import MAX_PAIRS, Report
 from kafkalog.errors import CorruptionError, KafkalogError, Limits, Reason
+from kafkalog.records import decode
 
 ONE = builder.record_v2(0, 0, b"k", b"v")
 
@@ -369,6 +370,68 @@ def text_report(path: str) -> Iterator[str]:
     for _ in dump.chunks():
         pass
     return dump.mismatches()
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(segment=strategies.segments(min_batches=1), options=st.sampled_from(OPTIONS), data=st.data())
+def test_objects_do_not_depend_on_windows_and_on_batches_decoded_together(
+    segment: strategies.Segment, options: dict[str, Any], data: st.DataObject, tmp_path: Path
+) -> None:
+    broken = data.draw(st.one_of(st.none(), strategies.damaged(segment)))
+    path = write_log(tmp_path, segment.data if broken is None else broken.data)
+    together = objects(path, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "WINDOW_BYTES", data.draw(st.sampled_from([1, 100, 300, 1000])))
+        patch.setattr(rows, "_RECORDS_AT_A_TIME", 1)
+        assert objects(path, **options) == together
+        patch.setattr(rows, "WINDOW_BYTES", 0)
+        assert objects(path, **options) == together
+
+
+def objects(path: str, **options: Any) -> tuple[list[str], str, list[str], list[Any]]:
+    """What there is to say of a file: rows, the error they end with, lists, findings."""
+    dump = kafkalog.dump(path, limits=Limits(max_decompressed_bytes=2**22), **options)
+    found, error = [], ""
+    try:
+        for row in dump.rows():
+            found.append(repr(row))
+    except KafkalogError as caught:
+        error = str(caught)
+    return found, error, list(dump.mismatches()), list(dump.findings)
+
+
+def test_many_small_batches_are_decoded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gap = [builder.batch_v2([ONE], base_offset=n) for n in range(5000)]
+    del gap[2000]
+    path = write_log(tmp_path, b"".join(gap))
+    calls = []
+
+    def counted(*args: Any, **options: Any) -> Any:
+        calls.append(args)
+        return decode(*args, **options)
+
+    monkeypatch.setattr(rows, "decode", counted)
+    dump = kafkalog.dump(path, print_data_log=True)
+    kinds = [row["kind"] for row in dump.rows()]
+    assert kinds == ["file", *["batch", "record"] * 4999, "mismatch"]
+    assert 1 <= len(calls) < 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(0, b""), (1, None), (2, b""), (2, None)], ids=["abort", "commit", "short", "null"]
+)
+def test_an_error_about_a_control_record_names_the_file_and_the_position(
+    kind: int, value: bytes | None, tmp_path: Path
+) -> None:
+    marker = builder.record_v2(0, 0, struct.pack(">hh", 0, kind), value)
+    first = builder.batch_v2([ONE])
+    path = write_log(tmp_path, first + builder.batch_v2([marker], base_offset=1, control=True))
+    with pytest.raises(CorruptionError) as said_in_text:
+        list(kafkalog.dump(path, deep_iteration=True))
+    with pytest.raises(CorruptionError) as caught:
+        list(kafkalog.dump(path, deep_iteration=True).rows())
+    assert (caught.value.path, caught.value.position) == (path, len(first))
+    assert str(caught.value) == str(said_in_text.value)
 
 
 def test_objects_of_what_lies_beside_a_log_are_its_numbers() -> None:

@@ -468,6 +468,26 @@ def test_other_ways_to_write_an_operation_mean_the_same(log_dir: Path) -> None:
         assert 0 < len(tables[0]) < kafkalog.scan(log_dir).count_rows()
 
 
+def test_a_timestamp_type_may_be_given_by_its_name(tmp_path: Path) -> None:
+    record = builder.record_v2(0, 0, None, b"v")
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(
+        builder.batch_v2([record])
+        + b"".join(builder.batch_v2([record], base_offset=n, log_append_time=True) for n in (1, 2))
+    )
+    for names, offsets in [
+        (("==", "LogAppendTime"), [1, 2]),
+        (("in", ["CreateTime", -1]), [0]),
+        (("!=", "CreateTime"), [1, 2]),
+    ]:
+        found = kafkalog.read_table(path, columns=["offset"], filters=[("timestamp_type", *names)])
+        assert found["offset"].to_pylist() == offsets
+    with pytest.raises(
+        ValueError, match="no timestamp_type 'Create'; there are NoTimestampType, CreateTime, LogAppendTime"
+    ):
+        kafkalog.scan(path, filters=[("timestamp_type", "==", "Create")])
+
+
 def test_no_condition_holds_for_everything(log_dir: Path) -> None:
     n = kafkalog.scan(log_dir).count_rows()
     for filters in ([], [[]], (), [[("key", "==", b"nobody")], []]):

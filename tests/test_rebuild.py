@@ -422,6 +422,15 @@ def derived(partition: Path) -> Iterator[Path]:
     yield from (path for path in sorted(partition.iterdir()) if path.suffix not in (".log", ".metadata"))
 
 
+def test_one_kind_may_be_named_without_a_list(partition: Path) -> None:
+    one = kafkalog.rebuild_indexes(partition, kinds="offset", dry_run=True)
+    listed = kafkalog.rebuild_indexes(partition, kinds=["offset"], dry_run=True)
+    assert [file.path for file in one.files] == [file.path for file in listed.files]
+    assert {file.kind for file in one.files} == {"offset"}
+    with pytest.raises(ValueError, match="no kind 'offsets'; there are offset"):
+        kafkalog.rebuild_indexes(partition, kinds="offsets", dry_run=True)  # type: ignore[arg-type]
+
+
 def test_damaged_derived_files_never_matter_to_a_rebuild(partition: Path) -> None:
     rng = np.random.default_rng(5)
     options = {"kinds": KINDS, "index_interval_bytes": 1024, "now_ms": clock_of("k44_extra")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,7 +37,8 @@ entries of its indexes, the position where the scan begins, how many batches wer
 
 Times are answered as a broker's ListOffsets answers: the first segment whose largest timestamp is late enough is asked,
 and no other; so there may be no answer though a later record would do, and the answer says why. An offset without a
-record leads to the next one. Transaction markers count as records.
+record leads to the next one. Transaction markers count as records. Long keys and values are cut, and their sizes said;
+--json shows them whole.
 
 Answers do not depend on index files: they come from the batches. Where an index leads elsewhere, a broker that trusts
 it answers something else: that is said as damage.""",
@@ -48,6 +48,8 @@ it answers something else: that is said as damage.""",
   kafkalog lookup /var/lib/kafka -t orders -p 3 --timestamp earliest --timestamp max-timestamp --timestamp latest
   kafkalog lookup --json /backup/kafka --timestamp 1763712000000 | jq -c '[.topic, .partition, .offset]'""",
 )
+
+_CUT_AT: Final = 160
 
 _Question = tuple[str, Any]
 
@@ -105,7 +107,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.json:
         record_format = JsonFormat([*DEFAULT_COLUMNS, "is_control"])
     else:
-        record_format = TextFormat(None, include_control=True, cut_at=160 if sys.stdout.isatty() else None)
+        record_format = TextFormat(None, include_control=True, cut_at=_CUT_AT)
     partitions = _partitions(args)
     if not partitions:
         console.note("no partition matches")
@@ -209,17 +211,13 @@ def _question(trace: Trace) -> str:
 
 
 def _steps(partition: Partition, trace: Trace) -> Iterator[tuple[str, str]]:
-    n = len(trace.segments)
     numbers = {segment.base_offset: number for number, segment in enumerate(partition.segments, 1)}
     for step in trace.segments:
         if step.is_chosen:
             yield "segment", _segment(step, numbers.get(step.base_offset, 0), len(partition.segments))
-    if n and not any(step.is_chosen for step in trace.segments):
-        latest = max(step.largest_timestamp or 0 for step in trace.segments)
-        yield (
-            "segment",
-            f"none of {n}" + ("" if "offset" in trace.asked else f": their batches reach {_moment(latest)}"),
-        )
+    if trace.segments and not any(step.is_chosen for step in trace.segments):
+        reach = "" if "offset" in trace.asked else f": {_latest(trace)}"
+        yield "segment", f"none of {len(partition.segments)}{reach}"
     if trace.time_index is not None:
         entry = trace.time_index
         found = f"{_moment(entry.timestamp)} at offset {entry.offset}" if entry.timestamp is not None else ""
@@ -244,6 +242,11 @@ def _segment(step: SegmentStep, number: int, n: int) -> str:
     if step.largest_timestamp is None:
         return text
     return f"{text}, whose batches reach {_moment(step.largest_timestamp)}"
+
+
+def _latest(trace: Trace) -> str:
+    latest = max(step.largest_timestamp or 0 for step in trace.segments)
+    return "no batch has a timestamp" if latest < 0 else f"their batches reach {_moment(latest)}"
 
 
 def _entry(entry: IndexStep, found: str) -> str:

@@ -38,11 +38,12 @@ FILTER_HELP: Final = """\
   headers has trace-id             has, has not: a header of that name
   headers.trace-id == 0x0aff       any header of that name
   compression == zstd              also topic, partition, segment, is_transactional == true, ...
+  timestamp_type == LogAppendTime  or CreateTime, NoTimestampType; or 1, 0, -1
 Bytes are given as text, as 0x and hex digits, or as base64: and base64. A value in quotes is text as it stands."""
 
 _CONDITION: Final = re.compile(
     r"""\s*(?P<column>headers\.(?:"[^"]+"|[^\s=!<>"]+)|\w+)
-    (?:\s*(?P<sign>==|!=|<=|>=|=|<|>)|\s+(?P<word>is\s+not\s+null|is\s+null|not\s+in|in|has\s+not|has|starts_with|contains)(?!\S))
+    (?:\s*(?P<sign>==|!=|<=|>=|=|<|>)|\s+(?P<word>(?i:is\s+not\s+null|is\s+null|not\s+in|in|has\s+not|has|starts_with|contains))(?!\S))
     \s*(?P<value>.*?)\s*""",
     re.VERBOSE | re.DOTALL,
 )
@@ -219,7 +220,7 @@ def condition(text: str) -> tuple[Any, ...]:
             f"COLUMN OP VALUE is expected, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r}"
         )
     column = match["column"].replace('"', "")
-    operation = match["sign"] or " ".join(match["word"].split())
+    operation = match["sign"] or " ".join(match["word"].lower().split())
     try:
         if operation.startswith("is "):
             if match["value"]:
@@ -255,6 +256,8 @@ def _value(column: str, text: str) -> Any:
     if column == "timestamp":
         return timestamp(text)
     if column == "compression" or column not in (*FIXED_COLUMNS, "partition"):
+        return text
+    if column == "timestamp_type" and text[:1].isalpha():
         return text
     if column.startswith("is_"):
         if text.lower() not in ("true", "false"):

@@ -131,10 +131,13 @@ class TextFormat(RecordFormat):
         return [f"{name}={'null' if value is None else value}" for value in values]
 
     def _markers(self, batch: pa.RecordBatch) -> list[str | None] | None:
-        """What control records say, None for other records; None if there can be no control records."""
+        """What control records say, None for other records; None if there are no control records."""
         if not self._include_control:
             return None
-        is_control, keys, values = (batch.column(name).to_pylist() for name in ("is_control", "key", "value"))
+        is_control = batch.column("is_control").to_pylist()
+        if not any(is_control):
+            return None
+        keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
         return [
             control_text(key, value, self._cut_at) if control else None
             for control, key, value in zip(is_control, keys, values, strict=True)

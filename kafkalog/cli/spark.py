@@ -17,7 +17,7 @@ from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, names, timestamp
 from kafkalog.cli.scanning import add_on_corruption, add_scan_selection, path_of, scan_options, usage_errors
-from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
+from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,8 +71,8 @@ _VERIFY: Final = Words(
     summary="check checksums, indexes, producer snapshots and checkpoints",
     description="""\
 What 'kafkalog verify' checks, with the same findings and exit codes, segments side by side: a line a segment with
-damage, and a total. With --json every segment and partition. With --work-dir a run that was killed goes on from where
-it was."""
+damage (with -v also where anything else was found), and a total of all. With --json every segment and partition. With
+--work-dir a run that was killed goes on from where it was."""
     + _MASTERS,
     examples="""\
   kafkalog spark verify /backup/kafka
@@ -363,16 +363,19 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
                 totals["batches"] += row["n_batches"] or 0
             if args.json:
                 console.write(json.dumps({**row, "ok": row["status"] == "ok"}) + "\n")
-            elif findings:
-                n = f"{row['n_damage']:,} findings of damage" if row["n_damage"] else "OK"
-                console.write(escape_line(f"{row['path'] or 'log dir'}  {n}") + "\n")
+            elif row["n_damage"] or (findings and console.verbose):
+                state = f"{counted(row['n_damage'], 'finding')} of damage" if row["n_damage"] else "OK"
+                console.write(escape_line(f"{row['path'] or 'log dir'}  {state}") + "\n")
                 _write_findings(findings, console)
     if not args.json:
-        state = f"{totals['damage']:,} findings of damage" if totals["damage"] else "all OK"
-        console.write(
-            f"total: {totals['partition']:,} partitions, {totals['segment']:,} segments, {totals['batches']:,} batches,"
-            f" {totals['bytes']} bytes; {state}\n"
-        )
+        state = f"{counted(totals['damage'], 'finding')} of damage" if totals["damage"] else "all OK"
+        parts = [
+            counted(totals["partition"], "partition"),
+            counted(totals["segment"], "segment"),
+            counted(totals["batches"], "batch"),
+            f"{totals['bytes']} bytes",
+        ]
+        console.write(f"total: {', '.join(parts)}; {state}\n")
 
 
 def _rows(frame: DataFrame) -> Iterator[dict[str, Any]]:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+# the backslash is first: those of the others are none of the text
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_CHAR_ESCAPES: Final = str.maketrans(_ESCAPES)
 _BYTE_ESCAPES: Final = {
     byte: _ESCAPES.get(chr(byte), chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in range(256)
 }
+_FEW: Final = 40
+"""So many passes over a text are quicker than a look at each character."""
 _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,8 +52,9 @@ def quote_bytes(value: bytes | None, limit: int | None = None) -> str:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
         return f'"{value.decode("latin-1").translate(_BYTE_ESCAPES)}"'
-    text = text.translate(_CHAR_ESCAPES)
-    return f'"{text if text.isprintable() else "".join(map(_escape_unprintable, text))}"'
+    for char, escaped in _ESCAPES.items():
+        text = text.replace(char, escaped)
+    return f'"{_escape_unprintable(text)}"'
 
 
 def quote_name(name: str) -> str:
@@ -61,12 +64,21 @@ def quote_name(name: str) -> str:
 
 def escape_line(text: str) -> str:
     """A message as one line that does nothing to a terminal: what does not print is escaped."""
-    return text if text.isprintable() else "".join(map(_escape_unprintable, text))
+    return _escape_unprintable(text)
 
 
-def _escape_unprintable(char: str) -> str:
-    if char.isprintable():
-        return char
+def _escape_unprintable(text: str) -> str:
+    if text.isprintable():
+        return text
+    escapes = {char: _escape(char) for char in set(text) if not char.isprintable()}
+    if len(escapes) > _FEW:
+        return text.translate({ord(char): escaped for char, escaped in escapes.items()})
+    for char, escaped in escapes.items():
+        text = text.replace(char, escaped)
+    return text
+
+
+def _escape(char: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
@@ -92,6 +104,18 @@ def human_bytes(n: int) -> str:
             break
         size /= 1024
     return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def counted(n: int, name: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "finding"), counted(2000, "batch")
+    ('1 finding', '2,000 batches')
+    """
+    plural = "" if n == 1 else "es" if name.endswith("ch") else "s"
+    return f"{n:,} {name}{plural}"
 
 
 def iso_seconds(timestamp: int | None) -> str:

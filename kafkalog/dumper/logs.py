@@ -173,7 +173,8 @@ class LogDumper:
                 elif status == _PAYLOAD:
                     yield from self._payload(self._batch(window, start))
                 elif status == _CONTROL:
-                    yield self._control(self._batch(window, start)[kf.RECORD_BATCH_OVERHEAD :])
+                    batch = self._batch(window, start)
+                    yield self._control(batch[kf.RECORD_BATCH_OVERHEAD :], batch)
                 elif status == _END:
                     break
                 else:
@@ -212,17 +213,18 @@ class LogDumper:
             if status == _OUTPUT_FULL:
                 self._make_room()
             elif status == _CONTROL:
-                yield self._control(payload)
+                yield self._control(payload, batch)
             else:
                 raise self._error(status, batch, position)
 
-    def _control(self, data: Bytes) -> bytes:
+    def _control(self, data: Bytes, batch: Bytes) -> bytes:
         size, start = int(self._state[_VALUE_SIZE]), int(self._state[_VALUE_START])
         value = None if size < 0 else data[start : start + size].tobytes()
         try:
             text = describe(int(self._state[_CONTROL_TYPE]), value, is_2_8=self._options.is_2_8)
         except CorruptionError as error:
             error.path, error.position = self._source.path, self.position
+            error.base_offset = int.from_bytes(batch[:8].tobytes(), "big", signed=True)
             raise
         return f"{text}\n".encode()
 

@@ -60,7 +60,7 @@ class _Work:
 def rebuild_indexes(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
     *,
-    kinds: Iterable[Kind] = DEFAULT_KINDS,
+    kinds: Iterable[Kind] | Kind = DEFAULT_KINDS,
     out: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: bool = False,
@@ -79,7 +79,7 @@ def rebuild_indexes(
     ----------
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         A `.log` file, a partition directory or a log dir.
-    kinds : iterable of {"offset", "time", "txn", "snapshot", "epochs"}
+    kinds : iterable of {"offset", "time", "txn", "snapshot", "epochs"}, or one of them
         `.index`, `.timeindex`, `.txnindex` (default), `.snapshot` of producers and `leader-epoch-checkpoint`.
     out : path-like, optional
         A directory to make, with a directory a partition.
@@ -153,7 +153,7 @@ def rebuild_indexes(
 
 def check_options(kinds: Iterable[str], *, out: object, in_place: bool, backup: bool, dry_run: bool) -> frozenset[str]:
     """What is wanted; a ValueError where options make no sense."""
-    wanted = frozenset(kinds)
+    wanted = frozenset([kinds] if isinstance(kinds, str) else kinds)
     if unknown := sorted(wanted - set(KINDS)):
         raise ValueError(f"no kind {unknown[0]!r}; there are {', '.join(KINDS)}")
     if not wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,7 +85,21 @@ def test_verify_says_what_verify_says(run: Run, log_dir_copy: Path, capsys: pyte
         assert {name: ours[row["path"]][name] for name in row if name in ours[row["path"]]} == row
     code, out, _ = run("verify", log_dir_copy, "-t", "p-multi")
     assert code == 1
-    assert out.startswith(f"{path}  1 findings of damage\n  ! {path.name}@")
+    assert out.startswith(f"{path}  1 finding of damage\n  ! {path.name}@")
+    assert out.endswith("; 1 finding of damage\n")
+
+
+def test_verify_has_a_line_where_something_is_damaged_or_worth_knowing(run: Run, log_dir: Path, tmp_path: Path) -> None:
+    partition = Path(shutil.copytree(log_dir / "p-multi-2", tmp_path / "p-multi-2"))
+    last = max(partition.glob("*.log"))
+    last.write_bytes(last.read_bytes() + b"torn")
+    code, out, _ = run("verify", partition)
+    assert code == 0
+    assert out.startswith("total: 1 partition, 1 segment, 19 batches, ")
+    code, out, _ = run("verify", partition, "-v")
+    assert code == 0
+    assert out.startswith(f"{last}  OK\n  - {last.name}@")
+    assert "partial_tail" in out
 
 
 def test_rebuilt_files_are_said(run: Run, log_dir_copy: Path, tmp_path: Path) -> None:

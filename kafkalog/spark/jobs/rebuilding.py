@@ -122,7 +122,7 @@ def rebuild_indexes(
     spark: SparkSession,
     path: Any,
     *,
-    kinds: Iterable[Kind] = DEFAULT_KINDS,
+    kinds: Iterable[Kind] | Kind = DEFAULT_KINDS,
     out: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: bool = False,
