@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, selected_keys
-from kafkalog.cli.text import escape_line, human_bytes
+from kafkalog.cli.text import counted, escape_line, human_bytes
 
 if TYPE_CHECKING:
     from kafkalog.errors import Finding
@@ -158,19 +158,15 @@ class _Totals:
     def as_text(self) -> str:
         size = human_bytes(self.n_bytes) if sys.stdout.isatty() else f"{self.n_bytes} bytes"
         parts = [
-            _count(self.n_partitions, "partition"),
-            _count(self.n_segments, "segment"),
-            f"{self.n_batches:,} batch{'' if self.n_batches == 1 else 'es'}",
+            counted(self.n_partitions, "partition"),
+            counted(self.n_segments, "segment"),
+            counted(self.n_batches, "batch"),
             size,
         ]
         if not self.n_damage:
             return f"total: {', '.join(parts)}; all OK"
-        where = f" in {_count(self.n_damaged, 'partition')}" if self.n_damaged else ""
-        return f"total: {', '.join(parts)}; {_count(self.n_damage, 'finding')} of damage{where}"
-
-
-def _count(n: int, name: str) -> str:
-    return f"{n:,} {name}" + ("" if n == 1 else "s")
+        where = f" in {counted(self.n_damaged, 'partition')}" if self.n_damaged else ""
+        return f"total: {', '.join(parts)}; {counted(self.n_damage, 'finding')} of damage{where}"
 
 
 def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]:
@@ -182,14 +178,14 @@ def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]
         yield from _finding_lines(segment.findings, verbose=verbose)
     if partition.findings or not partition.segments:
         n_damage = sum(finding.damage for finding in partition.findings)
-        state = f"{_count(n_damage, 'finding')} of damage" if n_damage else "OK"
+        state = f"{counted(n_damage, 'finding')} of damage" if n_damage else "OK"
         yield escape_line(f"{name}  {'other files' if partition.segments else 'no segments'}  {state}")
         yield from _finding_lines(partition.findings, verbose=verbose)
 
 
 def _verdict(segment: VerifiedSegment) -> str:
     n_damage = sum(finding.damage for finding in segment.findings) + segment.n_more_findings
-    return f"{_count(n_damage, 'finding')} of damage" if n_damage else "OK"
+    return f"{counted(n_damage, 'finding')} of damage" if n_damage else "OK"
 
 
 _MOST_LINES: Final = 20
