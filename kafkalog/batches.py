@@ -195,6 +195,33 @@ class Window(NamedTuple):
     batches: BatchTable
 
 
+def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray[np.bool_]:
+    """Which batches of a window have the checksum of their bytes.
+
+    Parameters
+    ----------
+    window : Window
+    batches : BatchTable, optional
+        Some of its batches; default: all.
+
+    Returns
+    -------
+    bool[n]
+    """
+    rows = window.batches if batches is None else batches
+    valid = np.empty(len(rows), np.bool_)
+    check_crcs(
+        window.data,
+        window.start,
+        rows.position,
+        rows.size_in_bytes,
+        rows.magic,
+        rows.crc,
+        valid.view(np.uint8),
+    )
+    return valid
+
+
 def walk(
     source: ByteSource,
     *,
@@ -393,12 +420,10 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
         return None, head
     data = source.window(position, position + size)
     tables, _, _, _, _ = _Scratch(1).walk(data, position, -1)
-    valid = np.zeros(1, np.uint8)
     if tables:
-        table = tables[0]
-        check_crcs(data, position, table.position, table.size_in_bytes, table.magic, table.crc, valid)
-        if valid[0]:
-            return Window(data, position, table), size
+        window = Window(data, position, tables[0])
+        if valid_crcs(window)[0]:
+            return window, size
     source.release(data, position)
     return None, size
 

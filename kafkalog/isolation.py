@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog._kernels.crc import check_crcs as check_crcs_kernel
 from kafkalog._kernels.wire import STATUS
-from kafkalog.batches import BatchTable, Window
+from kafkalog.batches import BatchTable, Window, valid_crcs
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
@@ -286,17 +285,7 @@ class ReadCommitted:
     def _damaged_rows(self, window: Window, batches: BatchTable) -> npt.NDArray[np.int64]:
         if not self._check_crcs:
             return np.empty(0, np.int64)
-        valid = np.empty(len(batches), np.uint8)
-        check_crcs_kernel(
-            window.data,
-            window.start,
-            batches.position,
-            batches.size_in_bytes,
-            batches.magic,
-            batches.crc,
-            valid,
-        )
-        return np.flatnonzero(valid == 0)
+        return np.flatnonzero(~valid_crcs(window, batches))
 
     def _with_control_types(self, window: Window, batches: BatchTable, rows: npt.NDArray[np.int64]) -> BatchTable:
         """The same, with the types of compressed control batches, which nobody writes and everybody would read."""

@@ -17,10 +17,9 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import batches as batch_kernels
-from kafkalog._kernels import crc as crc_kernels
 from kafkalog._kernels import records as kernels
 from kafkalog._kernels.wire import STATUS
-from kafkalog.batches import BatchTable, Window
+from kafkalog.batches import BatchTable, Window, valid_crcs
 from kafkalog.compression import Arena, decompress_into
 from kafkalog.errors import KafkalogError, Limits, Reason, UnsupportedError, error_from_status
 from kafkalog.memory import empty
@@ -260,11 +259,7 @@ def place(error: KafkalogError, batches: BatchTable, row: int, path: str | None)
 
 def _first_bad_crc(window: Window, batches: BatchTable) -> int:
     """How many batches from the first on have the checksum of their bytes."""
-    valid = np.empty(len(batches), np.uint8)
-    crc_kernels.check_crcs(
-        window.data, window.start, batches.position, batches.size_in_bytes, batches.magic, batches.crc, valid
-    )
-    bad = np.flatnonzero(valid == 0)
+    bad = np.flatnonzero(~valid_crcs(window, batches))
     return int(bad[0]) if bad.size else len(batches)
 
 

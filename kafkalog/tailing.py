@@ -20,8 +20,7 @@ from typing import Final, Literal
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog._kernels.crc import check_crcs
-from kafkalog.batches import Window
+from kafkalog.batches import Window, valid_crcs
 from kafkalog.errors import DEFAULT_LIMITS, Limits, ReadError, Reason
 from kafkalog.isolation import PLACE_BITS, IsolationLevel, Stretch
 from kafkalog.log_dir import LogDir
@@ -259,11 +258,7 @@ class PartitionTail:
 
     def _take(self, window: Window) -> None:
         batches = window.batches
-        valid = np.empty(len(batches), np.uint8)
-        check_crcs(
-            window.data, window.start, batches.position, batches.size_in_bytes, batches.magic, batches.crc, valid
-        )
-        rows = np.flatnonzero(valid)
+        rows = np.flatnonzero(valid_crcs(window))
         if rows.size:
             self._position = int(batches.next_position[rows[-1]])
             self._end = int(batches.last_offset[rows[-1]]) + 1

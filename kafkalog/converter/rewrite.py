@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog._kernels.crc import check_crcs
 from kafkalog._kernels.wire import STATUS
-from kafkalog.batches import BatchTable, Window
+from kafkalog.batches import BatchTable, Window, valid_crcs
 from kafkalog.columns import RecordColumns
 from kafkalog.compression import Compression
 from kafkalog.converter.pinned import Pinned
@@ -149,9 +148,8 @@ def rewrite(
 
 def _check(window: Window, batches: BatchTable, path: str) -> tuple[int, KafkalogError | None]:
     """How many batches have the checksum of their bytes and a known codec, and what is wrong with the next one."""
-    valid = np.empty(len(batches), np.uint8)
-    check_crcs(window.data, window.start, batches.position, batches.size_in_bytes, batches.magic, batches.crc, valid)
-    bad = np.flatnonzero((valid == 0) | (batches.codec > kf.Codec.ZSTD))
+    valid = valid_crcs(window, batches)
+    bad = np.flatnonzero(~valid | (batches.codec > kf.Codec.ZSTD))
     if not bad.size:
         return len(batches), None
     row = int(bad[0])

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog._kernels.crc import check_crcs
 from kafkalog.arrow import java_string
-from kafkalog.batches import BatchTable, Window, whole_batches
+from kafkalog.batches import BatchTable, Window, valid_crcs, whole_batches
 from kafkalog.columns import RecordColumns
 from kafkalog.dumper import control, sidecars
 from kafkalog.dumper.files import CHECKPOINT_SUFFIX, absolute, is_last_segment, open_log, suffix_of
@@ -148,16 +147,7 @@ class _Log:
     def _run(self, window: Window) -> Generator[Row, None, int]:
         """Rows of many batches, up to the first that cannot be decoded; how many batches they are."""
         batches = window.batches
-        valid = np.zeros(len(batches), np.uint8)
-        check_crcs(
-            window.data,
-            window.start,
-            batches.position,
-            batches.size_in_bytes,
-            batches.magic,
-            batches.crc,
-            valid,
-        )
+        valid = valid_crcs(window)
         ends = np.cumsum(batches.records_count, dtype=np.int64)
         first = 0
         while first < len(batches):

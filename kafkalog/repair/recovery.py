@@ -14,9 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog._kernels.crc import check_crcs
-from kafkalog._kernels.wire import STATUS
-from kafkalog.batches import BatchTable, Window, walk
+from kafkalog.batches import BatchTable, Window, valid_crcs, walk
 from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
 from kafkalog.indexes import IndexBuilder
 from kafkalog.producers import read_markers
@@ -183,13 +181,10 @@ class _Windows:
     def _intact(self, window: Window) -> Window:
         """The batches before the first whose checksum is wrong."""
         batches = window.batches
-        valid = np.empty(len(batches), np.uint8)
-        status, _, where = check_crcs(
-            window.data, window.start, batches.position, batches.size_in_bytes, batches.magic, batches.crc, valid
-        )
-        if status == STATUS["OK"]:
+        valid = valid_crcs(window)
+        if valid.all():
             return window
-        row = int(np.searchsorted(batches.position, where))
+        row = int(np.argmin(valid))
         self.finding = Finding(
             Reason.CRC_MISMATCH,
             "the checksum in the batch is not that of its bytes; recovery cuts the segment here",

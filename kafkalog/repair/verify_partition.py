@@ -14,9 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog._kernels.crc import check_crcs
 from kafkalog._kernels.wire import STATUS
-from kafkalog.batches import WINDOW_BYTES, BatchTable, walk
+from kafkalog.batches import WINDOW_BYTES, BatchTable, valid_crcs, walk
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.errors import Finding, KafkalogError, Reason, error_from_status
 from kafkalog.indexes import TransactionIndex
@@ -269,17 +268,7 @@ def _check_raft_snapshot(path: Path, partition: Partition, add: Add) -> None:
         with open_source(path, memory_map=False) as source:
             for window in walk(source, limits=partition.limits):
                 batches = window.batches
-                valid = np.zeros(len(batches), np.uint8)
-                check_crcs(
-                    window.data,
-                    window.start,
-                    batches.position,
-                    batches.size_in_bytes,
-                    batches.magic,
-                    batches.crc,
-                    valid,
-                )
-                for row in np.flatnonzero(valid == 0)[:1].tolist():
+                for row in np.flatnonzero(~valid_crcs(window))[:1].tolist():
                     raise error_from_status(
                         STATUS["CRC_MISMATCH"],
                         path=str(path),

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog._kernels.crc import check_crcs
 from kafkalog._kernels.wire import STATUS
-from kafkalog.batches import WINDOW_BYTES, BatchTable, Window
+from kafkalog.batches import WINDOW_BYTES, BatchTable, Window, valid_crcs
 from kafkalog.errors import (
     FileChangedError,
     Finding,
@@ -241,10 +240,8 @@ class SegmentCheck:
     def _check_bytes(self, segment: Segment, window: Window, add: Callable[[Finding], None]) -> None:
         """The checksums of a window's batches, and their records if wished."""
         batches = window.batches
-        valid = np.zeros(len(batches), np.uint8)
-        place = batches.position, batches.size_in_bytes, batches.magic, batches.crc
-        check_crcs(window.data, window.start, *place, valid)
-        for row in np.flatnonzero(valid == 0).tolist():
+        valid = valid_crcs(window)
+        for row in np.flatnonzero(~valid).tolist():
             error = error_from_status(
                 STATUS["CRC_MISMATCH"],
                 path=str(segment.path),
