@@ -193,6 +193,8 @@ class Window(NamedTuple):
     start: int
     """Position of `data[0]` in the file."""
     batches: BatchTable
+    valid: npt.NDArray[np.bool_] | None = None
+    """Which batches have the checksum of their bytes; None where that was not looked at."""
 
 
 def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray[np.bool_]:

@@ -25,6 +25,7 @@ import errno
 import fcntl
 import io
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -52,6 +53,8 @@ _RENAME_NOREPLACE: Final = 1
 _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
 _CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
+_MAY_NOT_LAST: Final = "it is in place, but may not outlive a crash"
+_STAGED_NAME: Final = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(STAGED_SUFFIX)}", re.DOTALL)
 _MAX_NAME_BYTES: Final = 200  # of the destination's name in the temporary one: names end at 255
 
 
@@ -190,7 +193,9 @@ class StagedDirectory:
 
 
 @contextlib.contextmanager
-def staged_file(target: StrPath, *, overwrite: bool = False, stage_in: StrPath | None = None) -> Iterator[StagedFile]:
+def staged_file(
+    target: StrPath, *, overwrite: bool = False, stage_in: StrPath | None = None, is_lone: bool = True
+) -> Iterator[StagedFile]:
     """A file that appears under its name when the block ends well, and not before.
 
     Parameters
@@ -201,6 +206,9 @@ def staged_file(target: StrPath, *, overwrite: bool = False, stage_in: StrPath |
         Whether a file may be there already.
     stage_in : path-like, optional
         Directory on the same file system to write in meanwhile; default: that of the target.
+    is_lone : bool
+        False for one of many in a directory: it is complete at any time, and the caller does once for all of them what
+        else goes with it, `remove_abandoned` before the first and `sync_directory` behind the last.
 
     Raises
     ------
@@ -216,7 +224,7 @@ def staged_file(target: StrPath, *, overwrite: bool = False, stage_in: StrPath |
     >>> with staged_file("records.csv") as file:  # doctest: +SKIP
     ...     file.write(b"offset,value\\n")
     """
-    with _Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=False) as stage:
+    with _Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=False, is_lone=is_lone) as stage:
         with _writing(stage.target):
             file = StagedFile(os.dup(stage.descriptor), stage.target)
         try:
@@ -367,7 +375,7 @@ def truncate_file(path: StrPath, size: int) -> None:
 
 
 def remove_file(path: StrPath) -> None:
-    """Remove a file, durably.
+    """Remove a file, if it is there; `sync_directory` makes that durable.
 
     Raises
     ------
@@ -377,7 +385,33 @@ def remove_file(path: StrPath) -> None:
     target = Path(path)
     with _writing(target):
         target.unlink(missing_ok=True)
-        _sync_directory(target.parent)
+
+
+def remove_abandoned(directory: StrPath) -> None:
+    """Remove what killed processes left of publications in a directory, whatever their names.
+
+    Raises
+    ------
+    WriteError
+        The directory cannot be read.
+    """
+    with _writing(Path(directory)):
+        _remove_abandoned(Path(directory))
+
+
+def sync_directory(directory: StrPath) -> None:
+    """Make durable what files have which names.
+
+    Raises
+    ------
+    WriteError
+        That failed: all is in place, but may not outlive a crash.
+    """
+    with _writing(Path(directory)):
+        try:
+            _sync_directory(directory)
+        except OSError as error:
+            raise OSError(error.errno, f"{error.strerror}; {_MAY_NOT_LAST}") from error
 
 
 def staging_directory(target: StrPath) -> Path:
@@ -494,9 +528,18 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLO
 class _Stage:
     """A temporary name, the lock that tells that its owner lives, and the step into place."""
 
-    def __init__(self, target: StrPath, *, overwrite: bool, stage_in: StrPath | None, is_directory: bool) -> None:
+    def __init__(
+        self,
+        target: StrPath,
+        *,
+        overwrite: bool,
+        stage_in: StrPath | None,
+        is_directory: bool,
+        is_lone: bool = True,
+    ) -> None:
         self.target = _resolve(target)
         self._given, self._overwrite, self._is_directory = os.fspath(target), overwrite, is_directory
+        self._is_lone = is_lone
         self._directory = self.target.parent if stage_in is None else _resolve(stage_in)
         self._is_published = self._is_final = False
         self._process = os.getpid()
@@ -509,7 +552,8 @@ class _Stage:
             if os.stat(self._directory).st_dev != os.stat(self.target.parent).st_dev:
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
             name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
-            _remove_abandoned(self._directory, name)
+            if self._is_lone:
+                _remove_abandoned(self._directory, name)
             while self.descriptor < 0:
                 self._create(self._directory / f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
         try:
@@ -568,14 +612,13 @@ class _Stage:
         with _writing(self.target):
             self._move(replace=old is not None)
             try:
-                _sync_directory(self.target.parent)
+                if self._is_lone:
+                    _sync_directory(self.target.parent)
                 if self._directory != self.target.parent:
                     _sync_directory(self._directory)
             except OSError as error:
                 if self._is_final:
-                    raise OSError(
-                        error.errno, f"{error.strerror}; it is in place, but may not outlive a crash"
-                    ) from error
+                    raise OSError(error.errno, f"{error.strerror}; {_MAY_NOT_LAST}") from error
                 raise
         self.finish()
 
@@ -689,12 +732,14 @@ def _is_same(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _remove_abandoned(directory: Path, name: str) -> None:
-    """Remove what killed processes left of their publications of a name."""
-    for path in directory.iterdir():
-        if not path.name.startswith(f".{name}.") or not path.name.endswith(STAGED_SUFFIX):
+def _remove_abandoned(directory: Path, of: str | None = None) -> None:
+    """Remove what killed processes left of their publications of a name, or of all."""
+    for name in os.listdir(directory):
+        staged = _STAGED_NAME.fullmatch(name) if name.endswith(STAGED_SUFFIX) else None
+        if staged is None or (of is not None and staged[1] != of):
             continue
-        if len(path.name) != len(f".{name}.12345678{STAGED_SUFFIX}") or path.is_symlink():
+        path = directory / name
+        if path.is_symlink():
             continue
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.batches import WINDOW_BYTES, BatchTable, Window, intact_batch_at, is_chain, walk
+from kafkalog.checked_walk import walk_checked
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
@@ -126,8 +127,11 @@ class Segment:
         previous_offset: int | None = None,
         window_bytes: int = WINDOW_BYTES,
         first_window_bytes: int | None = None,
+        checked: bool = False,
     ) -> Iterator[Window]:
         """Windows of the segment from a batch boundary on; a torn tail of the last segment ends them.
+
+        With `checked` they say which checksums are right, and hold no bytes where all are (`walk_checked`).
 
         Raises
         ------
@@ -138,7 +142,7 @@ class Segment:
         if previous_offset is None:
             previous_offset = self.base_offset - 1
         try:
-            yield from walk(
+            yield from (walk_checked if checked else walk)(
                 source,
                 start=start,
                 previous_offset=previous_offset,

@@ -181,6 +181,7 @@ class SegmentSlice(Segment):
         previous_offset: int | None = None,
         window_bytes: int = WINDOW_BYTES,
         first_window_bytes: int | None = None,
+        checked: bool = False,
     ) -> Iterator[Window]:
         """See `Segment.iter_windows`.
 
@@ -197,6 +198,7 @@ class SegmentSlice(Segment):
             previous_offset=previous_offset,
             window_bytes=window_bytes,
             first_window_bytes=first_window_bytes,
+            checked=checked,
         )
         try:
             for window in windows:

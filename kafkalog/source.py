@@ -65,6 +65,11 @@ class ByteSource(ABC):
             The operating system could not read them.
         """
 
+    @property
+    def descriptor(self) -> int | None:
+        """What a kernel may `pread` from in place of windows; None if there is nothing, or windows are better."""
+        return None
+
     def release(self, window: Bytes, start: int) -> None:  # noqa: B027 - nothing to do is a proper answer
         """Say that a window is done with, so that what is mapped may leave memory; reading it again costs a fault."""
 
@@ -162,6 +167,10 @@ class PreadSource(_FileSource):
     Also the fastest way to stream one: into windows whose memory is used again, a warm file comes in at about the
     speed of memory, while every page of a mapping costs a fault.
     """
+
+    @property
+    def descriptor(self) -> int | None:
+        return self._descriptor
 
     def window(self, start: int, stop: int) -> Bytes:
         self._check_range(start, stop)

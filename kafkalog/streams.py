@@ -29,6 +29,8 @@ class SegmentStream:
         Given each finding.
     window_bytes : int
         Bytes to read at a time.
+    checked : bool
+        Whether windows are to say which checksums are right, and need no bytes where all are.
 
     Attributes
     ----------
@@ -45,9 +47,12 @@ class SegmentStream:
         previous: int,
         report: Callable[[Finding], None],
         window_bytes: int,
+        *,
+        checked: bool = False,
     ) -> None:
         self.segment, self.source, self.report = segment, source, report
         self.window_bytes = window_bytes
+        self._checked = checked
         self.previous = previous
         self.stopped = False
         self._last_position: int | None = None
@@ -70,6 +75,7 @@ class SegmentStream:
                     previous_offset=self.previous,
                     window_bytes=self.window_bytes,
                     first_window_bytes=first_window_bytes,
+                    checked=self._checked,
                 )
                 for window in windows:
                     self.previous = int(window.batches.last_offset[-1])

@@ -18,7 +18,7 @@ LAYERS = (
     {"errors", "index_measures", "memory"},
     {"descriptors", "index_statistics", "source", "lock"},
     {"compression", "config", "index_plot", "publish", "batches", "checkpoints", "columns", "index_spacing"},
-    {"commits", "compressor", "partitioner", "spans", "transactions", "index_checks", "epochs"},
+    {"checked_walk", "commits", "compressor", "partitioner", "spans", "transactions", "index_checks", "epochs"},
     {"transaction_checks"},
     {"legacy", "selection", "indexes"},
     {"records", "compiled", "encoder", "legacy_encoder", "rolling"},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -516,13 +515,33 @@ def test_options_that_make_no_sense_are_refused(partition: Path) -> None:
         kafkalog.rebuild_indexes(partition, dry_run=True, kinds=["all"])  # type: ignore[list-item]
 
 
-def test_an_interrupted_write_is_an_error_and_leaves_the_old(partition: Path) -> None:
+def test_an_interrupted_write_is_an_error_and_leaves_each_file_old_or_new(partition: Path) -> None:
     def fail(name: str) -> None:
         raise OSError(28, "No space left on device")
 
-    (partition / "00000000000000000000.index").write_bytes(b"old")
-    before = files_in(partition)
-    with Faulty(12, fail).installed(), pytest.raises(kafkalog.WriteError):
-        kafkalog.rebuild_indexes(partition, in_place=True)
-    assert files_in(partition) == before
-    assert signal.getsignal(signal.SIGINT) is not None
+    healthy = files_in(partition)
+    names = ("00000000000000000000.index", "00000000000000000000.timeindex")
+    left = set()
+    for step in range(1, 200):
+        for name in names:
+            (partition / name).write_bytes(b"old")
+        fault = Faulty(step, fail)
+        with fault.installed():
+            try:
+                kafkalog.rebuild_indexes(partition, in_place=True)
+            except kafkalog.WriteError:
+                assert fault.n_calls >= step
+            else:
+                assert fault.n_calls < step or files_in(partition) == healthy
+        after = files_in(partition)
+        assert after.keys() == healthy.keys(), step
+        assert all(
+            after[name] == (b"old" if name in names else data) or after[name] == data for name, data in healthy.items()
+        )
+        left.add(tuple(after[name] == b"old" for name in names))
+        if fault.n_calls < step:
+            break
+    else:
+        raise AssertionError("it never came to its end")
+    assert after == healthy
+    assert left == {(True, True), (False, True), (False, False)}

@@ -1,15 +1,19 @@
-"""Walks the headers of record batches of any magic in a window of a segment.
+"""Walks the headers of record batches of any magic, in a window of a segment or straight from its file.
 
 Kafka: FileLogInputStream.nextBatch, DefaultRecordBatch, AbstractLegacyRecordBatch.
 """
 
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memmove
 
 from kafkalog._kernels.crc cimport crc32, crc32c
 from kafkalog._kernels.wire cimport (
     BAD_MAGIC, HEADER_INCONSISTENT, NEED_MORE, OFFSET_ORDER, OK, OUTPUT_FULL, SIZE_NEGATIVE, SIZE_TOO_SMALL,
     Cursor, load_be16, load_be32, load_be64, read_varint, read_varlong, remaining,
 )
+
+cdef extern from "unistd.h":
+    Py_ssize_t pread(int descriptor, void* buffer, size_t size, int64_t position) nogil
 
 cdef enum:
     ENVELOPE = 12
@@ -75,6 +79,84 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
     return <int16_t>load_be16(cursor.pointer + 2)
 
 
+cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end, int64_t window_start,
+                      int64_t* previous_offset, Py_ssize_t* n_rows, int64_t* needed,
+                      int64_t[::1] position, int32_t[::1] size_in_bytes, int64_t[::1] base_offset,
+                      int64_t[::1] last_offset, int32_t[::1] leader_epoch, int8_t[::1] magic, uint32_t[::1] crc,
+                      int16_t[::1] attributes, int64_t[::1] base_timestamp, int64_t[::1] max_timestamp,
+                      int64_t[::1] producer_id, int16_t[::1] producer_epoch, int32_t[::1] base_sequence,
+                      int32_t[::1] records_count, int16_t[::1] control_type) noexcept nogil:
+    """Walk from `window[at]` to `end`, adding rows; all pointers are moved on, and the status says why it stopped."""
+    cdef Py_ssize_t capacity = position.shape[0]
+    cdef Py_ssize_t row
+    cdef const uint8_t* p = NULL
+    cdef int64_t first, last
+    cdef int32_t delta
+    cdef int8_t version
+    cdef int16_t bits
+    cdef int status
+    while True:
+        row = n_rows[0]
+        needed[0] = 0
+        if at[0] >= end:
+            return NEED_MORE
+        if row >= capacity:
+            return OUTPUT_FULL
+        p = &window[at[0]]
+        status = check_envelope(p, end - at[0], needed)
+        if status != OK:
+            return status
+        version = <int8_t>p[16]
+        first = <int64_t>load_be64(p)
+        if version == 2:
+            delta = <int32_t>load_be32(p + 23)
+            if delta < 0 or first > INT64_MAX - delta:
+                return HEADER_INCONSISTENT
+            last = first + delta
+            bits = <int16_t>load_be16(p + 21)
+            leader_epoch[row] = <int32_t>load_be32(p + 12)
+            crc[row] = load_be32(p + 17)
+            base_timestamp[row] = <int64_t>load_be64(p + 27)
+            max_timestamp[row] = <int64_t>load_be64(p + 35)
+            producer_id[row] = <int64_t>load_be64(p + 43)
+            producer_epoch[row] = <int16_t>load_be16(p + 51)
+            base_sequence[row] = <int32_t>load_be32(p + 53)
+            records_count[row] = <int32_t>load_be32(p + 57)
+            if bits & CONTROL_BIT == 0:
+                control_type[row] = NOT_CONTROL
+            elif bits & CODEC_MASK:
+                control_type[row] = NO_CONTROL_RECORD
+            else:
+                control_type[row] = control_type_of(p + 61, p + needed[0], records_count[row])
+        else:
+            last = first
+            bits = p[17]
+            leader_epoch[row] = -1
+            crc[row] = load_be32(p + 12)
+            base_timestamp[row] = <int64_t>load_be64(p + 18) if version == 1 else -1
+            max_timestamp[row] = base_timestamp[row]
+            producer_id[row] = -1
+            producer_epoch[row] = -1
+            base_sequence[row] = -1
+            control_type[row] = NOT_CONTROL
+            if bits & CODEC_MASK:
+                first = -1
+                records_count[row] = -1
+            else:
+                records_count[row] = 1
+        if (first if first >= 0 or version == 2 else last) <= previous_offset[0]:
+            return OFFSET_ORDER
+        previous_offset[0] = last
+        position[row] = window_start + at[0]
+        size_in_bytes[row] = <int32_t>needed[0]
+        base_offset[row] = first
+        last_offset[row] = last
+        magic[row] = version
+        attributes[row] = bits
+        n_rows[0] = row + 1
+        at[0] += needed[0]
+
+
 def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t window_start, int64_t previous_offset,
                  int64_t[::1] position not None, int32_t[::1] size_in_bytes not None, int64_t[::1] base_offset not None,
                  int64_t[::1] last_offset not None, int32_t[::1] leader_epoch not None, int8_t[::1] magic not None,
@@ -89,94 +171,109 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
     the file, `needed` its size in bytes as far as that can be told, else 0. NEED_MORE: the window ends inside a batch,
     or at `position`.
     """
-    cdef Py_ssize_t capacity = position.shape[0]
     cdef Py_ssize_t end = window.shape[0]
     cdef Py_ssize_t at = start
-    cdef Py_ssize_t row = 0
-    cdef const uint8_t* p = NULL
-    cdef int64_t total = 0
-    cdef int64_t previous = previous_offset
-    cdef int64_t first, last
-    cdef int32_t delta
-    cdef int8_t version
-    cdef int16_t bits
-    cdef int status = OK
-    if (size_in_bytes.shape[0] != capacity or base_offset.shape[0] != capacity or last_offset.shape[0] != capacity
-            or leader_epoch.shape[0] != capacity or magic.shape[0] != capacity or crc.shape[0] != capacity
-            or attributes.shape[0] != capacity or base_timestamp.shape[0] != capacity
-            or max_timestamp.shape[0] != capacity or producer_id.shape[0] != capacity
-            or producer_epoch.shape[0] != capacity or base_sequence.shape[0] != capacity
-            or records_count.shape[0] != capacity or control_type.shape[0] != capacity):
-        raise ValueError("columns differ in length")
+    cdef Py_ssize_t n_rows = 0
+    cdef int64_t needed = 0
+    cdef int status
+    check_lengths(position.shape[0], size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes,
+                  base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, records_count,
+                  control_type)
     if start < 0 or start > end:
         raise ValueError("start lies outside the window")
     if window_start < 0 or window_start > INT64_MAX - end:
         raise ValueError("the window lies outside any file")
     with nogil:
-        while True:
-            total = 0
-            if at >= end:
-                status = NEED_MORE
+        status = walk_headers(
+            window, &at, end, window_start, &previous_offset, &n_rows, &needed, position, size_in_bytes, base_offset,
+            last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp, producer_id,
+            producer_epoch, base_sequence, records_count, control_type)
+    return status, n_rows, window_start + at, needed
+
+
+cdef int check_lengths(Py_ssize_t n, int32_t[::1] size_in_bytes, int64_t[::1] base_offset, int64_t[::1] last_offset,
+                       int32_t[::1] leader_epoch, int8_t[::1] magic, uint32_t[::1] crc, int16_t[::1] attributes,
+                       int64_t[::1] base_timestamp, int64_t[::1] max_timestamp, int64_t[::1] producer_id,
+                       int16_t[::1] producer_epoch, int32_t[::1] base_sequence, int32_t[::1] records_count,
+                       int16_t[::1] control_type) except -1:
+    if (size_in_bytes.shape[0] != n or base_offset.shape[0] != n or last_offset.shape[0] != n
+            or leader_epoch.shape[0] != n or magic.shape[0] != n or crc.shape[0] != n or attributes.shape[0] != n
+            or base_timestamp.shape[0] != n or max_timestamp.shape[0] != n or producer_id.shape[0] != n
+            or producer_epoch.shape[0] != n or base_sequence.shape[0] != n or records_count.shape[0] != n
+            or control_type.shape[0] != n):
+        raise ValueError("columns differ in length")
+    return 0
+
+
+def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
+                bint stop_at_control, uint8_t[::1] room not None, int64_t[::1] position not None,
+                int32_t[::1] size_in_bytes not None, int64_t[::1] base_offset not None,
+                int64_t[::1] last_offset not None, int32_t[::1] leader_epoch not None, int8_t[::1] magic not None,
+                uint32_t[::1] crc not None, int16_t[::1] attributes not None, int64_t[::1] base_timestamp not None,
+                int64_t[::1] max_timestamp not None, int64_t[::1] producer_id not None,
+                int16_t[::1] producer_epoch not None, int32_t[::1] base_sequence not None,
+                int32_t[::1] records_count not None, int16_t[::1] control_type not None):
+    """Read a file from a batch boundary on, as long as all is well with its batches; `(n_rows, needed)`.
+
+    What is read, checked and forgotten goes through `room`, which should fit a core's cache. It stops before a batch
+    with a wrong checksum or header, an offset that does not rise or more bytes than `max_batch_bytes`; before a control
+    batch, if wished; where a batch does not fit `room`, of which `needed` then says the size (else 0); at `stop`, when
+    the columns are full, and where the file ends or cannot be read. Which of these it was has to be found out by one
+    who looks again.
+    """
+    cdef Py_ssize_t n_rows = 0
+    cdef Py_ssize_t row
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t filled = 0
+    cdef Py_ssize_t wanted, n_read
+    cdef int64_t needed = 0
+    cdef int64_t room_start = start
+    cdef int64_t total
+    cdef const uint8_t* p = NULL
+    cdef int status = NEED_MORE
+    cdef bint good = True
+    check_lengths(position.shape[0], size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes,
+                  base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, records_count,
+                  control_type)
+    if start < 0 or stop < start or stop > INT64_MAX - room.shape[0]:
+        raise ValueError("the range lies outside any file")
+    if room.shape[0] < V2_OVERHEAD:
+        raise ValueError("there is no room for a batch")
+    with nogil:
+        while good and status == NEED_MORE:
+            # the start of a batch that the last read cut
+            if at:
+                if at < filled:
+                    memmove(&room[0], &room[at], filled - at)
+                room_start += at
+                filled -= at
+                at = 0
+            wanted = room.shape[0] - filled
+            if wanted > stop - room_start - filled:
+                wanted = <Py_ssize_t>(stop - room_start - filled)
+            if wanted <= 0:
                 break
-            if row >= capacity:
-                status = OUTPUT_FULL
+            n_read = pread(descriptor, &room[filled], wanted, room_start + filled)
+            if n_read <= 0:
                 break
-            p = &window[at]
-            status = check_envelope(p, end - at, &total)
-            if status != OK:
-                break
-            version = <int8_t>p[16]
-            first = <int64_t>load_be64(p)
-            if version == 2:
-                delta = <int32_t>load_be32(p + 23)
-                if delta < 0 or first > INT64_MAX - delta:
-                    status = HEADER_INCONSISTENT
-                    break
-                last = first + delta
-                bits = <int16_t>load_be16(p + 21)
-                leader_epoch[row] = <int32_t>load_be32(p + 12)
-                crc[row] = load_be32(p + 17)
-                base_timestamp[row] = <int64_t>load_be64(p + 27)
-                max_timestamp[row] = <int64_t>load_be64(p + 35)
-                producer_id[row] = <int64_t>load_be64(p + 43)
-                producer_epoch[row] = <int16_t>load_be16(p + 51)
-                base_sequence[row] = <int32_t>load_be32(p + 53)
-                records_count[row] = <int32_t>load_be32(p + 57)
-                if bits & CONTROL_BIT == 0:
-                    control_type[row] = NOT_CONTROL
-                elif bits & CODEC_MASK:
-                    control_type[row] = NO_CONTROL_RECORD
+            filled += n_read
+            row = n_rows
+            status = walk_headers(
+                room, &at, filled, room_start, &previous_offset, &n_rows, &needed, position, size_in_bytes, base_offset,
+                last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp, producer_id,
+                producer_epoch, base_sequence, records_count, control_type)
+            while row < n_rows:
+                total = size_in_bytes[row]
+                p = &room[<Py_ssize_t>(position[row] - room_start)]
+                if magic[row] >= 2:
+                    good = crc32c(p + 21, total - 21) == crc[row]
                 else:
-                    control_type[row] = control_type_of(p + 61, p + total, records_count[row])
-            else:
-                last = first
-                bits = p[17]
-                leader_epoch[row] = -1
-                crc[row] = load_be32(p + 12)
-                base_timestamp[row] = <int64_t>load_be64(p + 18) if version == 1 else -1
-                max_timestamp[row] = base_timestamp[row]
-                producer_id[row] = -1
-                producer_epoch[row] = -1
-                base_sequence[row] = -1
-                control_type[row] = NOT_CONTROL
-                if bits & CODEC_MASK:
-                    first = -1
-                    records_count[row] = -1
-                else:
-                    records_count[row] = 1
-            if (first if first >= 0 or version == 2 else last) <= previous:
-                status = OFFSET_ORDER
-                break
-            previous = last
-            position[row] = window_start + at
-            size_in_bytes[row] = <int32_t>total
-            base_offset[row] = first
-            last_offset[row] = last
-            magic[row] = version
-            attributes[row] = bits
-            row += 1
-            at += total
-    return status, row, window_start + at, total
+                    good = crc32(p + 16, total - 16) == crc[row]
+                if not good or total > max_batch_bytes or (stop_at_control and control_type[row] != NOT_CONTROL):
+                    good = False
+                    n_rows = row
+                row += 1
+    return n_rows, needed if good and status == NEED_MORE and at == 0 and filled == room.shape[0] else 0
 
 
 def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size_in_bytes not None,

@@ -346,8 +346,11 @@ class Rebuilder:
 
     def _finish(self, work: _Work) -> None:
         """What is the partition's: snapshots, and leader epochs."""
-        if not work.found:
-            return
+        if work.found:
+            self._put_common(work)
+        self._target.settle()
+
+    def _put_common(self, work: _Work) -> None:
         log_end_offset = work.found[-1].next_offset
         bases = [found.segment.base_offset for found in work.found]
         if "snapshot" in work.kinds:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.batches import BatchTable, Window, valid_crcs, walk
+from kafkalog.checked_walk import walk_checked
 from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
 from kafkalog.indexes import IndexBuilder
 from kafkalog.producers import read_markers
@@ -100,7 +101,7 @@ def recover(
     found = RecoveredSegment(segment, map_end_offset=segment.base_offset, next_offset=segment.base_offset)
     builder = IndexBuilder(segment.base_offset, index_interval_bytes)
     with segment.open() as source:
-        windows = _Windows(segment, source)
+        windows = _Windows(segment, source, needs_control_bytes=with_producers)
         for window in windows:
             n, reason = builder.feed(window.batches)
             taken = window.batches[:n] if n < len(window.batches) else window.batches
@@ -134,21 +135,26 @@ def recover(
 
 
 class _Windows:
-    """Windows of intact batches up to where recovery stops; `finding` then says why, None at the end of the file."""
+    """Windows of intact batches up to where recovery stops; `finding` then says why, None at the end of the file.
 
-    def __init__(self, segment: Segment, source: ByteSource) -> None:
+    With `needs_control_bytes` the bytes of control batches are in their window; those of others need not be.
+    """
+
+    def __init__(self, segment: Segment, source: ByteSource, *, needs_control_bytes: bool) -> None:
         self._segment, self._source = segment, source
+        self._needs_control_bytes = needs_control_bytes
         self.finding: Finding | None = None
 
     def __iter__(self) -> Iterator[Window]:
         position, previous = 0, self._segment.base_offset - 1
         first_window: int | None = None
         while True:
-            windows = walk(
+            windows = walk_checked(
                 self._source,
                 start=position,
                 previous_offset=previous,
                 first_window_bytes=first_window,
+                needs_control_bytes=self._needs_control_bytes,
                 limits=self._segment.limits,
             )
             try:
@@ -181,7 +187,7 @@ class _Windows:
     def _intact(self, window: Window) -> Window:
         """The batches before the first whose checksum is wrong."""
         batches = window.batches
-        valid = valid_crcs(window)
+        valid = valid_crcs(window) if window.valid is None else window.valid
         if valid.all():
             return window
         row = int(np.argmin(valid))

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kafkalog.errors import KafkalogError, OutputExistsError, Reason, UnsafePathError
-from kafkalog.publish import StagedDirectory, remove_file, staged_directory, staged_file
+from kafkalog.publish import (
+    StagedDirectory,
+    remove_abandoned,
+    remove_file,
+    staged_directory,
+    staged_file,
+    sync_directory,
+)
 from kafkalog.source import read_file
 
 BACKUP_SUFFIX: Final = ".kafkalog-backup"
@@ -28,6 +35,9 @@ class Target(Protocol):
     def remove(self, path: Path) -> None:
         """A file that a broker removes."""
 
+    def settle(self) -> None:
+        """What was put, kept and removed so far has to outlive a crash."""
+
 
 class Nowhere:
     """A dry run."""
@@ -39,6 +49,9 @@ class Nowhere:
         """Nothing."""
 
     def remove(self, path: Path) -> None:
+        """Nothing."""
+
+    def settle(self) -> None:
         """Nothing."""
 
 
@@ -66,6 +79,9 @@ class Apart:
     def remove(self, path: Path) -> None:
         """Nothing: it is not there."""
 
+    def settle(self) -> None:
+        """Nothing: it all appears at the end."""
+
 
 class InPlace:
     """Each file is replaced in one step; a crash leaves the old one or the new one.
@@ -75,6 +91,7 @@ class InPlace:
 
     def __init__(self, *, backup: bool) -> None:
         self._backup = backup
+        self._directory: Path | None = None  # that of the files since `settle`
 
     def put(self, path: Path, data: bytes) -> None:
         """Replace it.
@@ -87,8 +104,9 @@ class InPlace:
         if path.is_symlink() and Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent)):
             detail = "it is a link that leads out of the partition, where nothing is to be written: remove it first"
             raise UnsafePathError(Reason.LINK_OUTSIDE, detail, path=path)
+        self._enter(path.parent)
         self._keep_old(path)
-        with staged_file(path, overwrite=True) as file:
+        with staged_file(path, overwrite=True, is_lone=False) as file:
             file.write(data)
         self._hand_over(path)
 
@@ -97,12 +115,31 @@ class InPlace:
 
     def remove(self, path: Path) -> None:
         """Remove it."""
+        self._enter(path.parent)
         self._keep_old(path)
         remove_file(path)
 
+    def settle(self) -> None:
+        """Make it durable.
+
+        Raises
+        ------
+        WriteError
+            That failed.
+        """
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            sync_directory(directory)
+
+    def _enter(self, directory: Path) -> None:
+        if directory != self._directory:
+            self.settle()
+            remove_abandoned(directory)
+            self._directory = directory
+
     def _keep_old(self, path: Path) -> None:
         if self._backup and path.exists():
-            with staged_file(backup_of(path)) as file:
+            with staged_file(backup_of(path), is_lone=False) as file:
                 file.write(read_file(path, max_bytes=_MAX_OLD_BYTES))
             self._hand_over(backup_of(path))
 
@@ -143,7 +180,14 @@ def target_for(out: str | os.PathLike[str] | None, *, in_place: bool, backup: bo
     if dry_run:
         yield Nowhere()
     elif in_place:
-        yield InPlace(backup=backup)
+        target = InPlace(backup=backup)
+        try:
+            yield target
+        except BaseException:
+            with contextlib.suppress(KafkalogError):
+                target.settle()
+            raise
+        target.settle()
     elif out is not None:
         with staged_directory(out) as staged:
             yield Apart(staged)

@@ -191,7 +191,8 @@ class SegmentCheck:
             time_check = TimeIndexCheck(time_index, offset_index=offset_index, is_last=segment.is_last)
         epochs = _Epochs(segment, findings.add)
         end = largest = 0
-        stream = SegmentStream(segment, source, segment.base_offset - 1, add, WINDOW_BYTES)
+        checked = self._crcs and not self._deep  # records are decoded out of windows
+        stream = SegmentStream(segment, source, segment.base_offset - 1, add, WINDOW_BYTES, checked=checked)
         for window in stream.windows(0, "skip"):
             batches = window.batches
             if self._crcs:
@@ -240,7 +241,7 @@ class SegmentCheck:
     def _check_bytes(self, segment: Segment, window: Window, add: Callable[[Finding], None]) -> None:
         """The checksums of a window's batches, and their records if wished."""
         batches = window.batches
-        valid = valid_crcs(window)
+        valid = valid_crcs(window) if window.valid is None else window.valid
         for row in np.flatnonzero(~valid).tolist():
             error = error_from_status(
                 STATUS["CRC_MISMATCH"],
