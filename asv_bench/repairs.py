@@ -30,6 +30,7 @@ from kafkalog.indexes import OffsetIndex
 SEGMENTS = ("A", "B", "C")
 DUMPED = ("A", "B", "B-lz4", "V1")
 N_QUERIES = 2_000_000
+N_SEGMENTS = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         header = ["segment", "kafkalog, ms", "limit, ms", "of it reading", "Kafka, ms"]
         _print([*header, "Kafka / kafkalog", "Kafka / limit"], rebuilt)
         jobs = _jobs(chosen.mib, chosen.rounds, Path(home))
-        print("\n## Two jobs on four segments of B (aim: 1.7)\n")
+        print(f"\n## Two jobs on {N_SEGMENTS} segments of B (aim: 1.7)\n")
         _print(["", "one, ms", "two, ms", "ratio"], jobs)
     looked_up = [_looked_up(order, chosen.rounds) for order in ("random", "sorted")]
     print(f"\n## {N_QUERIES:,} lookups in an offset index, against OffsetIndex.lookup (aim: 4 random, 2 sorted)\n")
@@ -102,7 +103,7 @@ def _rebuilt(name: str, mib: int, rounds: int, home: Path) -> list[str]:
 def _jobs(mib: int, rounds: int, home: Path) -> list[list[str]]:
     say("B: two jobs")
     segment = shapes.segment("B", mib)
-    for number in range(4):
+    for number in range(N_SEGMENTS):
         (home / "jobs" / f"t-{number}").mkdir(parents=True)
         path = str(shutil.copy(segment.path, home / "jobs" / f"t-{number}"))
     limit = repairs.Limit(path, 0)
@@ -112,7 +113,7 @@ def _jobs(mib: int, rounds: int, home: Path) -> list[list[str]]:
         for jobs, side in sides.items():
             start = time.perf_counter()
             side()
-            took = {"kafkalog": time.perf_counter() - start, "limit": limit.wall_seconds(4, jobs)}
+            took = {"kafkalog": time.perf_counter() - start, "limit": limit.wall_seconds(N_SEGMENTS, jobs)}
             for what, one in took.items():
                 seconds[what, jobs] = min(seconds.get((what, jobs), one), one)
     shutil.rmtree(home / "jobs")

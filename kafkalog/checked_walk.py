@@ -124,8 +124,7 @@ class _IntactReader:
         source.check_unchanged()
         if self._room is None:
             self._room = empty(_ROOM_BYTES, np.uint8)
-            room = BatchTable.empty(_ROWS)
-            self._columns = [getattr(room, name) for name in COLUMNS]
+            self._columns = [empty(_ROWS, dtype) for dtype in COLUMNS.values()]
         stop = min(position + _RUN_BYTES, source.size)
         while True:
             n, needed = read_intact(

@@ -273,7 +273,8 @@ class Rebuilder:
             try:
                 for work in works:
                     for segment in work.segments:
-                        while sum(future is not None for _, _, future in waiting) > jobs:
+                        # as many again wait their turn, lest a reader stand still while files are written
+                        while sum(future is not None for _, _, future in waiting) >= 2 * jobs:
                             self._next(waiting)
                         if work.is_stopped:
                             break
