@@ -288,6 +288,7 @@ def walk(
             data = source.window(position, position + size)
             tables, status, reached, needed, previous_offset = scratch.walk(data, position, previous_offset)
         at_end = position + size == stop
+        seen = position + size - reached
         if tables:
             table = BatchTable.concatenate(tables) if len(tables) > 1 else tables[0]
             if size > limits.max_batch_bytes and (table.size_in_bytes > limits.max_batch_bytes).any():
@@ -300,7 +301,9 @@ def walk(
         else:
             source.release(data, position)
         position = reached
-        if status == _NEED_MORE and (position == stop or (not at_end and position + needed <= stop)):
+        # of an envelope that the window cuts, more has to be seen before it is judged
+        goes_on = not at_end and (seen <= _TORN_ENVELOPE or position + needed <= stop)
+        if status == _NEED_MORE and (position == stop or goes_on):
             continue
         raise _explain(source, status, position, needed, previous_offset, stop, limits)
 

@@ -61,8 +61,10 @@ def test_the_same_as_walk_on_damaged_files(
     for name, value in (("_ROOM_BYTES", room), ("_RUN_BYTES", run), ("_ROWS", rows)):
         in_small_pieces.setattr(checked_walk, name, value)
     segment = data.draw(strategies.segments())
-    content = data.draw(strategies.damaged(segment)).data if data.draw(st.booleans()) else segment.data
-    limits = Limits(max_batch_bytes=data.draw(st.sampled_from([500, 2**20])))
+    is_damaged = data.draw(st.booleans())
+    content = data.draw(strategies.damaged(segment)).data if is_damaged else segment.data
+    # of a batch that is too large and wrong as well, either is said
+    limits = Limits(max_batch_bytes=2**20 if is_damaged else data.draw(st.sampled_from([500, 2**20])))
     path = tmp_path / "0.log"
     path.write_bytes(content)
     window_bytes = data.draw(st.sampled_from([64, 1000, 2**22]))

@@ -269,7 +269,9 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                     good = crc32c(p + 21, total - 21) == crc[row]
                 else:
                     good = crc32(p + 16, total - 16) == crc[row]
-                if not good or total > max_batch_bytes or (stop_at_control and control_type[row] != NOT_CONTROL):
+                if stop_at_control and magic[row] >= 2 and attributes[row] & CONTROL_BIT:
+                    good = False
+                if not good or total > max_batch_bytes:
                     good = False
                     n_rows = row
                 row += 1
