@@ -47,7 +47,7 @@ class Stretch(NamedTuple):
     place: int
     """Of position 0 of its segment."""
     damage: Sequence[Finding] = ()
-    """What was met, and passed over, right before it."""
+    """What was met, and passed over, right before it; that of the end of the log comes with a window of no batches."""
 
 
 @dataclass(slots=True)
@@ -74,6 +74,8 @@ class ReadCommitted:
     on_corruption : {"raise", "stop", "skip"}
     check_crcs : bool
         Whether batches have to have the checksum of their bytes to count.
+    is_whole : bool
+        Whether the log ends where the last segment does.
     limits : Limits
 
     Notes
@@ -92,15 +94,17 @@ class ReadCommitted:
         *,
         on_corruption: str = "raise",
         check_crcs: bool = True,
+        is_whole: bool = True,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._paths, self._open_ahead = paths, ahead
+        self._paths, self._open_ahead, self._is_whole = paths, ahead, is_whole
         self._on_corruption, self._check_crcs, self._limits = on_corruption, check_crcs, limits
         self._replay = TransactionReplay(limits=limits)
         self._place = 0
         self._last_offset = -1
         self._stream: Generator[Stretch] | None = None
         self._stream_place = 0
+        self._lost_at_end: Finding | None = None
         self._is_in_range = False
         self._spoiled: list[npt.NDArray[np.void]] = []
         self._causes: dict[int, Finding] = {}
@@ -184,6 +188,8 @@ class ReadCommitted:
                 first = self._replay.first_unstable_offset
                 if first is None or first >= until_offset:
                     break
+        else:
+            self._doubt_the_end()
         if self._error is not None:
             raise self._error
         return aborted, self._replay.first_open
@@ -196,6 +202,9 @@ class ReadCommitted:
             self.close()
             self._stream = self._open_ahead(self._place, self._last_offset)
         stretch = next(self._stream, None)
+        if stretch is not None and not len(stretch.window.batches):
+            self._lost_at_end = next(filter(_passes_over, stretch.damage), None)
+            return None
         if stretch is not None:
             self._stream_place = stretch.place + int(stretch.window.batches.next_position[-1])
         return stretch
@@ -223,19 +232,28 @@ class ReadCommitted:
             if stretch is not None:
                 self._feed(stretch)
                 continue
+            if self._doubt_the_end():
+                continue
             self._cut = first
             detail = f"the transaction of producer {first.producer_id} from offset {first.first_offset} on is open"
             path, position = self._where(first.place)
             self._cut_findings = [
                 Finding(
                     Reason.OPEN_TRANSACTION,
-                    f"{detail}: read_committed ends here",
+                    f"{detail}: read_committed ends here" + ("" if self._is_whole else _IS_PART),
                     path=path,
                     position=position,
                     base_offset=first.first_offset,
                     damage=False,
                 )
             ]
+
+    def _doubt_the_end(self) -> bool:
+        """At the end of the log, whether markers may have been lost behind what was read."""
+        if self._lost_at_end is None or self._replay.first_open is None:
+            return False
+        self._doubt(self._lost_at_end, self._last_offset + 1, self._place)
+        return True
 
     def _where(self, place: int) -> tuple[str, int]:
         return self._paths[place >> PLACE_BITS], place & (1 << PLACE_BITS) - 1
@@ -415,6 +433,9 @@ class ReadCommitted:
                     findings.append(unknown_outcome(int(one["producer_id"]), int(one["first_offset"]), cause))
         unwanted: npt.NDArray[np.int64] = rows[is_in]
         return unwanted
+
+
+_IS_PART = "; its end may lie in a later segment: read the partition's directory for what was committed"
 
 
 def wanted_rows(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -17,12 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.batches import WINDOW_BYTES, BatchTable, Window
+from kafkalog.batches import WINDOW_BYTES, BatchTable, Window, valid_crcs
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
+    KafkalogError,
+    LimitExceededError,
     Limits,
     ReadError,
     Reason,
@@ -86,6 +88,8 @@ class Partition:
     Files that a broker would drop or finish when it starts count as it would count them: `.deleted` and `.cleaned` are
     left out, a finished `.swap` replaces the segments that it covers.
     """
+
+    _is_planned = False  # what is read was planned before: a file that is gone since is for who planned to meet
 
     def __init__(
         self,
@@ -156,6 +160,7 @@ class Partition:
             limits=self.limits,
             is_last=is_last,
             topic_partition=self.topic_partition,
+            must_open=False,  # a segment that is lost leaves the others
         )
 
     def _apply_swaps(self, segments: list[Segment], names: list[str]) -> list[Segment]:
@@ -453,7 +458,8 @@ class Partition:
             A file cannot be read.
         """
         paths = [str(segment.path) for segment in self.segments]
-        learner = OutcomeLearner(paths, self._stretches, on_corruption=on_corruption, limits=self.limits)
+        ahead = partial(self._stretches, on_corruption=on_corruption)
+        learner = OutcomeLearner(paths, ahead, on_corruption=on_corruption, limits=self.limits)
         return learner.learn(until_offset)
 
     def pieces(
@@ -478,6 +484,7 @@ class Partition:
         isolation_level : {"read_uncommitted", "read_committed"}
             With the latter, the batches of a window are those that a consumer would get.
         on_corruption : {"raise", "stop", "skip"}
+            Also what to do where a file cannot be read.
         check_crcs : bool
             Whether a batch needs a right checksum to count for `isolation_level`.
         report : callable
@@ -546,20 +553,35 @@ class Partition:
             if not wanted(segment):
                 previous = None
                 continue
-            with segment.open() as source:
-                position = segment.first_position if start is None else segment.position_for(source, start)
-                counts.n_segments_read += 1
-                counts.n_bytes_jumped += position
-                if position or previous is None:
-                    previous = segment.base_offset - 1
-                stream = SegmentStream(segment, source, max(previous, segment.base_offset - 1), report, window_bytes)
-                for window in stream.windows(position, on_corruption):
-                    counts.n_bytes_read += window.data.size
-                    counts.n_batches += len(window.batches)
-                    yield number, Piece(segment, source, window)
-                    del window
-                    if selection.end_offset is not None and stream.previous >= selection.end_offset - 1:
-                        return
+            if previous is None:
+                previous = segment.base_offset - 1
+            stream: SegmentStream | None = None
+            position = segment.first_position
+            try:
+                with segment.open() as source:
+                    if start is not None:
+                        position = segment.position_for(source, start)
+                    counts.n_segments_read += 1
+                    counts.n_bytes_jumped += position
+                    # offsets of what was jumped over are not known
+                    behind = segment.base_offset - 1 if position else max(previous, segment.base_offset - 1)
+                    stream = SegmentStream(segment, source, behind, report, window_bytes)
+                    for window in stream.windows(position, on_corruption):
+                        position = window.start + window.data.size
+                        counts.n_bytes_read += window.data.size
+                        counts.n_batches += len(window.batches)
+                        is_end = selection.end_offset is not None and _reaches(window, selection.end_offset)
+                        yield number, Piece(segment, source, window)
+                        del window
+                        if is_end:
+                            return
+            except (ReadError, LimitExceededError) as error:
+                if on_corruption == "raise" or self._is_planned:
+                    raise
+                report(_passed_over(error, segment, position, on_corruption))
+                if on_corruption == "stop":
+                    return
+            if stream is not None:
                 if stream.stopped:
                     return
                 previous = stream.previous
@@ -567,28 +589,44 @@ class Partition:
     def _judge(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
         return ReadCommitted(
             [str(segment.path) for segment in self.segments],
-            self._stretches,
+            partial(self._stretches, on_corruption=on_corruption),
             on_corruption=on_corruption,
             check_crcs=check_crcs,
+            is_whole=not self.segments or self.segments[-1].is_last,
             limits=self.limits,
         )
 
-    def _stretches(self, place: int, previous_offset: int) -> Generator[Stretch]:
-        """What lies behind a place, damage passed over; windows are taken back when the next one is asked for."""
+    def _stretches(
+        self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
+    ) -> Generator[Stretch]:
+        """What lies behind a place, damage passed over; windows are taken back when the next one is asked for.
+
+        A file that cannot be read is damage, too, unless that is to be raised.
+        """
         first, position = place >> PLACE_BITS, place & (1 << PLACE_BITS) - 1
         previous = previous_offset
         damage: list[Finding] = []
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
-            with segment.open() as source:
-                previous = max(previous, segment.base_offset - 1)
-                stream = SegmentStream(segment, source, previous, damage.append, _WINDOW_AHEAD)
-                for window in stream.windows(position if number == first else 0, "skip"):
-                    yield Stretch(window, number << PLACE_BITS, tuple(damage))
-                    damage.clear()
-                    source.release(window.data, window.start)
-                    del window
-                previous = stream.previous
+            begin = position if number == first else 0
+            try:
+                with segment.open() as source:
+                    previous = max(previous, segment.base_offset - 1)
+                    stream = SegmentStream(segment, source, previous, damage.append, _WINDOW_AHEAD)
+                    for window in stream.windows(begin, "skip"):
+                        begin = window.start + window.data.size
+                        yield Stretch(window, number << PLACE_BITS, tuple(damage))
+                        damage.clear()
+                        source.release(window.data, window.start)
+                        del window
+                    previous = stream.previous
+            except (ReadError, LimitExceededError) as error:
+                if self._is_planned or on_corruption == "raise":
+                    raise
+                damage.append(_passed_over(error, segment, begin, "skip"))
+        if damage:
+            end = Window(np.empty(0, np.uint8), 0, BatchTable.empty())
+            yield Stretch(end, len(self.segments) << PLACE_BITS, tuple(damage))
 
     def iter_batches(
         self,
@@ -702,6 +740,21 @@ class Partition:
             if on_corruption == "stop" and not is_whole:
                 break  # a broker would delete the segments behind
         return total
+
+
+def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:
+    """A file that cannot be read, or not to its end, as damage in it."""
+    length = max(segment.size_in_bytes - position, 0)
+    passed = f"; {length} bytes passed over to the end of the segment" if on_corruption == "skip" else ""
+    return replace(
+        error.to_finding(), detail=error.detail + passed, path=str(segment.path), position=position, length=length
+    )
+
+
+def _reaches(window: Window, end_offset: int) -> bool:
+    """Whether nothing below an offset can come behind a window; a header alone may claim any offset."""
+    rows = np.flatnonzero(window.batches.last_offset >= end_offset - 1)
+    return bool(rows.size) and bool(valid_crcs(window, window.batches[rows]).any())
 
 
 def _overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:

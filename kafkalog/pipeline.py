@@ -29,7 +29,6 @@ from kafkalog.errors import (
     FunctionWarning,
     KafkalogError,
     Limits,
-    ReadError,
     Reason,
     warn,
 )
@@ -93,7 +92,7 @@ class Query:
         """How many there are, wanted or not."""
         return len(self.target) if isinstance(self.target, LogDir) else 1
 
-    def iter_partitions(self) -> Iterator[Partition | ReadError]:
+    def iter_partitions(self) -> Iterator[Partition | KafkalogError]:
         """The partitions that topics and numbers leave, in order, or why one cannot be opened."""
         if isinstance(self.target, (Segment, Partition)):
             if self._names(self.target.topic_partition):
@@ -103,7 +102,7 @@ class Query:
             if self._names(key):
                 try:
                     yield self.target[key]
-                except ReadError as error:
+                except KafkalogError as error:
                     yield error
 
     def _names(self, key: kf.TopicPartition | None) -> bool:
@@ -362,7 +361,7 @@ class Pass:
                     wanted=by_segment.__contains__,
                     statistics=counts,
                 )
-                for piece in self._readable(pieces, found):
+                for piece in pieces:
                     while found:
                         yield _Found(partition, found.pop(0))
                     if id(partition) in self._stopped:
@@ -381,15 +380,6 @@ class Pass:
                     yield _Found(partition, finding)
         except KafkalogError as error:
             yield error
-
-    def _readable(self, pieces: Iterator[Piece], found: list[Finding]) -> Iterator[Piece]:
-        """Pieces as far as the files can be read; one that cannot ends its partition, unless it has to be raised."""
-        try:
-            yield from pieces
-        except ReadError as error:
-            if self.query.on_corruption == "raise":
-                raise
-            found.append(error.to_finding())
 
     def _leave(self, piece: Piece) -> None:
         """A window is done with."""

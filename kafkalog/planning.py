@@ -161,6 +161,10 @@ def plan(
         else:
             wanted.append(partition)
             found += partition.findings
+            lost = [segment.error for segment in partition.segments if segment.error is not None]
+            if lost and on_corruption == "raise":
+                raise lost[0]
+            found += [error.to_finding() for error in (lost[:1] if on_corruption == "stop" else lost)]
     if min_tasks is not None:
         total = sum(partition.size_in_bytes for partition in wanted)
         task_bytes = max(min(task_bytes, total // max(min_tasks, 1)), 1)
@@ -190,7 +194,7 @@ def _partitions(
     topics: Sequence[str] | None,
     numbers: Sequence[int] | None,
     keys: Collection[kf.TopicPartition] | None,
-) -> Iterator[Partition | ReadError]:
+) -> Iterator[Partition | KafkalogError]:
     """Those that are wanted, or why one cannot be opened."""
     if keys is None or not isinstance(target, LogDir):
         yield from Query(target, topics=topics, partitions=numbers).iter_partitions()
@@ -199,7 +203,7 @@ def _partitions(
         if key in keys and (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers):
             try:
                 yield target[key]
-            except ReadError as error:
+            except KafkalogError as error:
                 yield error
 
 
@@ -318,6 +322,9 @@ class _Planner:
             )
             for number, one in enumerate(segments)
         ]
+        lost = [number for number, one in enumerate(segments) if one.error is not None]
+        if lost and self.on_corruption == "stop":
+            del ranges[lost[0] :]
         whole = PartitionRange(
             str(partition.path), partition.topic_partition, tuple(ranges), partition.log_start_offset, start, end
         )
@@ -328,7 +335,8 @@ class _Planner:
             if self.on_corruption == "raise":
                 raise
         # who is to stop at damage, or cannot read on, reads it all in order
-        return [_Part(whole, 0, None)] if ranges else []
+        whole = replace(whole, segments=tuple(one for number, one in enumerate(ranges) if number not in lost))
+        return [_Part(whole, 0, None)] if whole.segments else []
 
     def _parts(self, partition: Partition, whole: PartitionRange) -> Iterator[_Part]:
         known = None
@@ -337,8 +345,12 @@ class _Planner:
         ranges = whole.segments
         for low, high in self._spans(partition, whole.start_offset, whole.end_offset):
             for number, one in self._within(ranges, low, high):
+                if partition.segments[number].error is not None:
+                    continue
                 pieces = self._cut_segment(partition.segments[number], one, low, high)
                 after = ranges[number + 1] if number + 1 < len(ranges) else None
+                if after is not None and partition.segments[number + 1].error is not None:
+                    after = None  # nor are parts joined over the gap, since places count segments
                 if after is not None and high is not None and after.first_offset >= high:
                     after = None
                 for piece, following in zip(pieces, [*pieces[1:], after], strict=True):

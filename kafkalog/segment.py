@@ -26,6 +26,7 @@ from kafkalog.errors import (
     LimitExceededError,
     Limits,
     NotKafkaError,
+    ReadError,
     Reason,
     TruncatedTailError,
 )
@@ -51,6 +52,8 @@ class Segment:
         beside it.
     topic_partition : TopicPartition, optional
         Default: what the directory's name says, if anything.
+    must_open : bool
+        Whether a file that cannot be opened is an error at once; otherwise it is one when it is read.
 
     Attributes
     ----------
@@ -60,6 +63,8 @@ class Segment:
     size_in_bytes : int
     findings : list of Finding
         What is worth knowing about the last walk, such as a torn tail.
+    error : KafkalogError or None
+        Why the file could not be opened.
 
     Notes
     -----
@@ -77,6 +82,7 @@ class Segment:
         limits: Limits = DEFAULT_LIMITS,
         is_last: bool | None = None,
         topic_partition: kf.TopicPartition | None = None,
+        must_open: bool = True,
     ) -> None:
         if memory_map not in ("auto", True, False):
             raise ValueError(f"memory_map must be 'auto', True or False, not {memory_map!r}")
@@ -92,8 +98,14 @@ class Segment:
             topic_partition = directory.topic_partition if directory else None
         self.topic_partition = topic_partition
         self.findings: list[Finding] = []
-        with self.open() as source:
-            self.size_in_bytes = source.size
+        self.error: KafkalogError | None = None
+        try:
+            with self.open() as source:
+                self.size_in_bytes = source.size
+        except (ReadError, LimitExceededError) as error:
+            if must_open:
+                raise
+            self.error, self.size_in_bytes = error, _size_of(self.path)
 
     def __repr__(self) -> str:
         return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {self.size_in_bytes} bytes)"
@@ -463,6 +475,13 @@ def _first_offset(batches: BatchTable) -> int:
 
 _CANDIDATE_BYTES = 2**9  # what looking at a candidate costs beside its bytes
 _BYTES_WORTH_A_JUMP = 2**20
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def _is_last(path: Path, base_offset: int | None) -> bool:

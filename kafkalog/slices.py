@@ -232,6 +232,8 @@ class PartitionSlice(Partition):
         As `Partition`.
     """
 
+    _is_planned = True
+
     def __init__(self, of: PartitionRange, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS) -> None:
         self._range = of
         super().__init__(of.path, log_start_offset=of.log_start_offset, memory_map=memory_map, limits=limits)

@@ -21,7 +21,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.batches import Window, valid_crcs
-from kafkalog.errors import DEFAULT_LIMITS, Limits, ReadError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, ReadError, Reason
 from kafkalog.isolation import PLACE_BITS, IsolationLevel, Stretch
 from kafkalog.log_dir import LogDir
 from kafkalog.outcomes import OutcomeLearner, Outcomes
@@ -299,6 +299,7 @@ class _Transactions:
     def _stretches(self, place: int, previous_offset: int) -> Generator[Stretch]:
         """What lies behind a place, up to where the last segment is good."""
         number, position = place >> PLACE_BITS, place & (1 << PLACE_BITS) - 1
+        lost: list[Finding] = []
         for base in [one for one in self._bases if self._numbers[one] >= number]:
             path, mine = self._path / kf.segment_file_name(base), self._numbers[base]
             is_last = base == self._bases[-1]
@@ -308,8 +309,12 @@ class _Transactions:
             for stretch in whole.open(limits=self._limits).stretches(
                 position if mine == number else 0, previous_offset
             ):
+                if not len(stretch.window.batches):
+                    lost += stretch.damage  # to the end of the segment
+                    continue
                 previous_offset = int(stretch.window.batches.last_offset[-1])
-                yield stretch._replace(place=stretch.place + (mine << PLACE_BITS))
+                yield stretch._replace(place=stretch.place + (mine << PLACE_BITS), damage=(*lost, *stretch.damage))
+                lost.clear()
 
 
 class _Watched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import shutil
@@ -306,7 +307,18 @@ def test_a_partition_that_cannot_be_read_is_a_finding_where_damage_is_passed_ove
         plan(tmp_path)
     tasks = plan(tmp_path, on_corruption="skip")
     assert [finding.path for finding in tasks.findings] == [str(broken)]
-    assert read(tasks).num_rows == 1200
+    with pytest.warns(kafkalog.CorruptionWarning):
+        expected = kafkalog.scan(tmp_path, on_corruption="skip").to_table().num_rows
+    assert 1200 < expected < 2400
+    for options in itertools.product(("read_uncommitted", "read_committed"), (2**12, 2**30)):
+        level, task_bytes = options
+        tasks = plan(tmp_path, on_corruption="skip", isolation_level=level, task_bytes=task_bytes)
+        assert read(tasks).num_rows == expected, options
+    tasks = plan(tmp_path, on_corruption="stop")
+    assert [finding.path for finding in tasks.findings] == [str(broken)]
+    with pytest.warns(kafkalog.CorruptionWarning):
+        stopped = kafkalog.scan(tmp_path, on_corruption="stop").to_table().num_rows
+    assert read(tasks).num_rows == stopped < expected
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import builder
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -214,6 +215,31 @@ def test_an_unreadable_file_is_passed_over_like_damage(
         assert scan.count_rows() == expected
     with pytest.raises(kafkalog.ReadError):
         kafkalog.scan(scan.target).count_rows()
+
+
+def test_a_segment_over_a_limit_is_passed_over_like_damage(log_dir: Path) -> None:
+    sizes = {segment.size_in_bytes for segment in kafkalog.Partition(log_dir / "p-multi-0").segments}
+    limits = kafkalog.Limits(max_segment_bytes=max(sizes) - 1)
+    with pytest.raises(kafkalog.LimitExceededError):
+        kafkalog.scan(log_dir / "p-multi-0", limits=limits).count_rows()
+    scan = kafkalog.scan(log_dir / "p-multi-0", limits=limits, on_corruption="skip")
+    with pytest.warns(kafkalog.CorruptionWarning, match="max_segment_bytes"):
+        assert scan.to_numpy().offset.tolist() == [121, 123]
+    assert [finding.reason for finding in scan.findings] == ["segment_too_large"]
+
+
+def test_a_range_does_not_end_where_only_a_damaged_header_says_so(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    batches = [builder.batch_v2([builder.record_v2(0, 0, None, b"x")], base_offset=n) for n in range(8)]
+    batches[3] = batches[3][:23] + b"\x7f" + batches[3][24:]  # of the last offset delta
+    path.write_bytes(b"".join(batches))
+    for window_bytes in (100, 2**22):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("kafkalog.pipeline.WINDOW_BYTES", window_bytes)
+            patch.setattr("kafkalog.pipeline._MIN_WINDOW_BYTES", window_bytes)
+            scan = kafkalog.scan(path, end_offset=6, on_corruption="skip")
+            with pytest.warns(kafkalog.CorruptionWarning):
+                assert scan.to_numpy().offset.tolist() == [0, 1, 2, 4, 5], window_bytes
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.error(error)
             n_unread += 1
             continue
+        n_unread += any(segment.error is not None for segment in partition.segments)
         n_open += len(found.open)
         n_hanging += len(found.hanging)
         rows = found.open if args.open else found.producers
@@ -113,7 +114,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.write("".join(f"{line}\n" for line in lines))
     if not args.json:
         hang = f", {n_hanging} of them hanging" if n_hanging else ""
-        unread = f"; {n_unread} partition{'' if n_unread == 1 else 's'} could not be read" if n_unread else ""
+        unread = f"; {n_unread} partition{'' if n_unread == 1 else 's'} could not be read whole" if n_unread else ""
         console.write(f"total: {n_open} open transaction{'' if n_open == 1 else 's'}{hang}{unread}\n")
 
 

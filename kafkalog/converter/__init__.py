@@ -27,10 +27,10 @@ from kafkalog.errors import (
     ConfigWarning,
     CorruptionWarning,
     Finding,
+    KafkalogError,
     Limits,
     NotKafkaError,
     OutputExistsError,
-    ReadError,
     Reason,
     warn,
 )
@@ -286,7 +286,7 @@ def _choose(
         if (named is None or key.topic in named) and (numbered is None or key.partition in numbered):
             try:
                 partition = opened[key]
-            except ReadError as error:
+            except KafkalogError as error:
                 if on_corruption == "raise":
                     raise
                 note(error.to_finding())

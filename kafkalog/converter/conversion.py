@@ -18,7 +18,6 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.batches import BatchTable, Window
 from kafkalog.converter.pinned import Pinned, find_pinned
-from kafkalog.converter.reading import readable_pieces
 from kafkalog.converter.rewrite import Counts, Rewritten, Settings, rewrite
 from kafkalog.converter.rules import BoundRules, Rules
 from kafkalog.converter.windows import Part, assemble
@@ -187,7 +186,7 @@ class Conversion:
             found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
-            for piece in readable_pieces(partition, selection, self._on_corruption, meet):
+            for piece in partition.pieces(selection, on_corruption=self._on_corruption, report=meet):
                 while found:
                     yield found.pop(0)
                 if self._stopped:

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.batches import BatchTable
-from kafkalog.converter.reading import readable_pieces
 from kafkalog.partition import Partition
 from kafkalog.producers import ProducerState
 from kafkalog.selection import Selection
@@ -58,7 +57,7 @@ def find_pinned(partition: Partition, start_offset: int | None, on_corruption: O
     begun: list[npt.NDArray[np.int64]] = []
     place = 0
     selection = Selection(start_offset, include_control=True)
-    for piece in readable_pieces(partition, selection, on_corruption, lambda finding: None):
+    for piece in partition.pieces(selection, on_corruption=on_corruption):
         batches = piece.window.batches
         piece.source.release(piece.window.data, piece.window.start)
         if start_offset is not None:

@@ -40,7 +40,8 @@ class RecoveredSegment:
     map_end_offset : int
         The offset behind the last v2 batch; the base offset for none.
     next_offset : int
-        The offset behind the last batch; the base offset for none.
+        The offset that a broker would give the next record: behind the last batch; the base offset for none, and where
+        offsets fall so that it does not find the one of the last index entry.
     n_valid_bytes : int
         Where a broker would cut the `.log`; its size if all is well.
     is_emptied : bool
@@ -131,7 +132,32 @@ def recover(
             finding=finding,
         )
     found.offset_entries, found.time_entries = builder.offset_entries(), builder.time_entries()
+    if windows.is_disordered and not _finds_last_entry(found):
+        found.next_offset = segment.base_offset
     return found
+
+
+def _finds_last_entry(found: RecoveredSegment) -> bool:
+    """Whether a broker finds the offset of the last index entry where the entry points, and so the end of the log.
+
+    Source: LogSegment.readNextOffset, FileRecords.searchForOffsetFromPosition, Kafka 4.3.
+    """
+    segment, entries = found.segment, found.offset_entries
+    target, start = segment.base_offset, 0
+    if entries.size:
+        target, start = target + int(entries["relative_offset"][-1]), int(entries["position"][-1])
+    last = -1
+    with segment.open() as source:
+        for window in _Windows(segment, source, needs_control_bytes=False, start=start):
+            batches = window.batches
+            # what is hidden in a compressed message is taken for its last
+            base = np.where(batches.base_offset >= 0, batches.base_offset, batches.last_offset)
+            inside = batches.next_position <= found.n_valid_bytes
+            if (base[inside] >= target).any():
+                return True
+            last = int(batches.last_offset[inside][-1]) if inside.any() else last
+            source.release(window.data, window.start)
+    return last >= target
 
 
 class _Windows:
@@ -140,13 +166,14 @@ class _Windows:
     With `needs_control_bytes` the bytes of control batches are in their window; those of others need not be.
     """
 
-    def __init__(self, segment: Segment, source: ByteSource, *, needs_control_bytes: bool) -> None:
-        self._segment, self._source = segment, source
+    def __init__(self, segment: Segment, source: ByteSource, *, needs_control_bytes: bool, start: int = 0) -> None:
+        self._segment, self._source, self._start = segment, source, start
         self._needs_control_bytes = needs_control_bytes
+        self.is_disordered = False
         self.finding: Finding | None = None
 
     def __iter__(self) -> Iterator[Window]:
-        position, previous = 0, self._segment.base_offset - 1
+        position, previous = self._start, self._segment.base_offset - 1
         first_window: int | None = None
         while True:
             windows = walk_checked(
@@ -180,6 +207,7 @@ class _Windows:
                 if lone is None or not len(lone.batches):
                     self.finding = self.finding or error.to_finding()
                     return
+            self.is_disordered |= int(lone.batches.last_offset[0]) <= previous
             position, previous = int(lone.batches.next_position[0]), int(lone.batches.last_offset[0])
             first_window = _WINDOW_BEHIND_DAMAGE  # more of the same may follow
             yield lone
@@ -284,6 +312,11 @@ def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
         detail = "an index entry for this batch would not lie behind the one before: a broker empties the segment"
     else:
         detail = f"offset {batch.last_offset[0]} does not belong to a segment that begins at {segment.base_offset}"
+        if batch.last_offset[0] > segment.base_offset:
+            detail += (
+                ", too far away for an index entry: a broker that recovers it splits the segment, which is not done"
+                " here; kafkalog convert writes it anew"
+            )
     return Finding(
         reason,
         detail,

@@ -43,6 +43,7 @@ _PAUSE: Final = 0.05
 _MAX_INDEX_BYTES: Final = 2**31 - 1
 _READ_BYTES: Final = 2**26
 _EPOCHS: Final = 10_000
+_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
 _METADATA_TOPIC: Final = "__cluster_metadata"
 
@@ -204,6 +205,9 @@ class SegmentCheck:
             largest = max(largest, int(batches.max_timestamp.max()))
             result.has_aborted |= bool((batches.is_control & (batches.control_type <= 0)).any())
             result.n_batches += len(batches)
+            is_far = segment.has_base_offset and batches.last_offset[-1] - segment.base_offset > _MAX_RELATIVE_OFFSET
+            if is_far and result.last_offset - segment.base_offset <= _MAX_RELATIVE_OFFSET:
+                findings.add(_too_far(segment, batches))
             result.last_offset = int(batches.last_offset[-1])
             progress(int(batches.next_position[-1]) - end)
             end = int(batches.next_position[-1])
@@ -276,6 +280,20 @@ class SegmentCheck:
 
 
 _EVERYTHING: Final = Selection(include_control=True)
+
+
+def _too_far(segment: Segment, batches: BatchTable) -> Finding:
+    row = int(np.argmax(batches.last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET))
+    return Finding(
+        Reason.OFFSET_OUTSIDE_SEGMENT,
+        f"offset {batches.last_offset[row]} is too far from the segment's base for an index entry, as releases before"
+        " 1.1.1 could write it: a broker that recovers the segment splits it here",
+        path=str(segment.path),
+        position=int(batches.position[row]),
+        base_offset=int(batches.base_offset[row]),
+        length=int(batches.size_in_bytes[row]),
+        damage=False,
+    )
 
 
 class _Tails:
