@@ -28,17 +28,11 @@ from kafkalog import format as kf
 from kafkalog.commits import Commits, read_commits
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.existing import read_existing
+from kafkalog.file_steps import OLD_SUFFIX
 from kafkalog.lock import hold_locks
+from kafkalog.places import check_log_dir, check_stage_in, hand_over, staging_directory
 from kafkalog.producers import ProducerSnapshot
-from kafkalog.publish import (
-    OLD_SUFFIX,
-    STAGED_SUFFIX,
-    check_log_dir,
-    check_stage_in,
-    hand_over,
-    staged_file,
-    staging_directory,
-)
+from kafkalog.publish import STAGED_SUFFIX, staged_file
 from kafkalog.source import read_file
 from kafkalog.writer import PartitionWriter
 

@@ -73,7 +73,7 @@ def read_commits(place: Path, log_dir_name: str) -> Commits:
     Parameters
     ----------
     place : Path
-        Where files about it are kept: see `kafkalog.publish.staging_directory`.
+        Where files about it are kept: see `kafkalog.places.staging_directory`.
     log_dir_name : str
 
     Raises

@@ -18,19 +18,12 @@ from kafkalog import format as kf
 from kafkalog.checkpoints import encode_checkpoint, encode_partition_metadata
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, KafkalogError, Limits, Reason, UnsafePathError
 from kafkalog.existing import ExistingLog, read_existing
+from kafkalog.file_steps import truncate_file
 from kafkalog.lock import hold_locks
 from kafkalog.partition_files import PartitionFiles
+from kafkalog.places import check_log_dir, check_stage_in, hand_over, staging_directory
 from kafkalog.producers import ProducerSnapshot, encode_snapshot, read_snapshot
-from kafkalog.publish import (
-    Move,
-    check_log_dir,
-    check_stage_in,
-    hand_over,
-    staged_additions,
-    staged_directory,
-    staging_directory,
-    truncate_file,
-)
+from kafkalog.publish import Move, staged_additions, staged_directory
 from kafkalog.repair.epochs import as_array, merge
 from kafkalog.repair.recovery import RecoveredSegment
 

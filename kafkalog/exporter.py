@@ -25,7 +25,8 @@ from kafkalog.arrow_buffers import milliseconds
 from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, Limits, OutputExistsError, Reason
 from kafkalog.input_files import NULL_DIRECTORY
 from kafkalog.log_dir import LogDir
-from kafkalog.publish import StagedDirectory, StagedFile, check_outside, staged_directory, staged_file
+from kafkalog.places import check_outside
+from kafkalog.publish import StagedDirectory, StagedFile, staged_directory, staged_file
 from kafkalog.scanner import Scan
 from kafkalog.sinks import FORMATS, ROW_GROUP_BYTES, RecordSink, SinkOptions
 

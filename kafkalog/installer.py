@@ -38,15 +38,9 @@ from kafkalog.errors import (
 )
 from kafkalog.lock import hold_locks, refuse_if_locked
 from kafkalog.partition import Partition
+from kafkalog.places import check_stage_in, hand_over, staging_directory
 from kafkalog.producers import read_snapshot
-from kafkalog.publish import (
-    StagedDirectory,
-    check_stage_in,
-    hand_over,
-    staged_directory,
-    staged_file,
-    staging_directory,
-)
+from kafkalog.publish import StagedDirectory, staged_directory, staged_file
 from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
 from kafkalog.repair.cluster_topics import ClusterTopics, read_cluster_topics
 from kafkalog.repair.interval import index_interval

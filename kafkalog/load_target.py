@@ -14,14 +14,8 @@ from typing import NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.installer import Checkpoints, Targets
-from kafkalog.publish import (
-    Move,
-    check_stage_in,
-    hand_over,
-    staged_additions,
-    staged_directory,
-    staging_directory,
-)
+from kafkalog.places import check_stage_in, hand_over, staging_directory
+from kafkalog.publish import Move, staged_additions, staged_directory
 
 
 class LoadTarget(NamedTuple):

@@ -36,7 +36,7 @@ from kafkalog.installer import Targets
 from kafkalog.load_inputs import RecordFile
 from kafkalog.load_target import load_target
 from kafkalog.lock import hold_locks
-from kafkalog.publish import check_log_dir
+from kafkalog.places import check_log_dir
 from kafkalog.retention import retention_note
 from kafkalog.routing import RoutedPartition, Router, WaitingRecords, check_topic
 from kafkalog.writer import BATCH_SIZE, PartitionWriter, check_partition_name

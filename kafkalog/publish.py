@@ -20,40 +20,38 @@ neither write to it nor publish it, and what is left of it in them does no harm 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import io
 import os
 import re
 import secrets
-import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from kafkalog import format as kf
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
-
-StrPath = str | os.PathLike[str]
+from kafkalog.file_steps import (
+    MAY_NOT_LAST,
+    OLD_SUFFIX,
+    StrPath,
+    fsync_directory,
+    is_same,
+    remove_tree,
+    rename_back,
+    rename_new,
+    resolve,
+    swap,
+    swap_back,
+    try_lock,
+    try_move,
+    writing,
+)
 
 STAGED_SUFFIX: Final = ".kafkalog-staged"
-OLD_SUFFIX: Final = ".kafkalog-old"
 
-_LOG_DIR_FILES: Final = (
-    kf.META_PROPERTIES,
-    kf.RECOVERY_POINT_CHECKPOINT,
-    kf.HIGH_WATERMARK_CHECKPOINT,
-    kf.LOG_START_OFFSET_CHECKPOINT,
-    kf.CLEAN_SHUTDOWN_FILE,
-)
-_RENAME_NOREPLACE: Final = 1
-_RENAME_EXCHANGE: Final = 2
-_AT_FDCWD: Final = -100
-_CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
-_MAY_NOT_LAST: Final = "it is in place, but may not outlive a crash"
 _STAGED_NAME: Final = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(STAGED_SUFFIX)}", re.DOTALL)
 _MAX_NAME_BYTES: Final = 200  # of the destination's name in the temporary one: names end at 255
 
@@ -89,7 +87,7 @@ class StagedFile(io.RawIOBase):
         _check_process(self._process, self._path)
         view = memoryview(data).cast("B")
         size = view.nbytes
-        with _writing(self._path):
+        with writing(self._path):
             while view.nbytes:
                 n = os.write(self._descriptor, view)
                 self.n_bytes += n
@@ -102,7 +100,7 @@ class StagedFile(io.RawIOBase):
 
     def set_modified(self, milliseconds: int) -> None:
         """When it is to seem to have been written, as long as nothing more is."""
-        with _writing(self._path):
+        with writing(self._path):
             os.utime(self._descriptor, ns=(milliseconds * 10**6, milliseconds * 10**6))
 
     def close(self) -> None:
@@ -110,7 +108,7 @@ class StagedFile(io.RawIOBase):
         if self.closed:
             return
         try:
-            with _writing(self._path):
+            with writing(self._path):
                 os.fsync(self._descriptor)
         finally:
             self.discard()
@@ -152,7 +150,7 @@ class StagedDirectory:
             raise ValueError(f"{name!r} does not lead into the directory")
         _check_process(self._process, self.target)
         path = self.path / relative
-        with _writing(self.target / relative):
+        with writing(self.target / relative):
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, _CREATE, 0o666)
         self._files[relative] = file = StagedFile(descriptor, self.target / relative)
@@ -169,14 +167,14 @@ class StagedDirectory:
         _check_process(self._process, self.target)
         for file in self._files.values():
             file.close()
-        with _writing(self.target):
+        with writing(self.target):
             for root, _, _ in os.walk(self.path, topdown=False):
-                _sync_directory(root)
+                fsync_directory(root)
         for relative, file in self._files.items():
             self._check_there(relative, file)
 
     def _check_there(self, relative: Path, file: StagedFile) -> None:
-        with _writing(self.target / relative):
+        with writing(self.target / relative):
             try:
                 found = os.lstat(self.path / relative)
             except FileNotFoundError:
@@ -225,7 +223,7 @@ def staged_file(
     ...     file.write(b"offset,value\\n")
     """
     with _Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=False, is_lone=is_lone) as stage:
-        with _writing(stage.target):
+        with writing(stage.target):
             file = StagedFile(os.dup(stage.descriptor), stage.target)
         try:
             yield file
@@ -312,79 +310,24 @@ def _move_all(stage: _Stage, groups: list[list[Move]]) -> None:
             for name, what in group:
                 new, there = stage.path / name, stage.target / name
                 aside = stage.path / f"{name}{OLD_SUFFIX}"
-                with _writing(there):
+                with writing(there):
                     if what == "take":
                         if os.path.lexists(there):
-                            undo.append(partial(_rename_back, aside, there))
+                            undo.append(partial(rename_back, aside, there))
                             os.rename(there, aside)
                     elif what == "put" and os.path.lexists(there):
-                        undo.append(partial(_swap_back, new, there, os.lstat(there)))
-                        _swap(new, there)
+                        undo.append(partial(swap_back, new, there, os.lstat(there)))
+                        swap(new, there)
                     else:
-                        undo.append(partial(_rename_back, there, new))
-                        _rename_new(new, there)
-            with _writing(stage.target):
-                _sync_directory(stage.target)
+                        undo.append(partial(rename_back, there, new))
+                        rename_new(new, there)
+            with writing(stage.target):
+                fsync_directory(stage.target)
     except BaseException:
         for step in reversed(undo):
             with contextlib.suppress(OSError):
                 step()
         raise
-
-
-def _rename_back(path: Path, old: Path) -> None:
-    """Undo a rename, if it was made."""
-    if not os.path.lexists(old):
-        os.rename(path, old)
-
-
-def _swap_back(new: Path, there: Path, old: os.stat_result) -> None:
-    """Undo an exchange, if it was made."""
-    if not os.path.samestat(os.lstat(there), old):
-        _swap(new, there)
-
-
-def _rename_new(path: Path, target: Path) -> None:
-    """Rename to a name that nothing has."""
-    try:
-        _renameat2(path, target, _RENAME_NOREPLACE)
-    except OSError as error:
-        if error.errno not in _CANNOT:
-            raise
-        if os.path.lexists(target):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
-        os.rename(path, target)
-
-
-def truncate_file(path: StrPath, size: int) -> None:
-    """Cut a file in place, durably.
-
-    Raises
-    ------
-    WriteError
-        It cannot be cut, or not be made durable.
-    """
-    target = Path(path)
-    with _writing(target):
-        descriptor = os.open(target, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.ftruncate(descriptor, size)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def remove_file(path: StrPath) -> None:
-    """Remove a file, if it is there; `sync_directory` makes that durable.
-
-    Raises
-    ------
-    WriteError
-        It cannot be removed.
-    """
-    target = Path(path)
-    with _writing(target):
-        target.unlink(missing_ok=True)
 
 
 def remove_abandoned(directory: StrPath) -> None:
@@ -395,131 +338,8 @@ def remove_abandoned(directory: StrPath) -> None:
     WriteError
         The directory cannot be read.
     """
-    with _writing(Path(directory)):
+    with writing(Path(directory)):
         _remove_abandoned(Path(directory))
-
-
-def sync_directory(directory: StrPath) -> None:
-    """Make durable what files have which names.
-
-    Raises
-    ------
-    WriteError
-        That failed: all is in place, but may not outlive a crash.
-    """
-    with _writing(Path(directory)):
-        try:
-            _sync_directory(directory)
-        except OSError as error:
-            raise OSError(error.errno, f"{error.strerror}; {_MAY_NOT_LAST}") from error
-
-
-def staging_directory(target: StrPath) -> Path:
-    """Where to stage what goes into a log dir: beside the log dir, where no broker takes it for a partition.
-
-    Raises
-    ------
-    UnsafePathError
-        There is no such place on the same file system, or nothing may be written there; `stage_in` has to be given.
-    WriteError
-        The log dir is not there.
-    """
-    log_dir = _resolve(target).parent
-    if any(part.endswith(STAGED_SUFFIX) for part in log_dir.parts):
-        return log_dir  # all of it is being staged
-    outside = log_dir.parent
-    with _writing(log_dir):
-        is_near = os.stat(outside).st_dev == os.stat(log_dir).st_dev
-    if is_near and os.access(outside, os.W_OK | os.X_OK) and not _kafka_directory(outside):
-        return outside
-    if _kafka_directory(log_dir):
-        detail = (
-            f"{outside} is on another file system, or may not be written to: name a directory outside of the log dir"
-            " and on its file system to write in meanwhile (stage_in)"
-        )
-        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
-    return log_dir
-
-
-def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
-    """Refuse a place for output that would do harm.
-
-    Parameters
-    ----------
-    target : path-like
-    sources : iterable of path-like
-        Files and directories that are read.
-
-    Raises
-    ------
-    UnsafePathError
-        The target is a source, lies in one or holds one; or it lies in a log dir or a partition directory, read or not,
-        where a broker would trip over it.
-    """
-    resolved = _resolve(target)
-    for source in map(_resolve, sources):
-        if resolved == source or resolved in source.parents or (source in resolved.parents and source.is_dir()):
-            raise UnsafePathError(
-                Reason.UNSAFE_PATH, f"{source} is being read, and sources are never modified", path=os.fspath(target)
-            )
-    for directory in (resolved, *resolved.parents):
-        if what := _kafka_directory(directory):
-            detail = f"{directory} is a {what}: a broker may not start, or lose data, with foreign files in it"
-            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
-
-
-def check_stage_in(stage_in: StrPath) -> None:
-    """Refuse a place to write in meanwhile where a broker would trip over it: a partition, or what lies in a log dir.
-
-    A directory of partitions is a log dir, be it formatted or not; one that is further up is none if it holds other
-    directories as well, such as ``/tmp``, since no broker starts on that.
-
-    Raises
-    ------
-    UnsafePathError
-        It is one, or lies in one.
-    """
-    check_outside(stage_in, [])
-    resolved = _resolve(stage_in)
-    if any(part.endswith(STAGED_SUFFIX) for part in resolved.parts):
-        return  # partitions that are being staged are in no log dir yet
-    below = None
-    for directory in (resolved, *resolved.parents):
-        partition, others = _directories_in(directory)
-        if partition and (below is None or not others - {below}):
-            detail = (
-                f"{directory} is a log dir, with partitions such as {partition}: a broker does not start with foreign"
-                " directories in it; stage in another one on the same file system (stage_in)"
-            )
-            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(stage_in))
-        below = directory.name
-
-
-def check_log_dir(log_dir: StrPath) -> None:
-    """Refuse a place for partitions that a broker would trip over: in a partition, or below a log dir.
-
-    Raises
-    ------
-    UnsafePathError
-        It is one.
-    """
-    resolved = _resolve(log_dir)
-    for directory in (resolved, *resolved.parents):
-        what = _kafka_directory(directory)
-        if what == "partition directory" or (what and directory != resolved):
-            raise UnsafePathError(Reason.UNSAFE_PATH, f"{directory} is a {what}", path=os.fspath(log_dir))
-
-
-def hand_over(path: StrPath, like: StrPath) -> None:
-    """Give files to whom others belong: root may write what a broker of another user has to open."""
-    if os.geteuid() != 0:
-        return
-    with contextlib.suppress(OSError):
-        owner = os.stat(like)
-        os.chown(path, owner.st_uid, owner.st_gid)
-        for root, directories, names in os.walk(path):
-            for name in (*directories, *names):
-                os.chown(os.path.join(root, name), owner.st_uid, owner.st_gid)
 
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -537,10 +357,10 @@ class _Stage:
         is_directory: bool,
         is_lone: bool = True,
     ) -> None:
-        self.target = _resolve(target)
+        self.target = resolve(target)
         self._given, self._overwrite, self._is_directory = os.fspath(target), overwrite, is_directory
         self._is_lone = is_lone
-        self._directory = self.target.parent if stage_in is None else _resolve(stage_in)
+        self._directory = self.target.parent if stage_in is None else resolve(stage_in)
         self._is_published = self._is_final = False
         self._process = os.getpid()
         self.descriptor = -1
@@ -548,7 +368,7 @@ class _Stage:
 
     def __enter__(self) -> _Stage:
         old = self._check_target()
-        with _writing(self._directory):
+        with writing(self._directory):
             if os.stat(self._directory).st_dev != os.stat(self.target.parent).st_dev:
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
             name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
@@ -557,7 +377,7 @@ class _Stage:
             while self.descriptor < 0:
                 self._create(self._directory / f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
         try:
-            with _writing(self.target):
+            with writing(self.target):
                 if old is not None:
                     os.fchmod(self.descriptor, stat.S_IMODE(old.st_mode))
         except BaseException:
@@ -572,7 +392,7 @@ class _Stage:
             self._abort()
 
     def _check_target(self) -> os.stat_result | None:
-        with _writing(self.target):
+        with writing(self.target):
             try:
                 old = os.lstat(self.target)
             except FileNotFoundError:
@@ -595,11 +415,11 @@ class _Stage:
             else:
                 descriptor = os.open(path, _CREATE, 0o666)
                 is_made = True
-            if _lock(descriptor) and _is_same(descriptor, path):
+            if try_lock(descriptor) and is_same(descriptor, path):
                 self.path, self.descriptor = path, descriptor
         except BaseException:
             if is_made:
-                _remove(path)
+                remove_tree(path)
             raise
         finally:
             if descriptor not in (-1, self.descriptor):  # also where another process took it for abandoned
@@ -609,31 +429,27 @@ class _Stage:
         """Into place; durable when this returns."""
         _check_process(self._process, self.target)
         old = self._check_target()
-        with _writing(self.target):
+        with writing(self.target):
             self._move(replace=old is not None)
             try:
                 if self._is_lone:
-                    _sync_directory(self.target.parent)
+                    fsync_directory(self.target.parent)
                 if self._directory != self.target.parent:
-                    _sync_directory(self._directory)
+                    fsync_directory(self._directory)
             except OSError as error:
                 if self._is_final:
-                    raise OSError(error.errno, f"{error.strerror}; {_MAY_NOT_LAST}") from error
+                    raise OSError(error.errno, f"{error.strerror}; {MAY_NOT_LAST}") from error
                 raise
         self.finish()
 
     def finish(self) -> None:
         """Nothing is taken back any more."""
         self._is_published = True
-        _remove(self.path)  # what was there before, if anything
+        remove_tree(self.path)  # what was there before, if anything
 
     def _move(self, *, replace: bool) -> None:
-        try:
-            _renameat2(self.path, self.target, _RENAME_EXCHANGE if replace else _RENAME_NOREPLACE)
+        if try_move(self.path, self.target, replace=replace):
             return
-        except OSError as error:
-            if error.errno not in _CANNOT:
-                raise
         if replace and self._is_directory:
             aside = self.path.with_suffix(OLD_SUFFIX)
             os.rename(self.target, aside)
@@ -652,84 +468,21 @@ class _Stage:
     def _abort(self) -> None:
         """Everything as it was; what cannot be undone is left, for the error on its way says enough."""
         with contextlib.suppress(OSError):
-            if not self._is_final and _is_same(self.descriptor, self.target):
+            if not self._is_final and is_same(self.descriptor, self.target):
                 if not os.path.lexists(self.path):
                     os.rename(self.target, self.path)
                 else:
-                    _swap(self.path, self.target)
+                    swap(self.path, self.target)
         with contextlib.suppress(OSError):
-            if _is_same(self.descriptor, self.path):
-                _remove(self.path)
+            if is_same(self.descriptor, self.path):
+                remove_tree(self.path)
         os.close(self.descriptor)
-
-
-def _resolve(path: StrPath) -> Path:
-    return Path(os.path.realpath(path))
-
-
-def _kafka_directory(path: Path) -> str:
-    """What of Kafka's a directory is; "" for none."""
-    if any((path / name).exists() for name in _LOG_DIR_FILES):
-        return "log dir"
-    if kf.parse_partition_directory(path.name) is not None:
-        with contextlib.suppress(OSError):
-            names = os.listdir(path)
-            if any(name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names):
-                return "partition directory"
-    return ""
-
-
-def _directories_in(directory: Path) -> tuple[str, set[str]]:
-    """A partition with segments that lies in a directory, "" for none; and directories that are no partitions."""
-    partition, others = "", set()
-    with contextlib.suppress(OSError):
-        for name in sorted(entry.name for entry in os.scandir(directory) if entry.is_dir()):
-            if kf.parse_partition_directory(name) is None:
-                others.add(name)
-            elif not partition and _kafka_directory(directory / name) == "partition directory":
-                partition = name
-    return partition, others
 
 
 def _check_process(process: int, path: Path) -> None:
     """Refuse a fork: two processes would write to one file, and one of them would publish what the other writes."""
     if process != os.getpid():
         raise WriteError(Reason.WRITE_FAILED, f"process {process} writes it, and this is a fork of that", path=path)
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """What the operating system says against writing, as our error."""
-    try:
-        yield
-    except (WriteError, OutputExistsError, UnsafePathError):
-        raise
-    except FileExistsError as error:
-        raise OutputExistsError(Reason.OUTPUT_EXISTS, "it appeared meanwhile", path=path) from error
-    except OSError as error:
-        failed = WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path)
-        if error.errno == errno.EMFILE:
-            failed.add_note("a higher limit (ulimit -n), or fewer writers at a time")
-        raise failed from error
-
-
-def _lock(descriptor: int) -> bool:
-    """Tell others that somebody is at work; False if somebody else says so. A file system without locks is taken on."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass
-    return True
-
-
-def _is_same(descriptor: int, path: Path) -> bool:
-    """Whether a name leads to what is open."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
-    except FileNotFoundError:
-        return False
 
 
 def _remove_abandoned(directory: Path, of: str | None = None) -> None:
@@ -745,50 +498,7 @@ def _remove_abandoned(directory: Path, of: str | None = None) -> None:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_same(descriptor, path):
-                    _remove(path)
+                if is_same(descriptor, path):
+                    remove_tree(path)
             finally:
                 os.close(descriptor)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or a directory with all that is in it, if it is there and lets itself be removed."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-
-
-def _sync_directory(path: StrPath) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _swap(one: Path, other: Path) -> None:
-    """Exchange two names, in one step where the file system can."""
-    try:
-        _renameat2(one, other, _RENAME_EXCHANGE)
-    except OSError as error:
-        if error.errno not in _CANNOT:
-            raise
-        aside = one.with_suffix(OLD_SUFFIX)
-        os.rename(other, aside)
-        os.rename(one, other)
-        os.rename(aside, one)
-
-
-_LIBC: Final = ctypes.CDLL(None, use_errno=True)
-
-
-def _renameat2(source: Path, target: Path, flags: int) -> None:
-    """``rename`` that refuses to replace, or that exchanges; Python has no name for it."""
-    function = getattr(_LIBC, "renameat2", None)
-    if function is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if function(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

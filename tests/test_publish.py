@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog import publish
+from kafkalog import file_steps, places, publish
 from kafkalog.adoption import Place
 from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
-from kafkalog.publish import STAGED_SUFFIX, check_outside, check_stage_in, staged_directory, staged_file
+from kafkalog.places import check_outside, check_stage_in
+from kafkalog.publish import STAGED_SUFFIX, staged_directory, staged_file
 
 NEW = {"a": b"new" * 1000, "d/b": b"", "d/e/c": b"more"}
 OLD = {"old": b"kept"}
@@ -49,14 +50,16 @@ class Faulty:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        rename = publish._renameat2
-        publish.os = self  # type: ignore[assignment]
-        publish._renameat2 = self.counted("renameat2", rename)
+        renameat2 = file_steps._renameat2
+        for module in (publish, places, file_steps):
+            module.os = self  # type: ignore[assignment]
+        file_steps._renameat2 = self.counted("renameat2", renameat2)
         try:
             yield
         finally:
-            publish.os = os  # type: ignore[assignment]
-            publish._renameat2 = rename
+            for module in (publish, places, file_steps):
+                module.os = os  # type: ignore[assignment]
+            file_steps._renameat2 = renameat2
 
 
 def write_new(target: Path, is_directory: bool, overwrite: bool) -> None:
@@ -248,7 +251,7 @@ def test_a_file_system_that_cannot_exchange_names_will_do(
     def cannot(*_: object) -> None:
         raise OSError(errno.EINVAL, "no flags here")
 
-    monkeypatch.setattr(publish, "_renameat2", cannot)
+    monkeypatch.setattr(file_steps, "_renameat2", cannot)
     new, _ = expected(is_directory)
     target = tmp_path / "out"
     if overwrite:
@@ -266,7 +269,7 @@ def test_a_file_system_that_cannot_exchange_names_will_do(
         if os.fspath(path) == str(target.parent):  # type: ignore[call-overload]
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(publish, "_sync_directory", fail)
+    monkeypatch.setattr(publish, "fsync_directory", fail)
     with pytest.raises(WriteError):
         write_new(target, is_directory, False)
     assert os.listdir(target.parent) == []
@@ -281,8 +284,8 @@ def test_where_nothing_can_be_undone_the_error_says_that_the_new_is_in_place(
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, "bad disk")
 
-    monkeypatch.setattr(publish, "_renameat2", cannot)
-    monkeypatch.setattr(publish, "_sync_directory", fail)
+    monkeypatch.setattr(file_steps, "_renameat2", cannot)
+    monkeypatch.setattr(publish, "fsync_directory", fail)
     target = tmp_path / "out"
     write_old(target, False)
     with pytest.raises(WriteError, match="in place, but may not outlive a crash"):

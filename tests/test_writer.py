@@ -23,7 +23,7 @@ from test_publish import Faulty
 from writing import Record, columns_of, draw
 
 import kafkalog
-from kafkalog import ConfigWarning, LogConfig, PartitionWriter, publish
+from kafkalog import ConfigWarning, LogConfig, PartitionWriter, file_steps
 from kafkalog import format as kf
 from kafkalog.batch_builder import next_sequence
 from kafkalog.batches import BatchTable, Window
@@ -761,7 +761,7 @@ def test_a_file_system_that_cannot_exchange_names_will_do(path: Path, monkeypatc
     def cannot(*_: object) -> None:
         raise OSError(errno.EINVAL, "no flags here")
 
-    monkeypatch.setattr(publish, "_renameat2", cannot)
+    monkeypatch.setattr(file_steps, "_renameat2", cannot)
     for _ in range(3):
         write(path, 40, leader_epoch=len(files_in(path)))
     assert kafkalog.scan(path).count_rows() == 120

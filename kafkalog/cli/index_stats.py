@@ -191,7 +191,7 @@ class _Picture:
 
     def __init__(self, args: argparse.Namespace) -> None:
         from kafkalog.index_plot import FORMATS, import_matplotlib
-        from kafkalog.publish import check_outside
+        from kafkalog.places import check_outside
 
         self._path, self._overwrite = args.plot, args.overwrite
         self._format = os.path.splitext(args.plot)[1].lstrip(".").lower()

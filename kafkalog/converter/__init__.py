@@ -36,8 +36,9 @@ from kafkalog.errors import (
 )
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import Partition, lone_segment
+from kafkalog.places import check_outside
 from kafkalog.predicates import Filters, parse_filters
-from kafkalog.publish import check_outside, staged_directory
+from kafkalog.publish import staged_directory
 from kafkalog.segment import Segment
 from kafkalog.streams import OnCorruption
 

@@ -23,8 +23,8 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotK
 from kafkalog.lock import hold_locks, refuse_if_locked
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import Partition
+from kafkalog.places import check_outside
 from kafkalog.producers import ProducerSnapshot, encode_snapshot, read_snapshot
-from kafkalog.publish import check_outside
 from kafkalog.repair import epochs as leader_epochs
 from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
 from kafkalog.repair.interval import IndexInterval, index_interval

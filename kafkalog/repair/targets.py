@@ -9,14 +9,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kafkalog.errors import KafkalogError, OutputExistsError, Reason, UnsafePathError
-from kafkalog.publish import (
-    StagedDirectory,
-    remove_abandoned,
-    remove_file,
-    staged_directory,
-    staged_file,
-    sync_directory,
-)
+from kafkalog.file_steps import remove_file, sync_directory
+from kafkalog.publish import StagedDirectory, remove_abandoned, staged_directory, staged_file
 from kafkalog.source import read_file
 
 BACKUP_SUFFIX: Final = ".kafkalog-backup"

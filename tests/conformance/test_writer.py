@@ -20,7 +20,7 @@ from conformance.kafka import BrokerLife, Truth, parse_dump
 from writing import Record, columns_of, draw
 
 import kafkalog
-from kafkalog import ConfigWarning, LogConfig, PartitionWriter, TransactionWarning, publish
+from kafkalog import ConfigWarning, LogConfig, PartitionWriter, TransactionWarning, file_steps
 from kafkalog import format as kf
 from kafkalog.producers import ProducerSnapshot
 
@@ -296,14 +296,14 @@ def die(n: int, path: Path, told: Told) -> None:
     child = os.fork()
     if not child:
         renames = itertools.count(1)
-        rename = publish._renameat2
+        rename = file_steps._renameat2
 
         def last(*arguments: Any) -> None:
             if next(renames) == n:
                 os.kill(os.getpid(), signal.SIGKILL)
             rename(*arguments)
 
-        publish._renameat2 = last
+        file_steps._renameat2 = last
         more(path, told)
         os._exit(0)
     os.waitpid(child, 0)

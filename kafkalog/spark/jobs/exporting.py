@@ -26,8 +26,9 @@ from kafkalog.exporter import MANIFEST, PartitionedFiles, check_keys, check_repl
 from kafkalog.isolation import IsolationLevel
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import Partition
+from kafkalog.places import check_outside
 from kafkalog.planning import TASK_BYTES, ReadTask, plan, read_task
-from kafkalog.publish import StagedDirectory, check_outside, staged_directory
+from kafkalog.publish import StagedDirectory, staged_directory
 from kafkalog.scanner import Timestamp
 from kafkalog.segment import Segment
 from kafkalog.sinks import SinkOptions

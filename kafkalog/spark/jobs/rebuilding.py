@@ -24,8 +24,9 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.lock import hold_locks
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import Partition
+from kafkalog.places import check_outside
 from kafkalog.planning import TASK_BYTES
-from kafkalog.publish import check_outside, staged_directory
+from kafkalog.publish import staged_directory
 from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
 from kafkalog.repair.interval import IndexInterval, index_interval
 from kafkalog.repair.rebuild import DEFAULT_KINDS, Rebuilder, check_options, check_places, choose, is_replayed

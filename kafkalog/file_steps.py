@@ -1,0 +1,181 @@
+"""Single steps with files and directories, such that they last: what publishing is made of.
+
+What the operating system says against a step comes out as our error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
+
+StrPath = str | os.PathLike[str]
+
+OLD_SUFFIX: Final = ".kafkalog-old"
+_RENAME_NOREPLACE: Final = 1
+_RENAME_EXCHANGE: Final = 2
+_AT_FDCWD: Final = -100
+_CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
+MAY_NOT_LAST: Final = "it is in place, but may not outlive a crash"
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the operating system says against writing, as our error."""
+    try:
+        yield
+    except (WriteError, OutputExistsError, UnsafePathError):
+        raise
+    except FileExistsError as error:
+        raise OutputExistsError(Reason.OUTPUT_EXISTS, "it appeared meanwhile", path=path) from error
+    except OSError as error:
+        failed = WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path)
+        if error.errno == errno.EMFILE:
+            failed.add_note("a higher limit (ulimit -n), or fewer writers at a time")
+        raise failed from error
+
+
+def resolve(path: StrPath) -> Path:
+    """Absolute, with no link in it."""
+    return Path(os.path.realpath(path))
+
+
+def is_same(descriptor: int, path: Path) -> bool:
+    """Whether a name leads to what is open."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def try_lock(descriptor: int) -> bool:
+    """Tell others that somebody is at work; False if somebody else says so. A file system without locks is taken on."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file or a directory with all that is in it, if it is there and lets itself be removed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def try_move(source: Path, target: Path, *, replace: bool) -> bool:
+    """Rename to a name that nothing has, or exchange two, in one step; False if the file system can do neither."""
+    try:
+        _renameat2(source, target, _RENAME_EXCHANGE if replace else _RENAME_NOREPLACE)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+        return False
+    return True
+
+
+def rename_new(path: Path, target: Path) -> None:
+    """Rename to a name that nothing has."""
+    if not try_move(path, target, replace=False):
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        os.rename(path, target)
+
+
+def rename_back(path: Path, old: Path) -> None:
+    """Undo a rename, if it was made."""
+    if not os.path.lexists(old):
+        os.rename(path, old)
+
+
+def swap(one: Path, other: Path) -> None:
+    """Exchange two names, in one step where the file system can."""
+    if not try_move(one, other, replace=True):
+        aside = one.with_suffix(OLD_SUFFIX)
+        os.rename(other, aside)
+        os.rename(one, other)
+        os.rename(aside, one)
+
+
+def swap_back(new: Path, there: Path, old: os.stat_result) -> None:
+    """Undo an exchange, if it was made."""
+    if not os.path.samestat(os.lstat(there), old):
+        swap(new, there)
+
+
+def truncate_file(path: StrPath, size: int) -> None:
+    """Cut a file in place, durably.
+
+    Raises
+    ------
+    WriteError
+        It cannot be cut, or not be made durable.
+    """
+    target = Path(path)
+    with writing(target):
+        descriptor = os.open(target, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, size)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def remove_file(path: StrPath) -> None:
+    """Remove a file, if it is there; `sync_directory` makes that durable.
+
+    Raises
+    ------
+    WriteError
+        It cannot be removed.
+    """
+    target = Path(path)
+    with writing(target):
+        target.unlink(missing_ok=True)
+
+
+def sync_directory(directory: StrPath) -> None:
+    """Make durable what files have which names.
+
+    Raises
+    ------
+    WriteError
+        That failed: all is in place, but may not outlive a crash.
+    """
+    with writing(Path(directory)):
+        try:
+            fsync_directory(directory)
+        except OSError as error:
+            raise OSError(error.errno, f"{error.strerror}; {MAY_NOT_LAST}") from error
+
+
+def fsync_directory(path: StrPath) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _renameat2(source: Path, target: Path, flags: int) -> None:
+    """``rename`` that refuses to replace, or that exchanges; Python has no name for it."""
+    function = getattr(_LIBC, "renameat2", None)
+    if function is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if function(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
