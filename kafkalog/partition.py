@@ -6,7 +6,7 @@ Mirrors the reading half of `UnifiedLog` and `LocalLog`, and of `LogLoader` as f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -17,14 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.batches import WINDOW_BYTES, BatchTable, Window, valid_crcs
+from kafkalog.batches import WINDOW_BYTES, BatchTable
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
-    KafkalogError,
-    LimitExceededError,
     Limits,
     ReadError,
     Reason,
@@ -36,18 +34,10 @@ from kafkalog.list_offsets import ListOffsets
 from kafkalog.lock import is_locked
 from kafkalog.outcomes import OutcomeLearner, Outcomes
 from kafkalog.segment import Segment
+from kafkalog.segment_chain import Piece, SegmentChain
 from kafkalog.selection import Selection
-from kafkalog.source import ByteSource
 from kafkalog.statistics import ScanStatistics
-from kafkalog.streams import OnCorruption, SegmentStream
-
-
-class Piece(NamedTuple):
-    """A window of one of a partition's segments, ready to be decoded."""
-
-    segment: Segment
-    source: ByteSource
-    window: Window
+from kafkalog.streams import OnCorruption
 
 
 class SegmentBatches(NamedTuple):
@@ -458,7 +448,7 @@ class Partition:
             A file cannot be read.
         """
         paths = [str(segment.path) for segment in self.segments]
-        ahead = partial(self._stretches, on_corruption=on_corruption)
+        ahead = partial(self._chain.stretches, on_corruption=on_corruption)
         learner = OutcomeLearner(paths, ahead, on_corruption=on_corruption, limits=self.limits)
         return learner.learn(until_offset)
 
@@ -542,91 +532,21 @@ class Partition:
         counts: ScanStatistics,
     ) -> Iterator[tuple[int, Piece]]:
         """Windows of both isolation levels, with the numbers of their segments."""
-        previous: int | None = None
-        for number, segment in enumerate(self.segments):
-            following = self.segments[number + 1].base_offset if number + 1 < len(self.segments) else None
-            start = selection.start_offset
-            if start is not None and following is not None and following <= start:
-                continue
-            if selection.end_offset is not None and segment.base_offset >= selection.end_offset:
-                return
-            if not wanted(segment):
-                previous = None
-                continue
-            if previous is None:
-                previous = segment.base_offset - 1
-            stream: SegmentStream | None = None
-            position = segment.first_position
-            try:
-                with segment.open() as source:
-                    if start is not None:
-                        position = segment.position_for(source, start)
-                    counts.n_segments_read += 1
-                    counts.n_bytes_jumped += position
-                    # offsets of what was jumped over are not known
-                    behind = segment.base_offset - 1 if position else max(previous, segment.base_offset - 1)
-                    stream = SegmentStream(segment, source, behind, report, window_bytes)
-                    for window in stream.windows(position, on_corruption):
-                        position = window.start + window.data.size
-                        counts.n_bytes_read += window.data.size
-                        counts.n_batches += len(window.batches)
-                        is_end = selection.end_offset is not None and _reaches(window, selection.end_offset)
-                        yield number, Piece(segment, source, window)
-                        del window
-                        if is_end:
-                            return
-            except (ReadError, LimitExceededError) as error:
-                if on_corruption == "raise" or self._is_planned:
-                    raise
-                report(_passed_over(error, segment, position, on_corruption))
-                if on_corruption == "stop":
-                    return
-            if stream is not None:
-                if stream.stopped:
-                    return
-                previous = stream.previous
+        return self._chain.pieces(selection, report, on_corruption, window_bytes, wanted, counts)
+
+    @property
+    def _chain(self) -> SegmentChain:
+        return SegmentChain(self.segments, must_open=self._is_planned)
 
     def _judge(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
         return ReadCommitted(
             [str(segment.path) for segment in self.segments],
-            partial(self._stretches, on_corruption=on_corruption),
+            partial(self._chain.stretches, on_corruption=on_corruption),
             on_corruption=on_corruption,
             check_crcs=check_crcs,
             is_whole=not self.segments or self.segments[-1].is_last,
             limits=self.limits,
         )
-
-    def _stretches(
-        self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
-    ) -> Generator[Stretch]:
-        """What lies behind a place, damage passed over; windows are taken back when the next one is asked for.
-
-        A file that cannot be read is damage, too, unless that is to be raised.
-        """
-        first, position = place >> PLACE_BITS, place & (1 << PLACE_BITS) - 1
-        previous = previous_offset
-        damage: list[Finding] = []
-        for number in range(first, len(self.segments)):
-            segment = self.segments[number]
-            begin = position if number == first else 0
-            try:
-                with segment.open() as source:
-                    previous = max(previous, segment.base_offset - 1)
-                    stream = SegmentStream(segment, source, previous, damage.append, _WINDOW_AHEAD)
-                    for window in stream.windows(begin, "skip"):
-                        begin = window.start + window.data.size
-                        yield Stretch(window, number << PLACE_BITS, tuple(damage))
-                        damage.clear()
-                        source.release(window.data, window.start)
-                        del window
-                    previous = stream.previous
-            except (ReadError, LimitExceededError) as error:
-                if self._is_planned or on_corruption == "raise":
-                    raise
-                damage.append(_passed_over(error, segment, begin, "skip"))
-        if damage:
-            end = Window(np.empty(0, np.uint8), 0, BatchTable.empty())
-            yield Stretch(end, len(self.segments) << PLACE_BITS, tuple(damage))
 
     def iter_batches(
         self,
@@ -742,21 +662,6 @@ class Partition:
         return total
 
 
-def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:
-    """A file that cannot be read, or not to its end, as damage in it."""
-    length = max(segment.size_in_bytes - position, 0)
-    passed = f"; {length} bytes passed over to the end of the segment" if on_corruption == "skip" else ""
-    return replace(
-        error.to_finding(), detail=error.detail + passed, path=str(segment.path), position=position, length=length
-    )
-
-
-def _reaches(window: Window, end_offset: int) -> bool:
-    """Whether nothing below an offset can come behind a window; a header alone may claim any offset."""
-    rows = np.flatnonzero(window.batches.last_offset >= end_offset - 1)
-    return bool(rows.size) and bool(valid_crcs(window, window.batches[rows]).any())
-
-
 def _overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:
     """Rows that may hold an offset of a range."""
     if start_offset is None and end_offset is None:
@@ -783,6 +688,3 @@ def lone_segment(segment: Segment) -> Partition:
     partition.__dict__["log_start_offset"] = 0
     partition.__dict__["high_watermark"] = None
     return partition
-
-
-_WINDOW_AHEAD = 2**20

@@ -35,10 +35,11 @@ from kafkalog.errors import (
 from kafkalog.expressions import Residual
 from kafkalog.isolation import IsolationLevel
 from kafkalog.log_dir import LogDir
-from kafkalog.partition import Partition, Piece, lone_segment
+from kafkalog.partition import Partition, lone_segment
 from kafkalog.predicates import Filter
 from kafkalog.records import Decoded, decode
 from kafkalog.segment import Segment
+from kafkalog.segment_chain import Piece
 from kafkalog.selection import Predicate, Selection, Trouble
 from kafkalog.statistics import ScanStatistics
 from kafkalog.streams import OnCorruption

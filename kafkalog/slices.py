@@ -25,8 +25,9 @@ from kafkalog.errors import (
 )
 from kafkalog.isolation import PLACE_BITS, ReadCommitted, Stretch
 from kafkalog.outcomes import KnownOutcomes, Outcomes
-from kafkalog.partition import Partition, Piece
+from kafkalog.partition import Partition
 from kafkalog.segment import Segment
+from kafkalog.segment_chain import Piece
 from kafkalog.selection import Selection
 from kafkalog.source import ByteSource
 from kafkalog.statistics import ScanStatistics
@@ -252,7 +253,7 @@ class PartitionSlice(Partition):
 
     def stretches(self, place: int, previous_offset: int) -> Generator[Stretch]:
         """What lies behind a place, for who learns outcomes; places count from the first segment."""
-        return self._stretches(place, previous_offset)
+        return self._chain.stretches(place, previous_offset)
 
     def _judge(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
         if self._range.outcomes is None:

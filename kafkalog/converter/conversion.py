@@ -22,8 +22,9 @@ from kafkalog.converter.rewrite import Counts, Rewritten, Settings, rewrite
 from kafkalog.converter.rules import BoundRules, Rules
 from kafkalog.converter.windows import Part, assemble
 from kafkalog.errors import CorruptionError, Finding, KafkalogError, Reason
-from kafkalog.partition import Partition, Piece
+from kafkalog.partition import Partition
 from kafkalog.segment import Segment
+from kafkalog.segment_chain import Piece
 from kafkalog.selection import Selection
 from kafkalog.streams import OnCorruption
 
