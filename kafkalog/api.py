@@ -158,8 +158,9 @@ def scan(
         Also records below the log start offset that are still in the file.
     on_corruption : {"raise", "stop", "skip"}
         Damage raises; or ends its partition there, as a broker's recovery would; or is passed over. The latter two
-        warn (`CorruptionWarning`) and fill `Scan.findings`. A torn tail of a last segment is no damage. What ranges and
-        filters rule out by segment or batch header is not read, and its damage not met.
+        warn (`CorruptionWarning`) and fill `Scan.findings`. A file that cannot be read, be it for a bad disk, is
+        damage, too. A torn tail of a last segment is none. What ranges and filters rule out by segment or batch header
+        is not read, and its damage not met.
     check_crcs : bool
         Compare the checksum of every batch that is read.
     threads : int, optional
@@ -242,7 +243,7 @@ def scan_batches(
         Half-open; batches that may hold such offsets. What is deleted and still in the files is among them.
     topics, partitions, on_corruption, memory_map, limits
         As `scan`. Checksums are not checked: damage is what headers show. With "stop" and "skip" a partition that
-        cannot be read is a finding as well, and the others are read.
+        cannot be opened is a finding as well, and the others are read.
 
     Returns
     -------
