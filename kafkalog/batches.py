@@ -189,8 +189,9 @@ class Window(NamedTuple):
     """Bytes of a segment and the whole batches in them."""
 
     data: Bytes
-    """The bytes; batch `i` is ``data[batches.position[i] - start:][:batches.size_in_bytes[i]]``. None are left of a window
-    that `walk_checked` found valid."""
+    """The bytes; batch `i` is ``data[batches.position[i] - start:][:batches.size_in_bytes[i]]``.
+
+    `walk_checked` leaves none of a window that it found valid."""
     start: int
     """Position of `data[0]` in the file."""
     batches: BatchTable

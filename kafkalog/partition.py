@@ -1,6 +1,6 @@
 """A topic-partition directory: its segments in order, what the checkpoints say of it, and reading across segments.
 
-Mirrors the reading half of `UnifiedLog` and `LocalLog`, and of `LogLoader` as far as it decides which files count.
+Mirrors the reading half of `UnifiedLog` and `LocalLog`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from kafkalog.errors import (
     Finding,
     Limits,
     ReadError,
-    Reason,
     SidecarError,
 )
 from kafkalog.index_statistics import IndexStatistics, PartitionMeter, RollLimits, SegmentMeter
@@ -35,6 +34,7 @@ from kafkalog.lock import is_locked
 from kafkalog.outcomes import OutcomeLearner, Outcomes
 from kafkalog.segment import Segment
 from kafkalog.segment_chain import Piece, SegmentChain
+from kafkalog.segment_listing import SegmentListing
 from kafkalog.selection import Selection
 from kafkalog.statistics import ScanStatistics
 from kafkalog.streams import OnCorruption
@@ -114,70 +114,11 @@ class Partition:
         return sum(segment.size_in_bytes for segment in self.segments)
 
     def _load_segments(self, only: Sequence[str | os.PathLike[str]] | None) -> list[Segment]:
-        try:
-            names = sorted(os.listdir(self.path))
-        except OSError as error:
-            raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=self.path) from error
-        logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
-        if only is None:
-            self._note_strays(names, logs)
-        last = max((kf.parse_base_offset(name) or 0 for name in logs), default=0)
-        if only is not None:
-            logs = [Path(path).name for path in only]
-        segments = [self._segment(name, (kf.parse_base_offset(name) or 0) >= last) for name in logs]
-        if only is None:
-            segments = self._apply_swaps(segments, names)
-        segments.sort(key=lambda segment: segment.base_offset)
-        return segments
-
-    def _note_strays(self, names: Sequence[str], logs: Sequence[str]) -> None:
-        """Files that are named as a segment's, but for the offset: what is read does not depend on them."""
-        for name in names:
-            is_log = name.endswith(kf.LOG_SUFFIX) and name not in logs
-            if kf.is_fatal_name(name) and (self.path / name).is_file():
-                detail = "not named after an offset: a broker does not start with it"
-            elif is_log:
-                detail = "not named after an offset, so a broker does not read it"
-            else:
-                continue
-            detail += "; name the file itself to read it" if is_log else ""
-            self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(self.path / name), damage=False))
-
-    def _segment(self, name: str, is_last: bool) -> Segment:
-        return Segment(
-            self.path / name,
-            memory_map=self._memory_map,
-            limits=self.limits,
-            is_last=is_last,
-            topic_partition=self.topic_partition,
-            must_open=False,  # a segment that is lost leaves the others
+        listing = SegmentListing(
+            self.path, memory_map=self._memory_map, limits=self.limits, topic_partition=self.topic_partition
         )
-
-    def _apply_swaps(self, segments: list[Segment], names: list[str]) -> list[Segment]:
-        """What `LogLoader` does with cleaner and split output that a crash left half moved into place."""
-        suffix = kf.LOG_SUFFIX + kf.SWAP_SUFFIX
-        swaps = [name for name in names if name.endswith(suffix) and kf.parse_base_offset(name) is not None]
-        if not swaps:
-            return segments
-        cleaned = [kf.parse_base_offset(name) for name in names if name.endswith(kf.CLEANED_SUFFIX)]
-        unfinished = min((offset for offset in cleaned if offset is not None), default=2**63)
-        for name in swaps:
-            swap = self._segment(name, False)
-            if swap.base_offset >= unfinished:
-                continue
-            stop = swap.next_offset
-            segments = [
-                segment for segment in segments if not swap.base_offset <= segment.base_offset < max(stop, 1)
-            ] + [swap]
-            self.findings.append(
-                Finding(
-                    Reason.SWAP_FILE,
-                    f"taken in place of the segments from offset {swap.base_offset} to {stop}, as a broker would",
-                    path=str(swap.path),
-                    base_offset=swap.base_offset,
-                    damage=False,
-                )
-            )
+        segments = listing.load(only)
+        self.findings += listing.findings
         return segments
 
     def _checkpoint(self, name: str) -> int | None:

@@ -37,7 +37,7 @@ LAYERS = (
     },
     {"arrow_input", "expressions", "isolation", "partition_files", "segment", "text_formats"},
     {"batch_builder", "list_offsets", "outcomes", "sinks", "streams", "text_inputs"},
-    {"load_inputs", "segment_chain"},
+    {"load_inputs", "segment_chain", "segment_listing"},
     {"partition"},
     {"input_files", "log_dir", "lookup", "producer_list", "slices"},
     {"pipeline"},
