@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import builder
 import golden_sets
 import numpy as np
 import pytest
@@ -545,3 +546,17 @@ def test_an_interrupted_write_is_an_error_and_leaves_each_file_old_or_new(partit
         raise AssertionError("it never came to its end")
     assert after == healthy
     assert left == {(True, True), (False, True), (False, False)}
+
+
+def test_an_index_that_a_broker_has_no_room_for_is_said(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    message = np.frombuffer(builder.message(0, magic=0), np.uint8)
+    log = np.tile(message, (10 * 2**20 // 8 + 2, 1))  # all but the first get an entry
+    log[:, :8] = np.arange(len(log), dtype=">i8").view(np.uint8).reshape(-1, 8)
+    for n, reasons in ((len(log) - 1, []), (len(log), [Reason.INDEX_SIZE])):
+        log[:n].tofile(directory / f"{0:020d}.log")
+        report = kafkalog.rebuild_indexes(directory, dry_run=True, index_interval_bytes=0)
+        assert [file.n_entries for file in report.files] == [n - 1, 0]
+        assert [finding.reason for finding in report.findings.rows] == reasons
+        assert report.findings.n_damage == 0

@@ -1,4 +1,4 @@
-"""Which `index.interval.bytes` a topic has: said, found in the cluster's metadata, or what its indexes agree with."""
+"""A topic's settings of indexes: said, found in the cluster's metadata, or what the indexes agree with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kafkalog.config import LogConfig
 from kafkalog.errors import KafkalogError
 from kafkalog.indexes import INDEX_INTERVAL_BYTES
 from kafkalog.partition import Partition
@@ -33,16 +34,31 @@ def index_interval(partition: Partition, configs: ClusterConfigs | None) -> Inde
     A topic's own setting in the cluster's metadata counts first, then the default that was set for all brokers; what
     `server.properties` says is in no log dir, so the existing indexes come next.
     """
-    if configs is not None:
-        topic = partition.topic_partition.topic if partition.topic_partition else ""
-        for resource, name in (((TOPIC, topic), "index.interval.bytes"), ((BROKER, ""), "log.index.interval.bytes")):
-            text = configs.of.get(resource, {}).get(name, "")
-            if text.isdecimal() and int(text) <= MAX_INDEX_INTERVAL_BYTES:
-                return IndexInterval(int(text), "cluster metadata")
+    said = _said(partition, configs, "index.interval.bytes", "log.index.interval.bytes")
+    if said is not None:
+        return IndexInterval(said, "cluster metadata")
     agreed = _agreed(partition.segments)
     if agreed is not None:
         return IndexInterval(agreed, "existing indexes")
     return IndexInterval(INDEX_INTERVAL_BYTES, "default")
+
+
+def max_index_bytes(partition: Partition, configs: ClusterConfigs | None) -> int:
+    """A topic's `segment.index.bytes`: what a broker allocates for an index before it fills it."""
+    said = _said(partition, configs, "segment.index.bytes", "log.index.size.max.bytes")
+    return LogConfig().segment_index_bytes if said is None else said
+
+
+def _said(partition: Partition, configs: ClusterConfigs | None, of_topic: str, of_broker: str) -> int | None:
+    """The topic's own setting, or the default for all brokers."""
+    if configs is None:
+        return None
+    topic = partition.topic_partition.topic if partition.topic_partition else ""
+    for resource, name in (((TOPIC, topic), of_topic), ((BROKER, ""), of_broker)):
+        text = configs.of.get(resource, {}).get(name, "")
+        if text.isdecimal() and int(text) <= MAX_INDEX_INTERVAL_BYTES:
+            return int(text)
+    return None
 
 
 def _agreed(segments: list[Segment]) -> int | None:

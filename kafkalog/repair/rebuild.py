@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.checkpoints import encode_checkpoint, read_leader_epochs
@@ -27,7 +28,7 @@ from kafkalog.places import check_outside
 from kafkalog.producers import ProducerSnapshot, encode_snapshot, read_snapshot
 from kafkalog.repair import epochs as leader_epochs
 from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
-from kafkalog.repair.interval import IndexInterval, index_interval
+from kafkalog.repair.interval import IndexInterval, index_interval, max_index_bytes
 from kafkalog.repair.producer_replay import ProducerReplay
 from kafkalog.repair.recovery import RecoveredSegment, recover
 from kafkalog.repair.report import Change, Kind, RebuildReport, RebuiltFile, Skipped
@@ -50,6 +51,7 @@ class _Work:
     interval: IndexInterval
     replay: ProducerReplay
     segments: list[Segment]
+    max_index_bytes: int
     found: list[RecoveredSegment] = field(default_factory=list)
     is_stopped: bool = False
 
@@ -264,7 +266,9 @@ class Rebuilder:
         if only is not None:
             kinds, segments, newest = self._plan_segment(partition, only, kinds)
         replay = ProducerReplay(partition.log_start_offset, now_ms=now_ms, newest=newest, limits=self._limits)
-        return _Work(partition, only, kinds, interval, replay, segments)
+        # what was not read for the interval is not read for this
+        configs = self._configs.get(partition.path.absolute().parent)
+        return _Work(partition, only, kinds, interval, replay, segments, max_index_bytes(partition, configs))
 
     def run(self, works: Iterable[_Work], jobs: int) -> None:
         """Rebuild all."""
@@ -318,16 +322,9 @@ class Rebuilder:
         found.replay = []
         if work.only is None or base == work.only.base_offset:
             if "offset" in work.kinds:
-                self._put(
-                    work.file(base, kf.INDEX_SUFFIX),
-                    "offset",
-                    found.offset_entries.tobytes(),
-                    found.offset_entries.size,
-                )
+                self._put_index(work, base, kf.INDEX_SUFFIX, "offset", found.offset_entries)
             if "time" in work.kinds:
-                self._put(
-                    work.file(base, kf.TIME_INDEX_SUFFIX), "time", found.time_entries.tobytes(), found.time_entries.size
-                )
+                self._put_index(work, base, kf.TIME_INDEX_SUFFIX, "time", found.time_entries)
             path = work.file(base, kf.TRANSACTION_INDEX_SUFFIX)
             # no file is made for no entries, but one that is there is emptied
             if "txn" in work.kinds and (aborted.size or (self._is_in_place and path.exists())):
@@ -338,6 +335,17 @@ class Rebuilder:
         if found.is_cut or found.is_emptied:
             why = f"behind the damage in {found.segment.path.name}: recovery deletes it"
             self._stop(work, found.segment, why)
+
+    def _put_index(self, work: _Work, base: int, suffix: str, kind: Kind, entries: npt.NDArray[np.void]) -> None:
+        path = work.file(base, suffix)
+        self._put(path, kind, entries.tobytes(), entries.size)
+        # AbstractIndex: whole entries only, and AbstractIndex.isFull before each
+        if entries.size > work.max_index_bytes // entries.dtype.itemsize:
+            detail = (
+                f"{entries.nbytes} bytes are needed, and the topic's segment.index.bytes is {work.max_index_bytes}: a"
+                " broker with these settings fails when it recovers the segment"
+            )
+            self._report.findings.add(Finding(Reason.INDEX_SIZE, detail, path=str(path), damage=False))
 
     def _stop(self, work: _Work, segment: Segment, why: str) -> None:
         """Leave what is behind a segment alone."""
