@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -199,11 +200,12 @@ class Segment:
         return path if path.is_file() else None
 
     def _index_options(self) -> dict[str, Any]:
+        size = self.size_in_bytes if self.error is None else self.limits.max_segment_bytes
         return {
             # a mapping would hold a descriptor for as long as the index is kept, one of about a thousand there are
             "memory_map": self.memory_map is True,
             # at most an entry a batch, and one that a roll or close adds to the time index
-            "max_entries": self.size_in_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2,
+            "max_entries": size // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2,
         }
 
     def read_offset_index(self) -> OffsetIndex | None:
@@ -479,9 +481,10 @@ _BYTES_WORTH_A_JUMP = 2**20
 
 def _size_of(path: Path) -> int:
     try:
-        return os.stat(path).st_size
+        status = os.stat(path)
     except OSError:
         return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def _is_last(path: Path, base_offset: int | None) -> bool:

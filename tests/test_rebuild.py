@@ -560,3 +560,52 @@ def test_an_index_that_a_broker_has_no_room_for_is_said(tmp_path: Path) -> None:
         assert [file.n_entries for file in report.files] == [n - 1, 0]
         assert [finding.reason for finding in report.findings.rows] == reasons
         assert report.findings.n_damage == 0
+
+
+def test_one_partition_that_cannot_be_written_leaves_the_others_to_be_done(
+    log_dir_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    healthy = files_in(log_dir_copy)
+    bad = log_dir_copy / "p-multi-1" / f"{0:020d}.index"
+    for path in log_dir_copy.rglob("*index"):
+        path.unlink()
+    bad.mkdir()
+    with pytest.raises(UnsafePathError, match="not a regular file") as raised:
+        kafkalog.rebuild_indexes(log_dir_copy, dry_run=True, index_interval_bytes=4096)
+    assert raised.value.path == str(bad)
+    assert main(["reindex", str(log_dir_copy), "--in-place", "-q", "--index-interval-bytes", "4096"]) == 6
+    printed = capsys.readouterr()
+    assert f"{bad}: unsafe_path" in printed.err
+    assert "run it again" in printed.err
+    made = {path for path in log_dir_copy.rglob("*index") if path != bad}
+    assert {line.split()[-1] for line in printed.out.splitlines()} == {str(path) for path in made}
+    bad.rmdir()
+    report = kafkalog.rebuild_indexes(log_dir_copy, in_place=True, index_interval_bytes=4096)
+    assert {Path(file.path).parent.name for file in report.files if file.change != "same"} == {"p-multi-1"}
+    assert files_in(log_dir_copy).keys() - {".lock"} == healthy.keys()
+
+
+def test_a_stale_transaction_index_is_emptied_and_a_dry_run_says_so(partition: Path, tmp_path: Path) -> None:
+    stale = partition / "00000000000000000000.txnindex"
+    assert not stale.exists()
+    stale.write_bytes(bytes(34))
+    for options in ({"dry_run": True}, {"out": tmp_path / "out"}, {"in_place": True}):
+        report = kafkalog.rebuild_indexes(partition, kinds="txn", **options)  # type: ignore[arg-type]
+        (file,) = report.files
+        assert (file.path, file.n_entries, file.change) == (str(stale), 0, "changed")
+    assert stale.read_bytes() == (tmp_path / "out" / partition.name / stale.name).read_bytes() == b""
+
+
+def test_who_reads_the_output_may_go_before_the_work_is_done(partition: Path) -> None:
+    names = files_in(partition).keys()
+    for path in partition.glob("*index"):
+        path.unlink()
+    program = "import sys; from kafkalog.cli.app import main; sys.exit(main(sys.argv[1:]))"
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-c", program, "reindex", "--in-place", str(partition)]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert done.returncode not in (0, 70), done.stderr
+    assert files_in(partition).keys() == names
+    assert kafkalog.verify(partition).is_ok

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.cli import main
+from kafkalog.errors import Reason
 from kafkalog.repair.verify import iter_verify
 
 HEALTHY = [(name, "clean") for name in golden_sets.SETS]
@@ -497,3 +498,15 @@ def test_progress_reaches_all_bytes_and_stopping_early_leaves_nothing_running() 
     stream = iter_verify(golden_sets.LOG_DIR)
     assert next(stream).is_ok
     stream.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("lost", ["00000000000000000014.txnindex", "00000000000000000014.log"])
+def test_what_cannot_be_read_puts_no_blame_on_the_transaction_indexes_behind_it(
+    log_dir: Path, tmp_path: Path, lost: str
+) -> None:
+    directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
+    (directory / lost).unlink()
+    (directory / lost).mkdir()
+    (partition,) = kafkalog.verify(directory).partitions
+    damage = [finding for segment in partition.segments for finding in segment.findings if finding.damage]
+    assert [(finding.reason, finding.path) for finding in damage] == [(Reason.NOT_A_FILE, str(directory / lost))]

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.exits import UsageError
+from kafkalog.cli.exits import OutputError, UsageError
 from kafkalog.cli.options import (
     Words,
     add_command,
@@ -23,7 +23,7 @@ from kafkalog.cli.options import (
 from kafkalog.cli.text import escape_line, parse_bytes
 
 if TYPE_CHECKING:
-    from kafkalog.repair.report import RebuildReport
+    from kafkalog.repair.report import RebuildReport, RebuiltFile
 
 _KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
 
@@ -135,6 +135,20 @@ def run(args: argparse.Namespace, console: Console) -> None:
         with lock:
             console.progress.advance(n_bytes)
 
+    unsaid: list[Exception] = []
+
+    def show(file: RebuiltFile) -> None:
+        if unsaid:
+            return
+        try:
+            if args.json:
+                console.write(json.dumps(file.as_dict()) + "\n")
+            elif args.out is not None or file.change != "same":
+                text = f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}"
+                console.write(escape_line(text) + "\n")
+        except (BrokenPipeError, OutputError) as error:
+            unsaid.append(error)  # that nobody listens does not end what has begun
+
     clock = args.clock
     report = rebuild_indexes(
         opened,
@@ -149,9 +163,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
         dry_run=args.dry_run,
         now_ms=clock if clock is None or isinstance(clock, int) else milliseconds(clock),
         progress=progress,
+        on_file=show,
         limits=limits,
     )
     console.progress.close()
+    if unsaid:
+        raise unsaid[0]
     console.findings(report.findings.rows)
     console.unkept_findings(report.findings.n_more)
     _show(report, args, console)
@@ -164,12 +181,6 @@ def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> 
         console.detail(f"{name}: index.interval.bytes {interval.n_bytes} ({interval.origin})")
     for skipped in report.skipped:
         console.note(f"{skipped.path}: no {skipped.kind}: {skipped.why}")
-    for file in report.files:
-        if args.json:
-            console.write(json.dumps(file.as_dict()) + "\n")
-        elif args.out is not None or file.change != "same":
-            text = f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}"
-            console.write(escape_line(text) + "\n")
     counts = ", ".join(
         f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
     )

@@ -20,7 +20,18 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.checkpoints import encode_checkpoint, read_leader_epochs
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, SidecarError
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    Finding,
+    KafkalogError,
+    Limits,
+    NotKafkaError,
+    OutputExistsError,
+    Reason,
+    SidecarError,
+    UnsafePathError,
+    WriteError,
+)
 from kafkalog.lock import hold_locks, refuse_if_locked
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import Partition
@@ -73,6 +84,7 @@ def rebuild_indexes(
     dry_run: bool = False,
     now_ms: int | None = None,
     progress: Callable[[int], object] = lambda n_bytes: None,
+    on_file: Callable[[RebuiltFile], object] = lambda file: None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> RebuildReport:
     """Make the derived files of segments anew, byte for byte as a broker's recovery does.
@@ -102,6 +114,8 @@ def rebuild_indexes(
         The broker's clock, by which idle producers are dropped from snapshots; default: now.
     progress : callable
         Told how many more bytes are done.
+    on_file : callable
+        Given each row of the report's `files` as soon as the file is there.
     limits : Limits
 
     Returns
@@ -115,7 +129,8 @@ def rebuild_indexes(
     OutputExistsError
         `out` is there already, or a backup of an earlier run.
     WriteError
-        A file could not be written; those before it are in place.
+        A file could not be written. In place, those before it are there, and the other partitions are done all the
+        same; `out` is absent.
 
     Notes
     -----
@@ -148,7 +163,9 @@ def rebuild_indexes(
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
         target = stack.enter_context(target_for(out, in_place=in_place, backup=backup, dry_run=dry_run))
-        rebuilder = Rebuilder(report, target, is_in_place=in_place, limits=limits, progress=progress)
+        rebuilder = Rebuilder(
+            report, target, is_in_place=out is None, limits=limits, progress=progress, on_file=on_file
+        )
         rebuilder.run((rebuilder.plan(one, only, wanted, index_interval_bytes, now) for one, only in chosen), jobs)
     return report
 
@@ -228,7 +245,8 @@ class Rebuilder:
     target : Target
     is_in_place : bool
     limits : Limits
-    progress : callable
+    progress, on_file : callable
+        As `rebuild_indexes`.
     read : callable, optional
         ``read(segment, index_interval_bytes, with_producers)`` gives what `recover` gives, from where it has been kept.
     """
@@ -241,11 +259,13 @@ class Rebuilder:
         is_in_place: bool,
         limits: Limits,
         progress: Callable[[int], object] = lambda n_bytes: None,
+        on_file: Callable[[RebuiltFile], object] = lambda file: None,
         read: Callable[[Segment, int, bool], RecoveredSegment] | None = None,
     ) -> None:
         self._report, self._target, self._is_in_place = report, target, is_in_place
         self._read = read
-        self._limits, self._progress = limits, progress
+        self._limits, self._progress, self._on_file = limits, progress, on_file
+        self._failed: list[KafkalogError] = []
         self._configs: dict[Path, ClusterConfigs | None] = {}
 
     def plan(
@@ -271,7 +291,13 @@ class Rebuilder:
         return _Work(partition, only, kinds, interval, replay, segments, max_index_bytes(partition, configs))
 
     def run(self, works: Iterable[_Work], jobs: int) -> None:
-        """Rebuild all."""
+        """Rebuild all.
+
+        Raises
+        ------
+        WriteError, UnsafePathError
+            A file could not be written; in place, when all other partitions are done.
+        """
         waiting: deque[tuple[_Work, Segment | None, Future[RecoveredSegment] | None]] = deque()
         with ThreadPoolExecutor(jobs, thread_name_prefix="kafkalog-rebuild") as pool:
             try:
@@ -290,12 +316,29 @@ class Rebuilder:
                 for _, _, future in waiting:
                     if future is not None:
                         future.cancel()
+        if self._failed:
+            first, *others = self._failed
+            first.add_note("all that could be written is in place; run it again for the rest, once the cause is gone")
+            for error in others:
+                first.add_note(f"also {error}")
+            raise first
 
     def _next(self, waiting: deque[tuple[_Work, Segment | None, Future[RecoveredSegment] | None]]) -> None:
         work, segment, future = waiting.popleft()
-        if segment is None or future is None:
-            self._finish(work)
-            return
+        try:
+            if segment is None or future is None:
+                self._finish(work)
+            else:
+                self._receive(work, segment, future)
+        except (WriteError, OutputExistsError, UnsafePathError) as error:
+            if not self._is_in_place:
+                raise
+            self._failed.append(error)
+            work.found.clear()  # nothing more of this partition
+            if segment is not None:
+                self._stop(work, segment, f"behind {Path(error.path or segment.path).name}, which could not be written")
+
+    def _receive(self, work: _Work, segment: Segment, future: Future[RecoveredSegment]) -> None:
         try:
             found = future.result()
         except KafkalogError as error:
@@ -327,7 +370,7 @@ class Rebuilder:
                 self._put_index(work, base, kf.TIME_INDEX_SUFFIX, "time", found.time_entries)
             path = work.file(base, kf.TRANSACTION_INDEX_SUFFIX)
             # no file is made for no entries, but one that is there is emptied
-            if "txn" in work.kinds and (aborted.size or (self._is_in_place and path.exists())):
+            if "txn" in work.kinds and (aborted.size or path.exists()):
                 self._put(path, "txn", aborted.tobytes(), aborted.size)
         found.drop_entries()
         if found.finding is not None:
@@ -385,7 +428,7 @@ class Rebuilder:
             if path.name not in names and kf.parse_base_offset(path.name) is not None:
                 if self._is_in_place:
                     self._target.remove(path)
-                self._report.files.append(RebuiltFile(str(path), "snapshot", 0, 0, "removed"))
+                self._note(RebuiltFile(str(path), "snapshot", 0, 0, "removed"))
 
     def _put_epochs(self, work: _Work, log_end_offset: int) -> None:
         path = work.partition.path / kf.LEADER_EPOCH_CHECKPOINT
@@ -410,7 +453,11 @@ class Rebuilder:
         old = old_content(path)
         change: Change = "same" if old == data else "changed" if path.exists() else "new"
         (self._target.keep if change == "same" else self._target.put)(path, data)
-        self._report.files.append(RebuiltFile(str(path), kind, n_entries, len(data), change))
+        self._note(RebuiltFile(str(path), kind, n_entries, len(data), change))
+
+    def _note(self, file: RebuiltFile) -> None:
+        self._report.files.append(file)
+        self._on_file(file)
 
     def _interval(self, partition: Partition) -> IndexInterval:
         root = partition.path.absolute().parent

@@ -34,10 +34,11 @@ class Target(Protocol):
 
 
 class Nowhere:
-    """A dry run."""
+    """A dry run of `InPlace`."""
 
     def put(self, path: Path, data: bytes) -> None:
-        """Nothing."""
+        """Only what `InPlace.put` refuses is refused."""
+        _check_place(path)
 
     def keep(self, path: Path, data: bytes) -> None:
         """Nothing."""
@@ -93,11 +94,9 @@ class InPlace:
         Raises
         ------
         UnsafePathError
-            It is a link out of the partition: what it leads to would be written.
+            It is a link out of the partition: what it leads to would be written; or it is no file.
         """
-        if path.is_symlink() and Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent)):
-            detail = "it is a link that leads out of the partition, where nothing is to be written: remove it first"
-            raise UnsafePathError(Reason.LINK_OUTSIDE, detail, path=path)
+        _check_place(path)
         self._enter(path.parent)
         self._keep_old(path)
         with staged_file(path, overwrite=True, is_lone=False) as file:
@@ -143,6 +142,15 @@ class InPlace:
             owner = path.parent.stat()
             with contextlib.suppress(OSError):
                 os.chown(path, owner.st_uid, owner.st_gid)
+
+
+def _check_place(path: Path) -> None:
+    if path.is_symlink() and Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent)):
+        detail = "it is a link that leads out of the partition, where nothing is to be written: remove it first"
+        raise UnsafePathError(Reason.LINK_OUTSIDE, detail, path=path)
+    if path.exists() and not path.is_file():
+        detail = "what is there is not a regular file: remove it first"
+        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
 
 
 def backup_of(path: Path) -> Path:

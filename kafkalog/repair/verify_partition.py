@@ -176,13 +176,14 @@ def _check_transactions(
         open_transactions=[] if state is None else state.transactions.open_transactions(),
         limits=partition.limits,
     )
+    is_whole = True
     for number, (segment, index) in enumerate(zip(partition.segments, indexes, strict=False)):
         result = segments[number]
-        if index is None and exist[number]:
-            continue  # said already
         empty = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
         path = str(paths[number])
         check.begin(empty if index is None else index.entries, path, segment.base_offset)
+        if not is_whole:
+            check.lose(segment.base_offset)  # what was lost at the end of the segment before
         try:
             is_whole = _feed(check, segment)
         except KafkalogError as error:
@@ -190,6 +191,8 @@ def _check_transactions(
                 result.findings.append(error.to_finding())
             is_whole = False
         found = check.finish(is_whole=is_whole and not (around.is_live and segment.is_last))
+        if index is None and exist[number]:
+            continue  # that it cannot be read was said
         if index is not None:
             found += [*index.findings(), *index.padding_findings()]
         if not paths[number].with_suffix(kf.INDEX_SUFFIX).exists():

@@ -372,7 +372,7 @@ def open_index(
             add(error.to_finding(damage=not (is_live and isinstance(error, FileChangedError))))
             return None
     most = segment.size_in_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
-    if len(index) > most:
+    if len(index) > most and segment.error is None:
         detail = f"overfull: {len(index)} entries, and the .log has room for {most - 2} batches"
         add(Finding(Reason.INDEX_SIZE, detail, path=str(path), base_offset=segment.base_offset))
     return index
