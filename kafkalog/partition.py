@@ -70,6 +70,8 @@ class Partition:
         `"delete"`, `"future"` or `"stray"` for a directory that a broker has set apart.
     segments : list of Segment
         By base offset.
+    is_whole : bool
+        Whether they are all that the directory has; False where some were named.
     findings : list of Finding
         What is worth knowing about the directory and its small files.
 
@@ -101,6 +103,7 @@ class Partition:
         if memory_map == "auto" and is_locked(self.path.absolute().parent):
             memory_map = False
         self._memory_map = memory_map
+        self.is_whole = segments is None
         self.segments = self._load_segments(segments)
 
     def __repr__(self) -> str:
@@ -626,6 +629,7 @@ def lone_segment(segment: Segment) -> Partition:
     partition.limits = segment.limits
     partition.findings = []
     partition.segments = [segment]
+    partition.is_whole = False
     partition.__dict__["log_start_offset"] = 0
     partition.__dict__["high_watermark"] = None
     return partition

@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,25 +25,24 @@ from kafkalog.errors import (
     Finding,
     KafkalogError,
     Limits,
-    NotKafkaError,
     OutputExistsError,
     Reason,
     SidecarError,
     UnsafePathError,
     WriteError,
 )
-from kafkalog.lock import hold_locks, refuse_if_locked
+from kafkalog.lock import hold_locks
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import Partition
-from kafkalog.places import check_outside
 from kafkalog.producers import ProducerSnapshot, encode_snapshot, read_snapshot
 from kafkalog.repair import epochs as leader_epochs
+from kafkalog.repair.choosing import check_places, choose
 from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
 from kafkalog.repair.interval import IndexInterval, index_interval, max_index_bytes
 from kafkalog.repair.producer_replay import ProducerReplay
 from kafkalog.repair.recovery import RecoveredSegment, recover
 from kafkalog.repair.report import Change, Kind, RebuildReport, RebuiltFile, Skipped
-from kafkalog.repair.targets import Target, check_no_backups, old_content, target_for
+from kafkalog.repair.targets import Target, old_content, target_for
 from kafkalog.segment import Segment
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
@@ -54,10 +53,10 @@ _REPLAYED = frozenset({"txn", "snapshot"})
 
 @dataclass(slots=True)
 class _Work:
-    """A partition, or a segment of it, and how far it is."""
+    """A partition, or segments of it, and how far it is."""
 
     partition: Partition
-    only: Segment | None
+    only: frozenset[int] | None
     kinds: frozenset[str]
     interval: IndexInterval
     replay: ProducerReplay
@@ -78,8 +77,8 @@ def rebuild_indexes(
     in_place: bool = False,
     backup: bool = False,
     index_interval_bytes: int | None = None,
-    topics: Iterable[str] | None = None,
-    partitions: Iterable[int] | None = None,
+    topics: Iterable[str] | str | None = None,
+    partitions: Iterable[int] | int | None = None,
     jobs: int = 1,
     dry_run: bool = False,
     now_ms: int | None = None,
@@ -157,7 +156,9 @@ def rebuild_indexes(
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     report = RebuildReport(is_written=not dry_run)
     chosen = list(choose(opened, topics, partitions, report.findings.add))
-    roots = check_places([partition for partition, _ in chosen], out=out, backup=backup, dry_run=dry_run)
+    if not chosen:
+        return report
+    roots = check_places(opened, chosen, out=out, backup=backup, dry_run=dry_run)
     now = int(time.time() * 1000) if now_ms is None else now_ms
     with contextlib.ExitStack() as stack:
         if in_place and not dry_run:
@@ -184,55 +185,9 @@ def check_options(kinds: Iterable[str], *, out: object, in_place: bool, backup: 
     return wanted
 
 
-def check_places(
-    chosen: Sequence[Partition], *, out: str | os.PathLike[str] | None, backup: bool, dry_run: bool
-) -> list[Path]:
-    """The log dirs; raises where a broker runs on one, or where output would do harm."""
-    roots = list(dict.fromkeys(partition.path.absolute().parent for partition in chosen))
-    refuse_if_locked(roots)
-    if out is not None and not dry_run:
-        check_outside(out, [*roots, *(partition.path for partition in chosen)])
-    if backup and not dry_run:
-        check_no_backups([partition.path for partition in chosen])
-    return roots
-
-
 def is_replayed(kinds: Iterable[str]) -> bool:
     """Whether any of the kinds needs to know what producers did."""
     return not _REPLAYED.isdisjoint(kinds)
-
-
-def choose(
-    opened: LogDir | Partition | Segment,
-    topics: Iterable[str] | None,
-    partitions: Iterable[int] | None,
-    report: Callable[[Finding], object] | None = None,
-) -> Iterator[tuple[Partition, Segment | None]]:
-    """Partitions to rebuild; with a segment where that alone is wanted.
-
-    `report` is given those of a log dir that cannot be opened; without it the first of them raises.
-    """
-    if isinstance(opened, Segment):
-        if not opened.has_base_offset:
-            detail = "it is not named after its base offset, which index entries are relative to"
-            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=opened.path)
-        yield Partition(opened.path.parent, limits=opened.limits), opened
-        return
-    if isinstance(opened, Partition):
-        yield opened, None
-        return
-    named = None if topics is None else set(topics)
-    numbered = None if partitions is None else set(partitions)
-    for key in opened:
-        if (named is None or key.topic in named) and (numbered is None or key.partition in numbered):
-            try:
-                partition = opened[key]
-            except KafkalogError as error:
-                if report is None:
-                    raise
-                report(error.to_finding())
-                continue
-            yield partition, None
 
 
 class Rebuilder:
@@ -271,7 +226,7 @@ class Rebuilder:
     def plan(
         self,
         partition: Partition,
-        only: Segment | None,
+        only: frozenset[int] | None,
         kinds: frozenset[str],
         given: int | IndexInterval | None,
         now_ms: int,
@@ -284,7 +239,7 @@ class Rebuilder:
         self._report.intervals[partition.path.absolute().name] = interval
         segments, newest = partition.segments, None
         if only is not None:
-            kinds, segments, newest = self._plan_segment(partition, only, kinds)
+            kinds, segments, newest = self._plan_segments(partition, only, kinds)
         replay = ProducerReplay(partition.log_start_offset, now_ms=now_ms, newest=newest, limits=self._limits)
         # what was not read for the interval is not read for this
         configs = self._configs.get(partition.path.absolute().parent)
@@ -363,7 +318,7 @@ class Rebuilder:
         self._report.n_bytes_read += found.n_valid_bytes
         aborted = work.replay.feed(found) if work.kinds & _REPLAYED else np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
         found.replay = []
-        if work.only is None or base == work.only.base_offset:
+        if work.only is None or base in work.only:
             if "offset" in work.kinds:
                 self._put_index(work, base, kf.INDEX_SUFFIX, "offset", found.offset_entries)
             if "time" in work.kinds:
@@ -381,14 +336,16 @@ class Rebuilder:
 
     def _put_index(self, work: _Work, base: int, suffix: str, kind: Kind, entries: npt.NDArray[np.void]) -> None:
         path = work.file(base, suffix)
-        self._put(path, kind, entries.tobytes(), entries.size)
-        # AbstractIndex: whole entries only, and AbstractIndex.isFull before each
-        if entries.size > work.max_index_bytes // entries.dtype.itemsize:
-            detail = (
-                f"{entries.nbytes} bytes are needed, and the topic's segment.index.bytes is {work.max_index_bytes}: a"
-                " broker with these settings fails when it recovers the segment"
-            )
-            self._report.findings.add(Finding(Reason.INDEX_SIZE, detail, path=str(path), damage=False))
+        # AbstractIndex.isFull, before each entry; and AbstractIndex.resize cannot cut what is in use
+        if entries.size <= work.max_index_bytes // entries.dtype.itemsize:
+            self._put(path, kind, entries.tobytes(), entries.size)
+            return
+        detail = (
+            f"not written: {entries.nbytes} bytes are needed, and segment.index.bytes is {work.max_index_bytes}; a"
+            " broker fails when it recovers such a segment, and does not start where it is the last one. Take a larger"
+            " index interval"
+        )
+        self._report.findings.add(Finding(Reason.INDEX_SIZE, detail, path=str(path)))
 
     def _stop(self, work: _Work, segment: Segment, why: str) -> None:
         """Leave what is behind a segment alone."""
@@ -406,11 +363,9 @@ class Rebuilder:
         log_end_offset = work.found[-1].next_offset
         bases = [found.segment.base_offset for found in work.found]
         if "snapshot" in work.kinds:
-            known = set(bases) if work.only is None else {one.base_offset for one in work.partition.segments}
             snapshots = work.replay.finish(bases, log_end_offset)
             for offset, entries in sorted(snapshots.items()):
-                is_last = work.only is None or work.only.base_offset == work.partition.segments[-1].base_offset
-                if work.only is None or (offset >= work.only.base_offset and (offset in known or is_last)):
+                if work.only is None or offset in self._snapshots_of(work):
                     self._put(
                         work.file(offset, kf.PRODUCER_SNAPSHOT_SUFFIX),
                         "snapshot",
@@ -421,6 +376,13 @@ class Rebuilder:
                 self._remove_strays(work, snapshots)
         if "epochs" in work.kinds:
             self._put_epochs(work, log_end_offset)
+
+    def _snapshots_of(self, work: _Work) -> set[int]:
+        """Offsets of the snapshots at the beginning and at the end of segments that were named."""
+        only = work.only or frozenset()
+        all_bases = [one.base_offset for one in work.partition.segments]
+        ends = [*all_bases[1:], work.found[-1].next_offset]
+        return set(only) | {end for base, end in zip(all_bases, ends, strict=True) if base in only}
 
     def _remove_strays(self, work: _Work, kept: Iterable[int]) -> None:
         names = {kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX) for offset in kept}
@@ -467,26 +429,27 @@ class Rebuilder:
                 self._report.findings.add(finding)
         return index_interval(partition, self._configs[root])
 
-    def _plan_segment(
-        self, partition: Partition, only: Segment, kinds: frozenset[str]
+    def _plan_segments(
+        self, partition: Partition, only: frozenset[int], kinds: frozenset[str]
     ) -> tuple[frozenset[str], list[Segment], ProducerSnapshot | None]:
-        """What of the kinds can be made for a segment alone, which segments to read for it, and the state before."""
-        before = [one for one in partition.segments if one.base_offset <= only.base_offset]
-        segments = before[-1:]
-        self._skip(only, kinds & {"epochs"}, "leader epochs are the whole partition's: name the directory")
+        """What of the kinds can be made for some segments, which segments to read for it, and the state before."""
+        named = [one for one in partition.segments if one.base_offset in only]
+        first = named[0]
+        before = [one for one in partition.segments if one.base_offset <= named[-1].base_offset]
+        self._skip(first, kinds & {"epochs"}, "leader epochs are the whole partition's: name the directory")
         kinds -= {"epochs"}
         if not kinds & _REPLAYED:
-            return kinds, segments, None
-        newest = self._newest_snapshot(partition, only.base_offset)
+            return kinds, named, None
+        newest = self._newest_snapshot(partition, first.base_offset)
         if newest is not None:
             start = newest.end_offset or 0
-            first = max((number for number, one in enumerate(before) if one.base_offset <= start), default=0)
-            if before[first].base_offset == start:
-                return kinds, before[first:], newest
-        if only.base_offset and len(before) == 1 and partition.topic_partition is None:
+            number = max((number for number, one in enumerate(before) if one.base_offset <= start), default=0)
+            if before[number].base_offset == start:
+                return kinds, before[number:], newest
+        if first.base_offset and before[0] is first and partition.topic_partition is None:
             why = "a segment alone does not tell what its producers did before, and no snapshot does"
-            self._skip(only, kinds & _REPLAYED, why)
-            return kinds - _REPLAYED, segments, None
+            self._skip(first, kinds & _REPLAYED, why)
+            return kinds - _REPLAYED, named, None
         return kinds, before, None
 
     def _newest_snapshot(self, partition: Partition, upto: int) -> ProducerSnapshot | None:

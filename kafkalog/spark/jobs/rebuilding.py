@@ -27,9 +27,10 @@ from kafkalog.partition import Partition
 from kafkalog.places import check_outside
 from kafkalog.planning import TASK_BYTES
 from kafkalog.publish import staged_directory
+from kafkalog.repair.choosing import check_places, choose
 from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
 from kafkalog.repair.interval import IndexInterval, index_interval
-from kafkalog.repair.rebuild import DEFAULT_KINDS, Rebuilder, check_options, check_places, choose, is_replayed
+from kafkalog.repair.rebuild import DEFAULT_KINDS, Rebuilder, check_options, is_replayed
 from kafkalog.repair.recovery import RecoveredSegment, recover
 from kafkalog.repair.report import Kind, RebuildReport, RebuiltFile, Skipped
 from kafkalog.repair.targets import Apart, InPlace, Nowhere, Target
@@ -178,8 +179,11 @@ def rebuild_indexes(
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     if isinstance(opened, Segment):
         raise ValueError(f"{opened.path} is one segment: a job is for partitions and log dirs")
-    chosen = [partition for partition, _ in choose(opened, topics, partitions)]
-    roots = check_places(chosen, out=out, backup=backup, dry_run=dry_run)
+    found = list(choose(opened, topics, partitions))
+    if some := [one.partition.path for one in found if one.only is not None]:
+        raise ValueError(f"segments of {some[0]} were named: a job is for partitions and log dirs")
+    chosen = [one.partition for one in found]
+    roots = check_places(opened, found, out=out, backup=backup, dry_run=dry_run)
     if work_dir is None and not dry_run and roots:
         work_dir = job_directory(roots[0] if out is None else out)
     elif work_dir is not None:
@@ -316,7 +320,7 @@ def _write(
         rebuilder = Rebuilder(
             report,
             _target(partition, writing, stack),
-            is_in_place=writing.in_place,
+            is_in_place=writing.staged is None,
             limits=writing.limits,
             read=_reader(partition, states, writing.ledger),
         )
