@@ -74,6 +74,7 @@ class Reason(StrEnum):
     INDEX_SPARSE = "index_sparse"
     INDEX_PADDING = "index_padding"
     INDEX_TRANSACTION = "index_transaction"
+    LOG_START_BEHIND_END = "log_start_behind_end"
     EPOCH_ORDER = "epoch_order"
     EPOCH_CHECKPOINT = "epoch_checkpoint"
     SNAPSHOT_SIZE = "snapshot_size"

@@ -230,6 +230,12 @@ def segment_file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+def sidecar_name(log_name: str, suffix: str) -> str:
+    """Name of a segment's index, given that of its `.log`; that of a `.log.swap` comes into place along with it."""
+    stem, log_suffix, rest = log_name.rpartition(LOG_SUFFIX)
+    return stem + suffix + rest if log_suffix else log_name + suffix
+
+
 def milliseconds(moment: datetime) -> int:
     """An aware datetime as Kafka counts time: the first whole millisecond since 1970 at or after it."""
     return -((_EPOCH - moment) // timedelta(milliseconds=1))

@@ -196,7 +196,7 @@ class Segment:
         return BatchTable.concatenate(list(self.iter_batches()))
 
     def _sidecar(self, suffix: str) -> Path | None:
-        path = self.path.with_name(self.path.name.removesuffix(kf.LOG_SUFFIX) + suffix)
+        path = self.path.with_name(kf.sidecar_name(self.path.name, suffix))
         return path if path.is_file() else None
 
     def _index_options(self) -> dict[str, Any]:

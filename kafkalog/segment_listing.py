@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Limits, ReadError, Reason
+from kafkalog.errors import Finding, KafkalogError, Limits, ReadError, Reason
 from kafkalog.segment import Segment
 
 
@@ -105,7 +106,12 @@ class SegmentListing:
             swap = self._segment(name, False)
             if swap.base_offset >= unfinished:
                 continue
-            stop = swap.next_offset
+            try:
+                stop = swap.next_offset
+            except KafkalogError as error:
+                detail = f"{error.detail}; it is not taken in place of other segments here, as a broker tries to"
+                self.findings.append(replace(error.to_finding(), detail=detail))
+                continue
             segments = [
                 segment for segment in segments if not swap.base_offset <= segment.base_offset < max(stop, 1)
             ] + [swap]

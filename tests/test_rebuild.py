@@ -25,7 +25,7 @@ from kafkalog.indexes import OffsetIndex, TimeIndex
 from kafkalog.producers import ProducerState
 from kafkalog.repair import epochs
 from kafkalog.repair.cluster_metadata import TOPIC, read_cluster_configs
-from kafkalog.repair.interval import interval_bounds
+from kafkalog.repair.interval import _roundest, interval_bounds
 from kafkalog.repair.rebuild import KINDS
 from kafkalog.repair.recovery import rows_to_replay
 from kafkalog.repair.targets import BACKUP_SUFFIX
@@ -201,6 +201,16 @@ def test_a_flipped_bit_stops_the_rebuild_at_its_batch_and_before_later_segments(
     start = int(batches.position[row])
     data = path.read_bytes()
     flip(path, start + 70, data[start + 70] ^ 1)
+    bases = [segment.base_offset for segment in kafkalog.Partition(partition).segments]
+    before = files_in(partition)
+    report = kafkalog.rebuild_indexes(partition, in_place=True)
+    stay = {
+        name for base in bases[1:2] for name in before if name.startswith(f"{base:020d}.") and name.endswith("index")
+    }
+    assert stay <= {Path(one.path).name for one in report.skipped}, "what is there may be right about what lies behind"
+    assert {name for name, data in files_in(partition).items() if before.get(name) == data} >= stay
+    for name in stay:
+        (partition / name).unlink()
     report = kafkalog.rebuild_indexes(partition, kinds=KINDS, dry_run=True)
     (finding,) = report.findings.rows
     assert (finding.reason, finding.position, finding.path) == (Reason.CRC_MISMATCH, start, str(path))
@@ -243,6 +253,8 @@ def test_an_offset_that_goes_back_passes_until_an_index_entry_needs_it(partition
     flip(path, int(batches.position[2]) + 6, 3)  # base offset + 768
     passes = kafkalog.rebuild_indexes(partition, dry_run=True, index_interval_bytes=2**30)
     assert passes.findings.rows == []
+    for index in partition.glob("*index"):
+        index.unlink()
     report = kafkalog.rebuild_indexes(partition, dry_run=True, index_interval_bytes=0)
     (finding,) = report.findings.rows
     assert (finding.reason, finding.position) == (Reason.OFFSET_ORDER, int(batches.position[3]))
@@ -653,3 +665,44 @@ def test_a_segment_that_lies_anywhere_can_be_rebuilt_beside_it(log_dir: Path, tm
     report = kafkalog.rebuild_indexes(kafkalog.LogDir([tmp_path]), topics="none", out=tmp_path / "none")
     assert not report.files
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(("least", "most", "found"), [(9592, 10_800, 10_000), (19_300, 20_400, 20_000), (7, 7, 7)])
+def test_of_many_intervals_the_roundest_is_taken(least: int, most: int, found: int) -> None:
+    assert _roundest(least, most) == found
+
+
+def test_a_failed_write_leaves_no_backup_of_what_was_not_replaced(partition: Path) -> None:
+    def fail(name: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    (partition / f"{0:020d}.index").write_bytes(b"old")
+    before = files_in(partition)
+    failed = 0
+    for step in range(1, 60):
+        with Faulty(step, fail).installed():
+            try:
+                kafkalog.rebuild_indexes(partition, in_place=True, backup=True)
+            except kafkalog.WriteError as error:
+                failed += 1
+                if "it is in place" in str(error):
+                    break
+                assert files_in(partition) == before, step
+            else:
+                break
+    assert failed > 10
+    assert (partition / f"{0:020d}.index{BACKUP_SUFFIX}").read_bytes() == b"old"
+
+
+def test_indexes_of_an_unfinished_swap_are_its_own(log_dir: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
+    for path in directory.glob(f"{120:020d}.*"):
+        if path.suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            shutil.copy(path, path.with_name(path.name + ".swap"))
+    whole = files_in(directory)
+    (directory / f"{120:020d}.index.swap").write_bytes(bytes(13))
+    (partition,) = kafkalog.verify(directory).partitions
+    findings = [finding for segment in partition.segments for finding in segment.findings]
+    assert {Path(one.path or "").name for one in findings if one.damage} == {f"{120:020d}.index.swap"}
+    kafkalog.rebuild_indexes(directory, in_place=True)
+    assert files_in(directory) == whole

@@ -228,6 +228,15 @@ def test_a_segment_over_a_limit_is_passed_over_like_damage(log_dir: Path) -> Non
     assert [finding.reason for finding in scan.findings] == ["segment_too_large"]
 
 
+def test_a_damaged_swap_file_hides_no_segments(log_dir: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
+    (directory / f"{0:020d}.log.swap").write_bytes(b"\0")
+    partition = kafkalog.Partition(directory)
+    assert [finding.reason for finding in partition.findings] == ["partial_tail"]
+    assert partition.findings[0].damage
+    assert kafkalog.scan(partition).count_rows() == kafkalog.scan(log_dir / "p-multi-0").count_rows()
+
+
 def test_a_range_does_not_end_where_only_a_damaged_header_says_so(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}.log"
     batches = [builder.batch_v2([builder.record_v2(0, 0, None, b"x")], base_offset=n) for n in range(8)]

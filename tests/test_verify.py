@@ -510,3 +510,12 @@ def test_what_cannot_be_read_puts_no_blame_on_the_transaction_indexes_behind_it(
     (partition,) = kafkalog.verify(directory).partitions
     damage = [finding for segment in partition.segments for finding in segment.findings if finding.damage]
     assert [(finding.reason, finding.path) for finding in damage] == [(Reason.NOT_A_FILE, str(directory / lost))]
+
+
+def test_a_log_start_offset_behind_the_end_of_the_log_is_damage(log_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(log_dir / "p-multi-1", tmp_path / "p-multi-1")
+    end = kafkalog.Partition(tmp_path / "p-multi-1").log_end_offset
+    for start, reasons in ((end, []), (end + 1, [Reason.LOG_START_BEHIND_END])):
+        (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\np-multi 1 {start}\n")
+        (partition,) = kafkalog.verify(tmp_path / "p-multi-1").partitions
+        assert [finding.reason for finding in partition.findings if finding.damage] == reasons

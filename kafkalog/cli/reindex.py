@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import threading
 from typing import TYPE_CHECKING, Any, Final
@@ -42,7 +43,8 @@ Entries are as dense as the topic's index.interval.bytes. Without --index-interv
 __cluster_metadata-0 beside the partitions, else from the indexes that are there, else it is 4096; -v says which.
 
 Where a .log is damaged, a broker cuts it and deletes what comes behind. Here no .log is touched: what lies before the
-damage is indexed, the position is said as damage, and the indexes of later segments stay as they are.
+damage is indexed, the position is said as damage, and the indexes of later segments stay as they are, as do in place
+those of the damaged one, if it has any.
 
 In place each file is replaced in one step: a crash leaves the old one or the new one. A log dir on which a broker runs
 is refused. On stdout is a line for each file that is new, changed or removed.""",
@@ -179,8 +181,12 @@ def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> 
         console.note("no partition matches")
     for name, interval in report.intervals.items():
         console.detail(f"{name}: index.interval.bytes {interval.n_bytes} ({interval.origin})")
-    for skipped in report.skipped:
-        console.note(f"{skipped.path}: no {skipped.kind}: {skipped.why}")
+    for why, same in itertools.groupby(report.skipped, lambda one: one.why):
+        every = list(same)
+        paths = list(dict.fromkeys(skipped.path for skipped in every))
+        kinds = ", ".join(dict.fromkeys(skipped.kind for skipped in every))
+        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        console.note(f"{paths[0]}{more}: no {kinds}: {why}")
     counts = ", ".join(
         f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
     )

@@ -76,7 +76,16 @@ def _agreed(segments: list[Segment]) -> int | None:
             least, most = max(least, bounds[0]), min(most, bounds[1])
     if not n_heard or least > most:
         return None
-    return next((number for number in _ROUND if least <= number <= most), least)
+    return next((number for number in _ROUND if least <= number <= most), _roundest(least, most))
+
+
+def _roundest(least: int, most: int) -> int:
+    """The number in a range with the most zeros at its end; the smallest of them."""
+    for power in range(9, -1, -1):
+        number: int = -(-least // 10**power) * 10**power
+        if number <= most:
+            return number
+    return least
 
 
 def interval_bounds(segment: Segment) -> tuple[int, int] | None:

@@ -68,6 +68,9 @@ class _Work:
     def file(self, base_offset: int, suffix: str) -> Path:
         return self.partition.path / kf.segment_file_name(base_offset, suffix)
 
+    def sidecar(self, found: RecoveredSegment, suffix: str) -> Path:
+        return self.partition.path / kf.sidecar_name(found.segment.path.name, suffix)
+
 
 def rebuild_indexes(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
@@ -134,7 +137,8 @@ def rebuild_indexes(
     Notes
     -----
     Where a `.log` is damaged, recovery cuts it, and deletes all later segments. Here the files of what lies before the
-    damage are made, a finding says where it is, and files of later segments stay as they are. A partition of a log dir
+    damage are made, a finding says where it is, and files of later segments stay as they are; in place also those that
+    the damaged segment has, for a broker that does not recover it serves what lies behind. A partition of a log dir
     that cannot be opened is a finding, and keeps none of the others from being rebuilt.
 
     A crash (SIGKILL, power cut) leaves each file in place as it was or complete, and `out` absent or complete.
@@ -320,13 +324,12 @@ class Rebuilder:
         found.replay = []
         if work.only is None or base in work.only:
             if "offset" in work.kinds:
-                self._put_index(work, base, kf.INDEX_SUFFIX, "offset", found.offset_entries)
+                self._put_index(work, found, kf.INDEX_SUFFIX, "offset", found.offset_entries)
             if "time" in work.kinds:
-                self._put_index(work, base, kf.TIME_INDEX_SUFFIX, "time", found.time_entries)
-            path = work.file(base, kf.TRANSACTION_INDEX_SUFFIX)
+                self._put_index(work, found, kf.TIME_INDEX_SUFFIX, "time", found.time_entries)
             # no file is made for no entries, but one that is there is emptied
-            if "txn" in work.kinds and (aborted.size or path.exists()):
-                self._put(path, "txn", aborted.tobytes(), aborted.size)
+            if "txn" in work.kinds and (aborted.size or work.sidecar(found, kf.TRANSACTION_INDEX_SUFFIX).exists()):
+                self._put_index(work, found, kf.TRANSACTION_INDEX_SUFFIX, "txn", aborted)
         found.drop_entries()
         if found.finding is not None:
             self._report.findings.add(found.finding)
@@ -334,10 +337,21 @@ class Rebuilder:
             why = f"behind the damage in {found.segment.path.name}: recovery deletes it"
             self._stop(work, found.segment, why)
 
-    def _put_index(self, work: _Work, base: int, suffix: str, kind: Kind, entries: npt.NDArray[np.void]) -> None:
-        path = work.file(base, suffix)
+    def _put_index(
+        self, work: _Work, found: RecoveredSegment, suffix: str, kind: Kind, entries: npt.NDArray[np.void]
+    ) -> None:
+        path = work.sidecar(found, suffix)
+        is_damaged = found.finding is not None and found.finding.damage
+        if self._is_in_place and is_damaged and path.exists():
+            # a broker that does not recover the segment reads on behind the damage, and retention asks the time index
+            why = (
+                f"{found.segment.path.name} is damaged: what is there may serve more of it than recovery keeps;"
+                " remove it to have it made anew up to the damage"
+            )
+            self._report.skipped.append(Skipped(str(path), kind, why))
+            return
         # AbstractIndex.isFull, before each entry; and AbstractIndex.resize cannot cut what is in use
-        if entries.size <= work.max_index_bytes // entries.dtype.itemsize:
+        if kind == "txn" or entries.size <= work.max_index_bytes // entries.dtype.itemsize:
             self._put(path, kind, entries.tobytes(), entries.size)
             return
         detail = (

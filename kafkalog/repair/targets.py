@@ -98,9 +98,15 @@ class InPlace:
         """
         _check_place(path)
         self._enter(path.parent)
-        self._keep_old(path)
-        with staged_file(path, overwrite=True, is_lone=False) as file:
-            file.write(data)
+        is_kept = self._keep_old(path)
+        try:
+            with staged_file(path, overwrite=True, is_lone=False) as file:
+                file.write(data)
+        except BaseException:
+            if is_kept:
+                with contextlib.suppress(KafkalogError):
+                    remove_file(backup_of(path))  # of what is still there
+            raise
         self._hand_over(path)
 
     def keep(self, path: Path, data: bytes) -> None:
@@ -130,11 +136,13 @@ class InPlace:
             remove_abandoned(directory)
             self._directory = directory
 
-    def _keep_old(self, path: Path) -> None:
-        if self._backup and path.exists():
-            with staged_file(backup_of(path), is_lone=False) as file:
-                file.write(read_file(path, max_bytes=_MAX_OLD_BYTES))
-            self._hand_over(backup_of(path))
+    def _keep_old(self, path: Path) -> bool:
+        if not self._backup or not path.exists():
+            return False
+        with staged_file(backup_of(path), is_lone=False) as file:
+            file.write(read_file(path, max_bytes=_MAX_OLD_BYTES))
+        self._hand_over(backup_of(path))
+        return True
 
     def _hand_over(self, path: Path) -> None:
         """To whom the partition belongs: root may rebuild what a broker of another user has to open."""
@@ -164,7 +172,7 @@ def check_no_backups(directories: list[Path]) -> None:
         with contextlib.suppress(FileNotFoundError):
             for name in sorted(os.listdir(directory)):
                 if name.endswith(BACKUP_SUFFIX):
-                    detail = "a backup of an earlier run is there; move it away first"
+                    detail = "a backup of an earlier run is there, of what that replaced; move it away first"
                     raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=str(directory / name))
 
 

@@ -70,6 +70,7 @@ def check_partition(
     _check_transactions(partition, segments, around, add)
     if indexes_only or not partition.path.is_dir():
         return
+    _check_log_start(partition, segments, around, add)
     names = sorted(os.listdir(partition.path))
     logs = {segment.path.name for segment in partition.segments}
     if len(logs) == sum(name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names):
@@ -86,6 +87,20 @@ def check_partition(
     if properties is not None and (properties.get("version") != "0" or len(properties.get("topic_id", "")) != 22):
         detail = "no version 0 with a topic id of 22 characters: a broker does not start on it"
         add(Finding(Reason.CHECKPOINT_SYNTAX, detail, path=str(metadata)))
+
+
+def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add) -> None:
+    """A log start offset behind the end of the log costs a broker the whole log."""
+    if around.is_live or not partition.is_whole or any(one.error is not None for one in partition.segments):
+        return
+    start, end = partition.log_start_offset, segments[-1].last_offset + 1
+    if start > end:
+        detail = (
+            f"the log start offset of {partition.path.name} is {start}, and the log ends at {end}: a broker deletes all"
+            f" segments when it starts, and begins anew at {start}"
+        )
+        path = partition.path.absolute().parent / kf.LOG_START_OFFSET_CHECKPOINT
+        add(Finding(Reason.LOG_START_BEHIND_END, detail, path=str(path), base_offset=start))
 
 
 def check_root(root: Path) -> Iterator[Finding]:
@@ -135,7 +150,7 @@ def _compare_spacings(segments: Sequence[VerifiedSegment]) -> None:
                 f"an entry only after {spacing.passed_bytes} bytes and more, in {os.path.basename(other.path)} after"
                 f" {its.least_gap_bytes}: some are gone, and a broker scans more at every lookup"
             )
-            path = segment.path.removesuffix(kf.LOG_SUFFIX) + kf.INDEX_SUFFIX
+            path = str(Path(segment.path).with_name(kf.sidecar_name(Path(segment.path).name, kf.INDEX_SUFFIX)))
             segment.findings.append(Finding(Reason.INDEX_SPARSE, detail, path=path, base_offset=segment.base_offset))
 
 
@@ -152,7 +167,7 @@ def _check_transactions(
 ) -> None:
     """A second walk over the headers, if there is a transaction index or should be one."""
     paths = [
-        Path(str(segment.path).removesuffix(kf.LOG_SUFFIX) + kf.TRANSACTION_INDEX_SUFFIX)
+        segment.path.with_name(kf.sidecar_name(segment.path.name, kf.TRANSACTION_INDEX_SUFFIX))
         for segment in partition.segments
     ]
     exist = [path.exists() for path in paths]
@@ -195,7 +210,7 @@ def _check_transactions(
             continue  # that it cannot be read was said
         if index is not None:
             found += [*index.findings(), *index.padding_findings()]
-        if not paths[number].with_suffix(kf.INDEX_SUFFIX).exists():
+        if not segment.path.with_name(kf.sidecar_name(segment.path.name, kf.INDEX_SUFFIX)).exists():
             # LogSegment.sanityCheck looks for that one first, and LogSegment.recover makes all
             but = "but as there is no .index, a broker makes this one anew when it starts"
             found = [replace(finding, damage=False, detail=f"{finding.detail}; {but}") for finding in found]

@@ -398,4 +398,4 @@ def _missing(segment: Segment, suffix: str, consequence: str, *, damage: bool) -
 
 
 def _index_path(segment: Segment, suffix: str) -> Path:
-    return Path(str(segment.path).removesuffix(kf.LOG_SUFFIX) + suffix)
+    return segment.path.with_name(kf.sidecar_name(segment.path.name, suffix))
