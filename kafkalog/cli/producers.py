@@ -106,6 +106,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.error(error)
             n_unread += 1
             continue
+        if not partition.is_whole:
+            console.note(f"{partition.path}: only some segments were named; what began or ended in others is not known")
         n_unread += any(segment.error is not None for segment in partition.segments)
         n_open += len(found.open)
         n_hanging += len(found.hanging)
