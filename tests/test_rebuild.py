@@ -201,19 +201,10 @@ def test_a_flipped_bit_stops_the_rebuild_at_its_batch_and_before_later_segments(
     start = int(batches.position[row])
     data = path.read_bytes()
     flip(path, start + 70, data[start + 70] ^ 1)
-    bases = [segment.base_offset for segment in kafkalog.Partition(partition).segments]
-    before = files_in(partition)
-    report = kafkalog.rebuild_indexes(partition, in_place=True)
-    stay = {
-        name for base in bases[1:2] for name in before if name.startswith(f"{base:020d}.") and name.endswith("index")
-    }
-    assert stay <= {Path(one.path).name for one in report.skipped}, "what is there may be right about what lies behind"
-    assert {name for name, data in files_in(partition).items() if before.get(name) == data} >= stay
-    for name in stay:
-        (partition / name).unlink()
     report = kafkalog.rebuild_indexes(partition, kinds=KINDS, dry_run=True)
     (finding,) = report.findings.rows
     assert (finding.reason, finding.position, finding.path) == (Reason.CRC_MISMATCH, start, str(path))
+    assert "its indexes end there, too" in finding.detail
     assert finding.damage
     base = kafkalog.Partition(partition).segments[1].base_offset
     (index,) = (one for one in report.files if one.path.endswith(f"{base:020d}.index"))

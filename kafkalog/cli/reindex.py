@@ -43,8 +43,8 @@ Entries are as dense as the topic's index.interval.bytes. Without --index-interv
 __cluster_metadata-0 beside the partitions, else from the indexes that are there, else it is 4096; -v says which.
 
 Where a .log is damaged, a broker cuts it and deletes what comes behind. Here no .log is touched: what lies before the
-damage is indexed, the position is said as damage, and the indexes of later segments stay as they are, as do in place
-those of the damaged one, if it has any.
+damage is indexed, the position is said as damage, and the indexes of later segments stay as they are. A broker that
+starts without recovering the segment, as after a clean shutdown, is better off with its old indexes: see --backup.
 
 In place each file is replaced in one step: a crash leaves the old one or the new one. A log dir on which a broker runs
 is refused. On stdout is a line for each file that is new, changed or removed.""",

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -137,8 +137,7 @@ def rebuild_indexes(
     Notes
     -----
     Where a `.log` is damaged, recovery cuts it, and deletes all later segments. Here the files of what lies before the
-    damage are made, a finding says where it is, and files of later segments stay as they are; in place also those that
-    the damaged segment has, for a broker that does not recover it serves what lies behind. A partition of a log dir
+    damage are made, a finding says where it is, and files of later segments stay as they are. A partition of a log dir
     that cannot be opened is a finding, and keeps none of the others from being rebuilt.
 
     A crash (SIGKILL, power cut) leaves each file in place as it was or complete, and `out` absent or complete.
@@ -192,6 +191,17 @@ def check_options(kinds: Iterable[str], *, out: object, in_place: bool, backup: 
 def is_replayed(kinds: Iterable[str]) -> bool:
     """Whether any of the kinds needs to know what producers did."""
     return not _REPLAYED.isdisjoint(kinds)
+
+
+def _shortened(finding: Finding) -> Finding:
+    """With what to know before a broker is started that does not recover the segment."""
+    if not finding.damage:
+        return finding
+    detail = (
+        "its indexes end there, too: without recovery, as after a clean shutdown, a broker serves what lies behind, but"
+        " finds no times there, and retention counts from the last entry (--backup keeps the old indexes)"
+    )
+    return replace(finding, detail=f"{finding.detail}; {detail}")
 
 
 class Rebuilder:
@@ -317,6 +327,7 @@ class Rebuilder:
 
     def _take(self, work: _Work, found: RecoveredSegment) -> None:
         """Write the files of a segment."""
+        n_files = len(self._report.files)
         base = found.segment.base_offset
         work.found.append(found)
         self._report.n_bytes_read += found.n_valid_bytes
@@ -332,7 +343,8 @@ class Rebuilder:
                 self._put_index(work, found, kf.TRANSACTION_INDEX_SUFFIX, "txn", aborted)
         found.drop_entries()
         if found.finding is not None:
-            self._report.findings.add(found.finding)
+            is_shortened = self._is_in_place and any(one.change == "changed" for one in self._report.files[n_files:])
+            self._report.findings.add(_shortened(found.finding) if is_shortened else found.finding)
         if found.is_cut or found.is_emptied:
             why = f"behind the damage in {found.segment.path.name}: recovery deletes it"
             self._stop(work, found.segment, why)
@@ -341,15 +353,6 @@ class Rebuilder:
         self, work: _Work, found: RecoveredSegment, suffix: str, kind: Kind, entries: npt.NDArray[np.void]
     ) -> None:
         path = work.sidecar(found, suffix)
-        is_damaged = found.finding is not None and found.finding.damage
-        if self._is_in_place and is_damaged and path.exists():
-            # a broker that does not recover the segment reads on behind the damage, and retention asks the time index
-            why = (
-                f"{found.segment.path.name} is damaged: what is there may serve more of it than recovery keeps;"
-                " remove it to have it made anew up to the damage"
-            )
-            self._report.skipped.append(Skipped(str(path), kind, why))
-            return
         # AbstractIndex.isFull, before each entry; and AbstractIndex.resize cannot cut what is in use
         if kind == "txn" or entries.size <= work.max_index_bytes // entries.dtype.itemsize:
             self._put(path, kind, entries.tobytes(), entries.size)
