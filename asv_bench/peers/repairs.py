@@ -18,13 +18,15 @@ from kafkalog.source import open_source
 from peers import Side, timed
 
 
-def rebuild(directory: Path, *, jobs: int = 1) -> Side:
-    """Both indexes of each partition below, from nothing, written and made durable; the entries count."""
+def rebuild(directory: Path, *, jobs: int = 1, dry_run: bool = False) -> Side:
+    """Both indexes of each partition below, from nothing, written and made durable or not; the entries count."""
 
     def work() -> tuple[int, int]:
         for path in directory.rglob("*index"):
             path.unlink()
-        report = kafkalog.rebuild_indexes(directory, in_place=True, index_interval_bytes=4096, jobs=jobs)
+        report = kafkalog.rebuild_indexes(
+            directory, in_place=True, dry_run=dry_run, index_interval_bytes=4096, jobs=jobs
+        )
         return sum(file.n_entries for file in report.files), -1
 
     return timed(work)
