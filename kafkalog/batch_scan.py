@@ -124,16 +124,13 @@ class BatchScan:
         if not isinstance(target, LogDir):
             yield from self._scan.partitions()
             return
-        for key in target:
-            if (self._topics is None or key.topic in self._topics) and (
-                self._partitions is None or key.partition in self._partitions
-            ):
-                try:
-                    partition = target[key]
-                except KafkalogError as error:
-                    self._meet(error)
-                    continue
-                yield partition.topic_partition, partition
+        for key in target.select(self._topics, self._partitions):
+            try:
+                partition = target[key]
+            except KafkalogError as error:
+                self._meet(error)
+                continue
+            yield partition.topic_partition, partition
 
     def iter_rows(self) -> Iterator[BatchRows]:
         """Batch tables of one segment each, a window of its file at a time, in order.

@@ -212,6 +212,8 @@ def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray
     -------
     bool[n]
     """
+    if batches is None and window.valid is not None:
+        return window.valid
     rows = window.batches if batches is None else batches
     valid = np.empty(len(rows), np.bool_)
     check_crcs(

@@ -230,8 +230,12 @@ def segment_file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+"""How far above the segment's base offset an index entry can tell."""
+
+
 def sidecar_name(log_name: str, suffix: str) -> str:
-    """Name of a segment's index, given that of its `.log`; that of a `.log.swap` comes into place along with it."""
+    """Name or path of a segment's index, given its `.log`'s; that of a `.log.swap` comes into place along with it."""
     stem, log_suffix, rest = log_name.rpartition(LOG_SUFFIX)
     return stem + suffix + rest if log_suffix else log_name + suffix
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 KNEE_CANDIDATES: Final = tuple(256 << power for power in range(9))
 """Values of `index.interval.bytes` among which a knee is looked for: 256 to 65,536, Kafka's default in the middle."""
 
-_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-
 
 @dataclass(frozen=True, slots=True)
 class RollLimits:
@@ -315,7 +313,7 @@ class SegmentMeter:
             "segment.ms": waited,
             "offset index": None if index is None else index.n_entries / max_entries,
             "time index": None if n_time_entries is None else n_time_entries / max_time_entries,
-            "relative offset": span / _MAX_RELATIVE_OFFSET if self._segment.has_base_offset else None,
+            "relative offset": span / kf.MAX_RELATIVE_OFFSET if self._segment.has_base_offset else None,
         }
 
     def statistics(self) -> IndexStatistics:

@@ -359,7 +359,7 @@ def _copy(partition: Partition, staged: StagedDirectory, progress: Callable[[int
     for segment in partition.segments:
         _copy_file(segment.path, staged, kf.segment_file_name(segment.base_offset), progress)
         for suffix in _SIDECARS:
-            path = segment.path.with_name(segment.path.name.removesuffix(kf.LOG_SUFFIX) + suffix)
+            path = segment.sidecar_path(suffix)
             if path.is_file():
                 _copy_file(path, staged, kf.segment_file_name(segment.base_offset, suffix))
     for path in sorted(partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}")):

@@ -6,7 +6,7 @@ Mirrors `LogManager` as far as it reads: which directories are partitions, what 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,18 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
                 partition.__dict__["high_watermark"] = place.high_watermark
             self._opened[key] = partition
         return self._opened[key]
+
+    def select(
+        self, topics: Iterable[str] | str | None = None, partitions: Iterable[int] | int | None = None
+    ) -> list[kf.TopicPartition]:
+        """The partitions that topics and numbers leave, be they there to open or not."""
+        named = {topics} if isinstance(topics, str) else None if topics is None else set(topics)
+        numbered = {partitions} if isinstance(partitions, int) else None if partitions is None else set(partitions)
+        return [
+            key
+            for key in self
+            if (named is None or key.topic in named) and (numbered is None or key.partition in numbered)
+        ]
 
     def place(self, key: kf.TopicPartition) -> Place:
         """Where a partition is; it is not opened."""

@@ -195,8 +195,12 @@ class Segment:
         """The whole batch table; for a long log of single messages prefer `iter_batches`."""
         return BatchTable.concatenate(list(self.iter_batches()))
 
+    def sidecar_path(self, suffix: str) -> Path:
+        """Where a file of the segment is, or would be, given what its name ends in."""
+        return self.path.with_name(kf.sidecar_name(self.path.name, suffix))
+
     def _sidecar(self, suffix: str) -> Path | None:
-        path = self.path.with_name(kf.sidecar_name(self.path.name, suffix))
+        path = self.sidecar_path(suffix)
         return path if path.is_file() else None
 
     def _index_options(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, make_limits, selected_keys
 from kafkalog.cli.text import escape_line, table
 from kafkalog.errors import KafkalogError
 
@@ -76,12 +76,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     prepare_stdout(is_json=args.json)
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=make_limits(args.limits))
     console.findings(log_dir.findings)
-    topics, numbers = flatten(args.topics), flatten(args.partitions)
-    keys = [
-        key
-        for key in log_dir
-        if (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers)
-    ]
+    keys = selected_keys(log_dir, args)
     if not keys:
         console.note("no partition matches")
     for key in keys:

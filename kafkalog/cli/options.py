@@ -304,12 +304,7 @@ def selected_bytes(opened: LogDir | Partition | Segment, args: argparse.Namespac
 
 def selected_keys(log_dir: LogDir, args: argparse.Namespace) -> list[TopicPartition]:
     """What ``--topics`` and ``--partitions`` leave, be it there to open or not."""
-    topics, numbers = flatten(args.topics), flatten(args.partitions)
-    return [
-        key
-        for key in log_dir
-        if (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers)
-    ]
+    return log_dir.select(flatten(args.topics), flatten(args.partitions))
 
 
 def make_limits(pairs: list[tuple[str, int]]) -> Limits:

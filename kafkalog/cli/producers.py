@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.options import Words, add_command, add_limits, add_selection, make_limits, selected_keys, timestamp
-from kafkalog.cli.text import escape_line, iso_milliseconds, table
+from kafkalog.cli.text import counted, escape_line, iso_milliseconds, table
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.write("".join(f"{line}\n" for line in lines))
     if not args.json:
         hang = f", {n_hanging} of them hanging" if n_hanging else ""
-        unread = f"; {n_unread} partition{'' if n_unread == 1 else 's'} could not be read whole" if n_unread else ""
-        console.write(f"total: {n_open} open transaction{'' if n_open == 1 else 's'}{hang}{unread}\n")
+        unread = f"; {counted(n_unread, 'partition')} could not be read whole" if n_unread else ""
+        console.write(f"total: {counted(n_open, 'open transaction')}{hang}{unread}\n")
 
 
 def _json(found: PartitionProducers, rows: list[Producer]) -> str:

@@ -126,12 +126,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
 def _chosen(log_dir: Any, topics: list[str] | None, numbers: list[int] | None) -> Iterator[Any]:
     from kafkalog.errors import KafkalogError
 
-    for key in log_dir:
-        if (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers):
-            try:
-                yield log_dir[key]
-            except KafkalogError:
-                continue  # said when it is verified
+    for key in log_dir.select(topics, numbers):
+        try:
+            yield log_dir[key]
+        except KafkalogError:
+            continue  # said when it is verified
 
 
 class _Totals:

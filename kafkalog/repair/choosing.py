@@ -43,20 +43,17 @@ def choose(
     if isinstance(opened, Partition):
         yield Chosen(opened, None) if opened.is_whole else _named(opened.path, opened.segments)
         return
-    named = {topics} if isinstance(topics, str) else None if topics is None else set(topics)
-    numbered = {partitions} if isinstance(partitions, int) else None if partitions is None else set(partitions)
     if report is not None:
         for finding in opened.findings:
             report(finding)
-    for key in opened:
-        if (named is None or key.topic in named) and (numbered is None or key.partition in numbered):
-            try:
-                partition = opened[key]
-                yield Chosen(partition, None) if partition.is_whole else _named(partition.path, partition.segments)
-            except KafkalogError as error:
-                if report is None:
-                    raise
-                report(error.to_finding())
+    for key in opened.select(topics, partitions):
+        try:
+            partition = opened[key]
+            yield Chosen(partition, None) if partition.is_whole else _named(partition.path, partition.segments)
+        except KafkalogError as error:
+            if report is None:
+                raise
+            report(error.to_finding())
 
 
 def _named(directory: Path, segments: Sequence[Segment]) -> Chosen:

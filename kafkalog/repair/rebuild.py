@@ -68,9 +68,6 @@ class _Work:
     def file(self, base_offset: int, suffix: str) -> Path:
         return self.partition.path / kf.segment_file_name(base_offset, suffix)
 
-    def sidecar(self, found: RecoveredSegment, suffix: str) -> Path:
-        return self.partition.path / kf.sidecar_name(found.segment.path.name, suffix)
-
 
 def rebuild_indexes(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
@@ -339,7 +336,9 @@ class Rebuilder:
             if "time" in work.kinds:
                 self._put_index(work, found, kf.TIME_INDEX_SUFFIX, "time", found.time_entries)
             # no file is made for no entries, but one that is there is emptied
-            if "txn" in work.kinds and (aborted.size or work.sidecar(found, kf.TRANSACTION_INDEX_SUFFIX).exists()):
+            if "txn" in work.kinds and (
+                aborted.size or found.segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists()
+            ):
                 self._put_index(work, found, kf.TRANSACTION_INDEX_SUFFIX, "txn", aborted)
         found.drop_entries()
         if found.finding is not None:
@@ -352,7 +351,7 @@ class Rebuilder:
     def _put_index(
         self, work: _Work, found: RecoveredSegment, suffix: str, kind: Kind, entries: npt.NDArray[np.void]
     ) -> None:
-        path = work.sidecar(found, suffix)
+        path = found.segment.sidecar_path(suffix)
         # AbstractIndex.isFull, before each entry; and AbstractIndex.resize cannot cut what is in use
         if kind == "txn" or entries.size <= work.max_index_bytes // entries.dtype.itemsize:
             self._put(path, kind, entries.tobytes(), entries.size)
@@ -381,8 +380,9 @@ class Rebuilder:
         bases = [found.segment.base_offset for found in work.found]
         if "snapshot" in work.kinds:
             snapshots = work.replay.finish(bases, log_end_offset)
+            wanted = snapshots.keys() if work.only is None else self._snapshots_of(work, work.only)
             for offset, entries in sorted(snapshots.items()):
-                if work.only is None or offset in self._snapshots_of(work):
+                if offset in wanted:
                     self._put(
                         work.file(offset, kf.PRODUCER_SNAPSHOT_SUFFIX),
                         "snapshot",
@@ -394,9 +394,9 @@ class Rebuilder:
         if "epochs" in work.kinds:
             self._put_epochs(work, log_end_offset)
 
-    def _snapshots_of(self, work: _Work) -> set[int]:
+    @staticmethod
+    def _snapshots_of(work: _Work, only: frozenset[int]) -> set[int]:
         """Offsets of the snapshots at the beginning and at the end of segments that were named."""
-        only = work.only or frozenset()
         all_bases = [one.base_offset for one in work.partition.segments]
         ends = [*all_bases[1:], work.found[-1].next_offset]
         return set(only) | {end for base, end in zip(all_bases, ends, strict=True) if base in only}

@@ -215,7 +215,7 @@ class _Windows:
     def _intact(self, window: Window) -> Window:
         """The batches before the first whose checksum is wrong."""
         batches = window.batches
-        valid = valid_crcs(window) if window.valid is None else window.valid
+        valid = valid_crcs(window)
         if valid.all():
             return window
         row = int(np.argmin(valid))

@@ -150,7 +150,7 @@ def _compare_spacings(segments: Sequence[VerifiedSegment]) -> None:
                 f"an entry only after {spacing.passed_bytes} bytes and more, in {os.path.basename(other.path)} after"
                 f" {its.least_gap_bytes}: some are gone, and a broker scans more at every lookup"
             )
-            path = str(Path(segment.path).with_name(kf.sidecar_name(Path(segment.path).name, kf.INDEX_SUFFIX)))
+            path = kf.sidecar_name(segment.path, kf.INDEX_SUFFIX)
             segment.findings.append(Finding(Reason.INDEX_SPARSE, detail, path=path, base_offset=segment.base_offset))
 
 
@@ -166,10 +166,7 @@ def _check_transactions(
     partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add
 ) -> None:
     """A second walk over the headers, if there is a transaction index or should be one."""
-    paths = [
-        segment.path.with_name(kf.sidecar_name(segment.path.name, kf.TRANSACTION_INDEX_SUFFIX))
-        for segment in partition.segments
-    ]
+    paths = [segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX) for segment in partition.segments]
     exist = [path.exists() for path in paths]
     wanted = [number for number, one in enumerate(segments) if one.has_aborted or exist[number]]
     if not wanted:
@@ -210,7 +207,7 @@ def _check_transactions(
             continue  # that it cannot be read was said
         if index is not None:
             found += [*index.findings(), *index.padding_findings()]
-        if not segment.path.with_name(kf.sidecar_name(segment.path.name, kf.INDEX_SUFFIX)).exists():
+        if not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
             # LogSegment.sanityCheck looks for that one first, and LogSegment.recover makes all
             but = "but as there is no .index, a broker makes this one anew when it starts"
             found = [replace(finding, damage=False, detail=f"{finding.detail}; {but}") for finding in found]

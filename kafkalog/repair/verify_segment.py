@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final, TypeVar
 
 import numpy as np
@@ -43,7 +42,6 @@ _PAUSE: Final = 0.05
 _MAX_INDEX_BYTES: Final = 2**31 - 1
 _READ_BYTES: Final = 2**26
 _EPOCHS: Final = 10_000
-_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
 _METADATA_TOPIC: Final = "__cluster_metadata"
 
@@ -205,8 +203,8 @@ class SegmentCheck:
             largest = max(largest, int(batches.max_timestamp.max()))
             result.has_aborted |= bool((batches.is_control & (batches.control_type <= 0)).any())
             result.n_batches += len(batches)
-            is_far = segment.has_base_offset and batches.last_offset[-1] - segment.base_offset > _MAX_RELATIVE_OFFSET
-            if is_far and result.last_offset - segment.base_offset <= _MAX_RELATIVE_OFFSET:
+            is_far = segment.has_base_offset and batches.last_offset[-1] - segment.base_offset > kf.MAX_RELATIVE_OFFSET
+            if is_far and result.last_offset - segment.base_offset <= kf.MAX_RELATIVE_OFFSET:
                 findings.add(_too_far(segment, batches))
             result.last_offset = int(batches.last_offset[-1])
             progress(int(batches.next_position[-1]) - end)
@@ -227,14 +225,14 @@ class SegmentCheck:
             rows += [*offset_index.findings(), *offset_index.padding_findings(is_last=is_normal)]
             rows += offset_check.finish(source.size)
             result.spacing = offset_check.spacing if not rows and self._interval_bytes is None else None
-        elif end and segment.has_base_offset and not _index_path(segment, kf.INDEX_SUFFIX).exists():
+        elif end and segment.has_base_offset and not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
             what = "a broker makes all indexes of the segment anew"
             rows.append(_missing(segment, kf.INDEX_SUFFIX, what, damage=False))
         if time_index is not None and time_check is not None:
             used = time_index.dtype.itemsize if time_check.starts_with_zeros else 0
             rows += [*time_index.findings(), *time_index.padding_findings(is_last=is_open, used=used)]
             rows += time_check.finish(end if is_torn and segment.is_last else source.size)
-        elif offset_index is not None and largest > 0 and not _index_path(segment, kf.TIME_INDEX_SUFFIX).exists():
+        elif offset_index is not None and largest > 0 and not segment.sidecar_path(kf.TIME_INDEX_SUFFIX).exists():
             # of a new segment the first batch may be there before its time index
             what = "a broker makes an empty one, and then finds no times in the segment"
             rows.append(_missing(segment, kf.TIME_INDEX_SUFFIX, what, damage=not is_open))
@@ -245,7 +243,7 @@ class SegmentCheck:
     def _check_bytes(self, segment: Segment, window: Window, add: Callable[[Finding], None]) -> None:
         """The checksums of a window's batches, and their records if wished."""
         batches = window.batches
-        valid = valid_crcs(window) if window.valid is None else window.valid
+        valid = valid_crcs(window)
         for row in np.flatnonzero(~valid).tolist():
             error = error_from_status(
                 STATUS["CRC_MISMATCH"],
@@ -283,7 +281,7 @@ _EVERYTHING: Final = Selection(include_control=True)
 
 
 def _too_far(segment: Segment, batches: BatchTable) -> Finding:
-    row = int(np.argmax(batches.last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET))
+    row = int(np.argmax(batches.last_offset - segment.base_offset > kf.MAX_RELATIVE_OFFSET))
     return Finding(
         Reason.OFFSET_OUTSIDE_SEGMENT,
         f"offset {batches.last_offset[row]} is too far from the segment's base for an index entry, as releases before"
@@ -353,7 +351,7 @@ def open_index(
     kind: type[AnyIndex], segment: Segment, suffix: str, add: Callable[[Finding], None], *, is_live: bool = False
 ) -> AnyIndex | None:
     """An index of a segment, whole; None where there is none or it cannot be read, which is a finding."""
-    path = _index_path(segment, suffix)
+    path = segment.sidecar_path(suffix)
     for attempt in range(_ATTEMPTS):
         try:
             size = os.stat(path).st_size
@@ -391,11 +389,7 @@ def _were_preallocated(offset_index: OffsetIndex, time_index: TimeIndex) -> bool
 
 
 def _missing(segment: Segment, suffix: str, consequence: str, *, damage: bool) -> Finding:
-    path = str(_index_path(segment, suffix))
+    path = str(segment.sidecar_path(suffix))
     return Finding(
         Reason.INDEX_MISSING, f"there is none; {consequence}", path=path, base_offset=segment.base_offset, damage=damage
     )
-
-
-def _index_path(segment: Segment, suffix: str) -> Path:
-    return segment.path.with_name(kf.sidecar_name(segment.path.name, suffix))

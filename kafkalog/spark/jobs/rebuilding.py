@@ -112,7 +112,6 @@ class _Writing:
 
     kinds: frozenset[str]
     staged: str | None
-    in_place: bool
     backup: bool
     dry_run: bool
     now_ms: int
@@ -199,7 +198,7 @@ def rebuild_indexes(
         if out is not None and not dry_run:
             staged = str(stack.enter_context(staged_directory(out)).path)
         now = int(time.time() * 1000) if now_ms is None else now_ms
-        writing = _Writing(wanted, staged, in_place, backup, dry_run, now, limits, ledger)
+        writing = _Writing(wanted, staged, backup, dry_run, now, limits, ledger)
         intervals = _intervals(spark, chosen, index_interval_bytes, task_bytes, limits)
         table = run_now(_frame(spark, chosen, intervals, writing, task_bytes))
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])

@@ -186,8 +186,8 @@ def _check(
 ) -> tuple[VerifiedSegment, float]:
     key = ""
     if ledger is not None:
-        stem = str(one.segment.path).removesuffix(kf.LOG_SUFFIX)
-        key = key_of("verify", options, one.segment.is_last, one.around, files=[stem + suffix for suffix in _SIDECARS])
+        files = [str(one.segment.sidecar_path(suffix)) for suffix in _SIDECARS]
+        key = key_of("verify", options, one.segment.is_last, one.around, files=files)
         done: tuple[VerifiedSegment, float] | None = ledger.find(key)
         if done is not None:
             return done
