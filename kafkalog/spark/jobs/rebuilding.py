@@ -13,6 +13,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import Partition
 from kafkalog.places import check_outside
 from kafkalog.planning import TASK_BYTES
+from kafkalog.predicates import milliseconds
 from kafkalog.publish import staged_directory
 from kafkalog.repair.choosing import check_places, choose
 from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
@@ -114,7 +116,7 @@ class _Writing:
     staged: str | None
     backup: bool
     dry_run: bool
-    now_ms: int
+    now_ms: int | None
     limits: Limits
     ledger: Ledger | None
 
@@ -131,7 +133,7 @@ def rebuild_indexes(
     topics: Iterable[str] | None = None,
     partitions: Iterable[int] | None = None,
     dry_run: bool = False,
-    now_ms: int | None = None,
+    now: int | datetime | None = None,
     task_bytes: int = 4 * TASK_BYTES,
     work_dir: str | os.PathLike[str] | None = None,
     limits: Limits = DEFAULT_LIMITS,
@@ -143,7 +145,7 @@ def rebuild_indexes(
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         Log dirs or partition directories, as driver and executors both have them.
-    kinds, out, in_place, backup, index_interval_bytes, topics, partitions, dry_run, now_ms, limits
+    kinds, out, in_place, backup, index_interval_bytes, topics, partitions, dry_run, now, limits
         As `kafkalog.rebuild_indexes`. The lock of the log dirs is held by the driver.
     task_bytes : int
         About how many bytes of `.log` files a task reads, but a segment at least.
@@ -197,8 +199,8 @@ def rebuild_indexes(
         staged = None
         if out is not None and not dry_run:
             staged = str(stack.enter_context(staged_directory(out)).path)
-        now = int(time.time() * 1000) if now_ms is None else now_ms
-        writing = _Writing(wanted, staged, backup, dry_run, now, limits, ledger)
+        now_ms = None if now is None else milliseconds("now", now)
+        writing = _Writing(wanted, staged, backup, dry_run, now_ms, limits, ledger)
         intervals = _intervals(spark, chosen, index_interval_bytes, task_bytes, limits)
         table = run_now(_frame(spark, chosen, intervals, writing, task_bytes))
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
