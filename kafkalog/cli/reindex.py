@@ -124,7 +124,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.backup and not args.in_place:
         raise UsageError("--backup goes with --in-place")
     from kafkalog.format import milliseconds
-    from kafkalog.log_dir import open_path
+    from kafkalog.opening import open as open_path
     from kafkalog.repair.rebuild import rebuild_indexes
 
     prepare_stdout(is_json=args.json)
