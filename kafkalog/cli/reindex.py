@@ -123,7 +123,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Rebuild, and say what became of each file."""
     if args.backup and not args.in_place:
         raise UsageError("--backup goes with --in-place")
-    from kafkalog.log_dir import open_path
+    from kafkalog.opening import open as open_path
     from kafkalog.repair.rebuild import rebuild_indexes
 
     prepare_stdout(is_json=args.json)

@@ -32,7 +32,8 @@ from kafkalog.errors import (
     WriteError,
 )
 from kafkalog.lock import hold_locks
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import open as open_path
 from kafkalog.partition import Partition
 from kafkalog.predicates import milliseconds
 from kafkalog.producers import ProducerSnapshot, encode_snapshot, read_snapshot
