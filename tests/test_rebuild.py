@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.cli.app import main
 from kafkalog.errors import FileChangedError, KafkalogError, OutputExistsError, Reason, UnsafePathError
 from kafkalog.indexes import OffsetIndex, TimeIndex
-from kafkalog.producers import ProducerState
+from kafkalog.producers import ProducerState, read_snapshot
 from kafkalog.repair import epochs
 from kafkalog.repair.cluster_metadata import TOPIC, read_cluster_configs
 from kafkalog.repair.interval import _roundest, interval_bounds
@@ -74,7 +75,7 @@ def rebuilt(set_name: str, tmp_path: Path, **options: Any) -> tuple[dict[str, by
             kinds=KINDS,
             out=out,
             index_interval_bytes=interval_of(set_name, name),
-            now_ms=clock_of(set_name),
+            now=clock_of(set_name),
             **options,
         )
         assert not report.findings.n_damage
@@ -289,7 +290,7 @@ def test_a_segment_with_damage_keeps_its_files_unless_asked_otherwise(
     start = int(batches.position[1])
     flip(path, start + 70, path.read_bytes()[start + 70] ^ 1)
     whole = files_in(partition)
-    assert main(["reindex", str(partition), "--in-place", "--kinds", ",".join(KINDS), "--clock", "0"]) == 1
+    assert main(["reindex", str(partition), "--in-place", "--kinds", ",".join(KINDS), "--now", "0"]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert f"damage: {path}@{start} base_offset={batches.base_offset[1]}: crc_mismatch" in printed.err
@@ -309,7 +310,7 @@ def test_a_segment_with_damage_keeps_its_files_unless_asked_otherwise(
 
 def test_segments_behind_damage_get_the_indexes_that_do_not_depend_on_it(log_dir: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
-    options: dict[str, Any] = {"kinds": KINDS, "index_interval_bytes": 1024, "now_ms": 1_700_000_100_000}
+    options: dict[str, Any] = {"kinds": KINDS, "index_interval_bytes": 1024, "now": 1_700_000_100_000}
     kafkalog.rebuild_indexes(directory, in_place=True, backup=False, **options)
     log = directory / f"{156:020d}.log"
     flip(log, 70, log.read_bytes()[70] ^ 1)
@@ -354,6 +355,26 @@ def test_a_backup_is_never_replaced_and_may_be_left_out(partition: Path, capsys:
     assert kafkalog.verify(partition).is_ok
 
 
+def test_producers_expire_only_by_a_time_that_is_given(partition: Path, tmp_path: Path) -> None:
+    def n_producers(name: str, *options: str) -> int:
+        assert (
+            main(["reindex", "-q", str(partition), "--kinds", "snapshot", "--out", str(tmp_path / name), *options]) == 0
+        )
+        # the last one follows from one that was loaded
+        return len(read_snapshot(max((tmp_path / name / partition.name).glob("*.snapshot"))).entries)
+
+    newest = clock_of("k44_extra")
+    a_day_on = datetime.fromtimestamp(newest / 1000, UTC) + timedelta(days=1, seconds=1)
+    there = n_producers("default")
+    assert there == len(read_snapshot(max(partition.glob("*.snapshot"))).entries) > 0
+    assert n_producers("then", "--now", str(newest)) == there
+    assert n_producers("later", "--now", a_day_on.isoformat()) < there
+    stale = kafkalog.rebuild_indexes(partition, kinds="snapshot", dry_run=True, now=a_day_on)
+    assert stale.count("changed") > 0
+    with pytest.raises(ValueError, match="now is a naive datetime"):
+        kafkalog.rebuild_indexes(partition, dry_run=True, now=a_day_on.replace(tzinfo=None))
+
+
 def test_an_epoch_without_a_batch_is_not_lost(partition: Path) -> None:
     end = kafkalog.Partition(partition).log_end_offset
     (partition / EPOCHS).write_bytes(b"0\n2\n0 0\n9 %d\n" % end)
@@ -396,7 +417,7 @@ def test_a_segment_alone_says_what_it_cannot_tell(partition: Path, tmp_path: Pat
     report = kafkalog.rebuild_indexes(tmp_path / path.name, kinds=KINDS, dry_run=True)
     assert {file.kind for file in report.files} == {"offset", "time"}
     assert {skipped.kind for skipped in report.skipped} == {"txn", "snapshot", "epochs"}
-    inside = kafkalog.rebuild_indexes(path, kinds=KINDS[:4], dry_run=True, now_ms=clock_of("k44_extra"))
+    inside = kafkalog.rebuild_indexes(path, kinds=KINDS[:4], dry_run=True, now=clock_of("k44_extra"))
     assert inside.skipped == []
     assert {file.change for file in inside.files} == {"same"}
     assert {file.kind for file in inside.files} == {"offset", "time", "snapshot"}
@@ -441,7 +462,7 @@ for n in range(1, 10**6, int(sys.argv[3])):
     child = os.fork()
     if not child:
         with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            kafkalog.rebuild_indexes(target, kinds=kafkalog.repair.rebuild.KINDS, in_place=True, now_ms=0)
+            kafkalog.rebuild_indexes(target, kinds=kafkalog.repair.rebuild.KINDS, in_place=True, now=0)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if os.WIFEXITED(status):
@@ -457,7 +478,7 @@ def test_killed_anywhere_each_file_is_old_or_new(partition: Path, tmp_path: Path
     old = files_in(partition)
     new_place = tmp_path / "new" / partition.name
     shutil.copytree(partition, new_place)
-    kafkalog.rebuild_indexes(new_place, kinds=KINDS, in_place=True, now_ms=0)
+    kafkalog.rebuild_indexes(new_place, kinds=KINDS, in_place=True, now=0)
     new = files_in(new_place)
     command = [sys.executable, "-c", KILLED, str(partition), str(tmp_path / "killed"), "3"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
@@ -470,7 +491,7 @@ def test_killed_anywhere_each_file_is_old_or_new(partition: Path, tmp_path: Path
         for name in old:
             assert found[name] in (old[name], new[name]), name
         states.add(sum(found[name] == new[name] != old[name] for name in old))
-        kafkalog.rebuild_indexes(root / partition.name, kinds=KINDS, in_place=True, now_ms=0)
+        kafkalog.rebuild_indexes(root / partition.name, kinds=KINDS, in_place=True, now=0)
         again = files_in(root / partition.name)
         assert {name: again[name] for name in new} == new
     assert len(states) > 8, "a kill came before, between and behind the files"
@@ -509,7 +530,7 @@ def test_one_kind_may_be_named_without_a_list(partition: Path) -> None:
 
 def test_damaged_derived_files_never_matter_to_a_rebuild(partition: Path) -> None:
     rng = np.random.default_rng(5)
-    options = {"kinds": KINDS, "index_interval_bytes": 1024, "now_ms": clock_of("k44_extra")}
+    options = {"kinds": KINDS, "index_interval_bytes": 1024, "now": clock_of("k44_extra")}
     kafkalog.rebuild_indexes(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
     right = files_in(partition)
     segments = kafkalog.Partition(partition).segments
@@ -688,7 +709,7 @@ def test_who_reads_the_output_may_go_before_the_work_is_done(partition: Path) ->
 
 def test_segments_that_are_named_are_no_partition_of_their_own(log_dir: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
-    kafkalog.rebuild_indexes(directory, in_place=True, backup=False, kinds=KINDS, now_ms=1_700_000_100_000)
+    kafkalog.rebuild_indexes(directory, in_place=True, backup=False, kinds=KINDS, now=1_700_000_100_000)
     whole = files_in(directory)
     named = [directory / f"{offset:020d}.log" for offset in (164, 300)]
     mine = {f"{offset:020d}.{suffix}" for offset in (164, 300) for suffix in ("index", "timeindex", "txnindex")}
@@ -697,7 +718,7 @@ def test_segments_that_are_named_are_no_partition_of_their_own(log_dir: Path, tm
         if path.name in mine and path.suffix != ".snapshot":
             path.write_bytes(b"")
     for kinds in (("offset", "time"), KINDS):
-        report = kafkalog.rebuild_indexes(named, in_place=True, backup=False, kinds=kinds, now_ms=1_700_000_100_000)
+        report = kafkalog.rebuild_indexes(named, in_place=True, backup=False, kinds=kinds, now=1_700_000_100_000)
         assert {Path(file.path).name for file in report.files} <= mine
     assert {Path(file.path).name for file in report.files} == mine & whole.keys()
     assert [skipped.kind for skipped in report.skipped] == ["epochs"]

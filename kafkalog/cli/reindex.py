@@ -85,11 +85,11 @@ def add_parser(commands: Any) -> None:
     )
     how.add_argument("--jobs", metavar="N", type=_jobs, default=1, help="segments to read at a time (default: 1)")
     how.add_argument(
-        "--clock",
+        "--now",
         metavar="TIME",
         type=timestamp,
-        help="what time it is for the broker, which drops producers that were idle for a day from snapshots: ms, or"
-        " ISO 8601 with Z or an offset (default: now)",
+        help="drop producers from snapshots that were idle for a day at that time, as a broker does that rebuilds then:"
+        " ms, or ISO 8601 with Z or an offset (default: none, so that a result does not depend on the day)",
     )
     how.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")
     add_limits(parser)
@@ -151,8 +151,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Rebuild, and say what became of each file."""
     if args.backup and not args.in_place:
         raise UsageError("--backup goes with --in-place")
-    from kafkalog.format import milliseconds
-    from kafkalog.log_dir import open_path
+    from kafkalog.opening import open as open_path
     from kafkalog.repair.rebuild import rebuild_indexes
 
     prepare_stdout(is_json=args.json)
@@ -179,7 +178,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
         except (BrokenPipeError, OutputError) as error:
             unsaid.append(error)  # that nobody listens does not end what has begun
 
-    clock = args.clock
     report = rebuild_indexes(
         opened,
         kinds=args.kinds,
@@ -192,7 +190,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         partitions=flatten(args.partitions),
         jobs=args.jobs,
         dry_run=args.dry_run,
-        now_ms=clock if clock is None or isinstance(clock, int) else milliseconds(clock),
+        now=args.now,
         progress=progress,
         on_file=show,
         limits=limits,

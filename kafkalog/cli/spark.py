@@ -217,7 +217,12 @@ def _add_rebuild(jobs: Any) -> None:
     )
     add_damage_options(parser)
     parser.add_argument("--index-interval-bytes", metavar="N", type=_bytes, help="default: found out")
-    parser.add_argument("--clock", metavar="TIME", type=timestamp, help="what time it is for the broker (default: now)")
+    parser.add_argument(
+        "--now",
+        metavar="TIME",
+        type=timestamp,
+        help="drop producers from snapshots that were idle for a day at that time (default: none)",
+    )
     parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
     add_limits(parser)
 
@@ -407,9 +412,6 @@ def _write_findings(findings: list[Finding], console: Console) -> None:
 def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
     if args.backup and not args.in_place:
         raise UsageError("--backup goes with --in-place")
-    from kafkalog.format import milliseconds
-
-    clock = args.clock
     changes: dict[str, int] = {}
     n_backups = 0
     with _running(args, console) as spark:
@@ -427,7 +429,7 @@ def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
             topics=flatten(args.topics),
             partitions=flatten(args.partitions),
             dry_run=args.dry_run,
-            now_ms=clock if clock is None or isinstance(clock, int) else milliseconds(clock),
+            now=args.now,
             work_dir=args.work_dir,
             limits=make_limits(args.limits),
             **_task_bytes(args),

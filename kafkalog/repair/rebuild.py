@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +32,10 @@ from kafkalog.errors import (
     WriteError,
 )
 from kafkalog.lock import hold_locks
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import open as open_path
 from kafkalog.partition import Partition
+from kafkalog.predicates import milliseconds
 from kafkalog.producers import ProducerSnapshot, encode_snapshot, read_snapshot
 from kafkalog.repair import epochs as leader_epochs
 from kafkalog.repair.choosing import check_places, choose
@@ -85,7 +87,7 @@ def rebuild_indexes(
     partitions: Iterable[int] | int | None = None,
     jobs: int = 1,
     dry_run: bool = False,
-    now_ms: int | None = None,
+    now: int | datetime | None = None,
     progress: Callable[[int], object] = lambda n_bytes: None,
     on_file: Callable[[RebuiltFile], object] = lambda file: None,
     limits: Limits = DEFAULT_LIMITS,
@@ -117,8 +119,9 @@ def rebuild_indexes(
         Segments to read at a time.
     dry_run : bool
         Only report what would change.
-    now_ms : int, optional
-        The broker's clock, by which idle producers are dropped from snapshots; default: now.
+    now : int (ms) or aware datetime, optional
+        The time at which a broker would rebuild: producers that were idle for `producer.id.expiration.ms` (a day) by
+        then are left out of snapshots. Default: nothing expires, so that the result does not depend on the day.
     progress : callable
         Told how many more bytes are done.
     on_file : callable
@@ -149,6 +152,9 @@ def rebuild_indexes(
 
     A crash (SIGKILL, power cut) leaves each file in place as it was or complete, and `out` absent or complete.
 
+    A broker drops idle producers from a snapshot whenever it loads one, by its own clock; so one that still holds them
+    serves it as well. To get the very bytes of a broker's recovery, give its time as `now`.
+
     A segment alone gets no leader epochs, which are the whole partition's. Its producers are replayed from the newest
     usable snapshot or the start of the log; where neither is there, the report says what was left out.
 
@@ -169,7 +175,7 @@ def rebuild_indexes(
     if not chosen:
         return report
     roots = check_places(opened, chosen, out=out, dry_run=dry_run)
-    now = int(time.time() * 1000) if now_ms is None else now_ms
+    now_ms = None if now is None else milliseconds("now", now)
     with contextlib.ExitStack() as stack:
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
@@ -183,7 +189,7 @@ def rebuild_indexes(
             progress=progress,
             on_file=on_file,
         )
-        rebuilder.run((rebuilder.plan(one, only, wanted, index_interval_bytes, now) for one, only in chosen), jobs)
+        rebuilder.run((rebuilder.plan(one, only, wanted, index_interval_bytes, now_ms) for one, only in chosen), jobs)
     return report
 
 
@@ -262,7 +268,7 @@ class Rebuilder:
         only: frozenset[int] | None,
         kinds: frozenset[str],
         given: int | IndexInterval | None,
-        now_ms: int,
+        now_ms: int | None,
     ) -> _Work:
         """What is to be done in a partition."""
         if isinstance(given, IndexInterval):

@@ -13,6 +13,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,10 +23,12 @@ from pyspark.sql import DataFrame, SparkSession
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.lock import hold_locks
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import open as open_path
 from kafkalog.partition import Partition
 from kafkalog.places import check_outside
 from kafkalog.planning import TASK_BYTES
+from kafkalog.predicates import milliseconds
 from kafkalog.publish import staged_directory
 from kafkalog.repair.choosing import check_places, choose
 from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
@@ -116,7 +119,7 @@ class _Writing:
     backup: bool
     damaged: Damaged
     dry_run: bool
-    now_ms: int
+    now_ms: int | None
     limits: Limits
     ledger: Ledger | None
 
@@ -134,7 +137,7 @@ def rebuild_indexes(
     topics: Iterable[str] | None = None,
     partitions: Iterable[int] | None = None,
     dry_run: bool = False,
-    now_ms: int | None = None,
+    now: int | datetime | None = None,
     task_bytes: int = 4 * TASK_BYTES,
     work_dir: str | os.PathLike[str] | None = None,
     limits: Limits = DEFAULT_LIMITS,
@@ -146,7 +149,7 @@ def rebuild_indexes(
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         Log dirs or partition directories, as driver and executors both have them.
-    kinds, out, in_place, backup, damaged, index_interval_bytes, topics, partitions, dry_run, now_ms, limits
+    kinds, out, in_place, backup, damaged, index_interval_bytes, topics, partitions, dry_run, now, limits
         As `kafkalog.rebuild_indexes`. The lock of the log dirs is held by the driver.
     task_bytes : int
         About how many bytes of `.log` files a task reads, but a segment at least.
@@ -200,8 +203,8 @@ def rebuild_indexes(
         staged = None
         if out is not None and not dry_run:
             staged = str(stack.enter_context(staged_directory(out)).path)
-        now = int(time.time() * 1000) if now_ms is None else now_ms
-        writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now, limits, ledger)
+        now_ms = None if now is None else milliseconds("now", now)
+        writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, ledger)
         intervals = _intervals(spark, chosen, index_interval_bytes, task_bytes, limits)
         table = run_now(_frame(spark, chosen, intervals, writing, task_bytes))
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
