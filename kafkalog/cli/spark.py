@@ -17,13 +17,23 @@ from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, names, timestamp
 from kafkalog.cli.reindex import add_damage_options, note_backups
-from kafkalog.cli.scanning import add_on_corruption, add_scan_selection, path_of, scan_options, usage_errors
+from kafkalog.cli.scanning import (
+    add_on_corruption,
+    add_scan_selection,
+    note_left_out,
+    path_of,
+    scan_options,
+    usage_errors,
+)
 from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkalog.errors import Finding
+    from kafkalog.log_dir import LogDir
+    from kafkalog.partition import Partition
+    from kafkalog.segment import Segment
 
 _DESCRIPTION: Final = """\
 Work on log dirs as Spark jobs. The default master is local[*]: all processors of this machine, nothing to set up. With
@@ -282,6 +292,17 @@ def _scan_options(args: argparse.Namespace) -> dict[str, Any]:
     return {**options, **_task_bytes(args)}
 
 
+def _opened(args: argparse.Namespace, console: Console) -> LogDir | Partition | Segment:
+    """What the paths hold; a note says which internal topics of it are not read."""
+    from kafkalog.log_dir import LogDir
+    from kafkalog.opening import open as open_path
+
+    opened = open_path(path_of(args), limits=make_limits(args.limits))
+    if isinstance(opened, LogDir) and not args.topics and not args.internal:
+        note_left_out(opened, console)
+    return opened
+
+
 def _run_scan(args: argparse.Namespace, console: Console) -> None:
     options = _scan_options(args)
     with _running(args, console) as spark:
@@ -289,7 +310,7 @@ def _run_scan(args: argparse.Namespace, console: Console) -> None:
 
         needed = ["key", "value", "topic", "partition", "offset", "timestamp"]
         columns = args.columns or (needed if args.sql is None else None)
-        frame = scan(spark, path_of(args), columns=columns, **options)
+        frame = scan(spark, _opened(args, console), columns=columns, **options)
         _show(_ask(spark, frame, "records", args.sql or _RECORDS_SQL), args, console)
 
 
@@ -470,7 +491,7 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
         try:
             frame = export(
                 spark,
-                path_of(args),
+                _opened(args, console),
                 args.output,
                 format=args.format,
                 partition_by=args.partition_by,
