@@ -25,7 +25,8 @@ from kafkalog import format as kf
 from kafkalog.batches import intact_batch_at, is_chain
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, ReadError
 from kafkalog.isolation import ISOLATION_LEVELS, IsolationLevel
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import open as open_path
 from kafkalog.outcomes import Outcomes
 from kafkalog.partition import Partition
 from kafkalog.pipeline import Query
