@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from conformance.history import History
-from conformance.kafka import Broker, Truth, class_path, java
+from conformance.jars import class_path, java
+from conformance.kafka import Broker, Truth
 
 import kafkalog
 from kafkalog.repair.rebuild import KINDS

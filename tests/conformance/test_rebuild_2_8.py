@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from conformance.history import EVERY_CODEC, Topic
-from conformance.kafka import OLD_KAFKA_VERSION, Client, OldBroker, class_path, java, wait_until
+from conformance.jars import OLD_KAFKA_VERSION, class_path, java
+from conformance.kafka import Client, OldBroker, wait_until
 from conformance.test_rebuild import DERIVED, QUIET, bare_copy, derived_files, epochs_below
 
 import kafkalog

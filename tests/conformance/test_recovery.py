@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import pytest
 from conformance.history import History
-from conformance.kafka import Broker, class_path, java
+from conformance.jars import class_path, java
+from conformance.kafka import Broker
 from conformance.test_rebuild import QUIET, bare_copy, derived_files, epochs_below
 
 import kafkalog
