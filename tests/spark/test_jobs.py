@@ -383,6 +383,7 @@ def test_internal_topics_are_left_out_unless_they_are_named(spark: SparkSession,
     assert jobs.scan(spark, mixed).count() == 122
     assert jobs.scan(spark, mixed, internal=True).count() == 122 + 99
     assert jobs.scan(spark, mixed, topics="__consumer_offsets").count() == 99
+    jobs.register(spark)
     source = spark.read.format("kafkalog")
     assert source.load(str(mixed)).count() == 122
     assert source.option("internal", "true").load(str(mixed)).count() == 122 + 99
