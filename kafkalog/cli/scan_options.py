@@ -23,6 +23,8 @@ from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
     from kafkalog.log.log_dir import LogDir
+    from kafkalog.log.partition import Partition
+    from kafkalog.log.segment import Segment
     from kafkalog.scanning.scan import Scan
 
 
@@ -124,6 +126,17 @@ def path_of(args: argparse.Namespace) -> str | list[str]:
     """The paths, as `kafkalog.scan` takes them."""
     paths: list[str] = args.paths
     return paths[0] if len(paths) == 1 else paths
+
+
+def open_records(args: argparse.Namespace, console: Console) -> LogDir | Partition | Segment:
+    """Open the paths; a note says which internal topics are not read."""
+    from kafkalog.log.log_dir import LogDir
+    from kafkalog.log.open import open as open_path
+
+    opened = open_path(path_of(args), limits=make_limits(args.limits))
+    if isinstance(opened, LogDir) and not args.topics and not args.internal:
+        note_left_out(opened, console)
+    return opened
 
 
 @contextlib.contextmanager
