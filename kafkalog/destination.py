@@ -1,7 +1,7 @@
 """Where a writer's partition goes: staged outside of the log dir, and moved into place in an order that counts.
 
-Holds the lock of the log dir meanwhile. What segments contain is not known here; `PartitionWriter` tells what a crash
-leaves.
+Holds the locks of the log dir and of the partition meanwhile. What segments contain is not known here;
+`PartitionWriter` tells what a crash leaves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkalog.checkpoints import encode_checkpoint, encode_partition_metadata
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, KafkalogError, Limits, Reason, UnsafePathError
 from kafkalog.existing import ExistingLog, read_existing
 from kafkalog.file_steps import truncate_file
-from kafkalog.lock import hold_locks
+from kafkalog.lock import hold_locks, hold_partitions
 from kafkalog.partition_files import PartitionFiles
 from kafkalog.places import check_log_dir, check_stage_in, hand_over, staging_directory
 from kafkalog.producers import ProducerSnapshot, encode_snapshot, read_snapshot
@@ -80,6 +80,7 @@ class Destination:
             else:
                 if not path.is_dir():
                     raise UnsafePathError(Reason.UNSAFE_PATH, "what is there is not a directory", path=path)
+                stack.enter_context(hold_partitions([path]))
                 self.existing = read_existing(
                     path, index_interval_bytes=index_interval_bytes, truncate_tail=truncate_tail, limits=limits
                 )

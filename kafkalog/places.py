@@ -10,8 +10,7 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnsafePathError
-from kafkalog.file_steps import StrPath, resolve, writing
-from kafkalog.publish import STAGED_SUFFIX
+from kafkalog.file_steps import STAGED_SUFFIX, StrPath, resolve, writing
 
 _LOG_DIR_FILES: Final = (
     kf.META_PROPERTIES,

@@ -16,9 +16,9 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 LAYERS = (
     {"_kernels", "config_names", "distributions", "format", "functions", "statistics"},
     {"errors", "index_measures", "memory"},
-    {"descriptors", "index_statistics", "source", "lock"},
+    {"descriptors", "index_statistics", "source"},
     {"compression", "config", "index_plot", "file_steps", "batches", "checkpoints", "columns", "index_spacing"},
-    {"checked_walk", "publish", "compressor", "partitioner", "spans", "transactions", "index_checks", "epochs"},
+    {"checked_walk", "lock", "publish", "compressor", "partitioner", "spans", "transactions", "index_checks", "epochs"},
     {"commits", "places", "transaction_checks"},
     {"legacy", "selection", "indexes"},
     {"records", "compiled", "encoder", "legacy_encoder", "rolling"},

@@ -19,8 +19,9 @@ import kafkalog
 from kafkalog import file_steps, places, publish
 from kafkalog.adoption import Place
 from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
+from kafkalog.file_steps import STAGED_SUFFIX
 from kafkalog.places import check_outside, check_stage_in
-from kafkalog.publish import STAGED_SUFFIX, staged_directory, staged_file
+from kafkalog.publish import staged_directory, staged_file
 
 NEW = {"a": b"new" * 1000, "d/b": b"", "d/e/c": b"more"}
 OLD = {"old": b"kept"}

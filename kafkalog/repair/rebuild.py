@@ -31,7 +31,7 @@ from kafkalog.errors import (
     UnsafePathError,
     WriteError,
 )
-from kafkalog.lock import hold_locks
+from kafkalog.lock import hold_locks, hold_partitions
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import Partition
 from kafkalog.producers import ProducerSnapshot, encode_snapshot, read_snapshot
@@ -163,6 +163,7 @@ def rebuild_indexes(
     with contextlib.ExitStack() as stack:
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
+            stack.enter_context(hold_partitions(one.partition.path for one in chosen))
         target = stack.enter_context(target_for(out, in_place=in_place, backup=backup, dry_run=dry_run))
         rebuilder = Rebuilder(
             report, target, is_in_place=out is None, limits=limits, progress=progress, on_file=on_file

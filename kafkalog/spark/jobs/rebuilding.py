@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
-from kafkalog.lock import hold_locks
+from kafkalog.lock import hold_locks, hold_partitions
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.partition import Partition
 from kafkalog.places import check_outside
@@ -144,7 +144,7 @@ def rebuild_indexes(
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         Log dirs or partition directories, as driver and executors both have them.
     kinds, out, in_place, backup, index_interval_bytes, topics, partitions, dry_run, now_ms, limits
-        As `kafkalog.rebuild_indexes`. The lock of the log dirs is held by the driver.
+        As `kafkalog.rebuild_indexes`. The locks of log dirs and partitions are held by the driver.
     task_bytes : int
         About how many bytes of `.log` files a task reads, but a segment at least.
     work_dir : path-like, optional
@@ -194,6 +194,7 @@ def rebuild_indexes(
             stack.enter_context(ledger.held())
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
+            stack.enter_context(hold_partitions(one.path for one in chosen))
         staged = None
         if out is not None and not dry_run:
             staged = str(stack.enter_context(staged_directory(out)).path)
