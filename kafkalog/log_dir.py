@@ -16,7 +16,7 @@ from kafkalog.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, ReadError, Reason, SidecarError
 from kafkalog.lock import is_locked
 from kafkalog.partition import Partition
-from kafkalog.segment import Segment, open_segment
+from kafkalog.segment import open_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,26 +242,3 @@ def is_partition_directory(path: Path, entries: list[os.DirEntry[str]] | None = 
     if kf.parse_partition_directory(path.absolute().name) is None:
         return False
     return not any(entry.is_dir() and kf.parse_partition_directory(entry.name) for entry in entries)
-
-
-def open_path(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    memory_map: bool | str = "auto",
-    limits: Limits = DEFAULT_LIMITS,
-) -> Segment | Partition | LogDir:
-    """See `kafkalog.open`."""
-    if isinstance(paths, (str, os.PathLike)):
-        path = Path(paths)
-        if path.is_dir():
-            if is_partition_directory(path):
-                return Partition(path, memory_map=memory_map, limits=limits)
-            return LogDir([path], memory_map=memory_map, limits=limits)
-        if path.exists():
-            return open_segment(path, memory_map=memory_map, limits=limits)
-        raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=path)
-    if paths is None or isinstance(paths, (bytes, bytearray)) or not isinstance(paths, Sequence):
-        raise TypeError(f"a path must be a str or a path-like, or a list of them, not {type(paths).__name__}")
-    if not paths:
-        raise ValueError("no path given")
-    return LogDir(paths, memory_map=memory_map, limits=limits)
