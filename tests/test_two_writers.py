@@ -15,9 +15,9 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import OutputExistsError, UnsafePathError
-from kafkalog.lock import hold_partitions
-from kafkalog.publish import Move, staged_additions, staged_file
-from kafkalog.writer import PartitionWriter
+from kafkalog.storage.broker_lock import hold_partitions
+from kafkalog.storage.staging import Move, staged_additions, staged_file
+from kafkalog.writing.partition_writer import PartitionWriter
 
 # appends to a partition, with a pause before each step that brings files into place
 WRITER = f"""
@@ -25,9 +25,9 @@ import json, os, random, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import fcntl
 from pathlib import Path
-from kafkalog import publish
+from kafkalog.storage import staging as publish
 from kafkalog.errors import KafkalogError
-from kafkalog.writer import PartitionWriter
+from kafkalog.writing.partition_writer import PartitionWriter
 
 path, together, name, seed, locks = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
 pause = random.Random(seed)

@@ -1,0 +1,148 @@
+"""Locks that keep brokers and other writers out while something is written.
+
+A broker that runs on a log dir holds a POSIX record lock on its `.lock`, which `flock` does not see: `is_locked` asks,
+`hold_locks` keeps brokers out. Mirrors Kafka's `FileLock`. A log dir without `.lock` has nothing of the kind, so
+writers of kafkalog also hold an `flock` on each partition directory (`hold_partitions`), which leaves no file behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from kafkalog.errors import Reason, UnsafePathError, WriteError
+from kafkalog.format import LOCK_FILE, META_PROPERTIES
+from kafkalog.storage.atomic import STAGED_SUFFIX, is_same, try_lock, writing
+from kafkalog.storage.open_file_limit import allow_open_files, count_open_files
+
+_FLOCK = "hhqqi4x"  # struct flock on Linux, 64-bit
+_F_OFD_GETLK = 36
+_F_OFD_SETLK = 37
+
+
+def is_locked(log_dir: str | os.PathLike[str]) -> bool:
+    """Whether some process holds the lock of a log dir; False where that cannot be told."""
+    try:
+        descriptor = os.open(Path(log_dir) / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind: int = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, _F_OFD_GETLK, request))[0]
+        return kind != fcntl.F_UNLCK
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def refuse_if_locked(log_dirs: Iterable[str | os.PathLike[str]]) -> None:
+    """Raise `UnsafePathError` if a broker runs on one of the log dirs."""
+    for log_dir in log_dirs:
+        if is_locked(log_dir):
+            raise UnsafePathError(
+                Reason.UNSAFE_PATH, "a broker holds the lock of this log dir: stop it first", path=os.fspath(log_dir)
+            )
+
+
+@contextlib.contextmanager
+def hold_locks(log_dirs: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
+    """Hold the locks of log dirs, so that no broker starts on them meanwhile.
+
+    A directory without a lock file gets one if it is a log dir (it has `meta.properties`), as from a broker; other
+    directories have none to hold. Within a process, whoever asks for a lock that it holds already shares it.
+
+    Raises
+    ------
+    UnsafePathError
+        A broker holds one.
+    WriteError
+        One cannot be opened for writing.
+    """
+    with contextlib.ExitStack() as stack:
+        for log_dir in dict.fromkeys(map(os.path.realpath, log_dirs)):
+            path = Path(log_dir) / LOCK_FILE
+            if path.exists() or (path.parent / META_PROPERTIES).exists():
+                _take(path)
+                stack.callback(_let_go, path)
+        yield
+
+
+@contextlib.contextmanager
+def hold_partitions(partitions: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
+    """Hold partition directories, so that no other writer of kafkalog changes them meanwhile, in any process.
+
+    Directories that are not there need no lock, since no two writers can create one; neither do those within one that
+    is being staged, which its owner has to itself. A file system without locks is written to without.
+
+    Raises
+    ------
+    UnsafePathError
+        Another writer holds one.
+    WriteError
+        One cannot be opened; or this process may not have as many files open.
+    """
+    process = os.getpid()
+    paths = [Path(path) for path in dict.fromkeys(map(os.path.realpath, partitions)) if os.path.exists(path)]
+    paths = [path for path in paths if not any(part.endswith(STAGED_SUFFIX) for part in path.parts)]
+    if len(paths) > 1:
+        allow_open_files(count_open_files() + len(paths), path=paths[0].parent)
+    with contextlib.ExitStack() as stack:
+        for path in paths:
+            with writing(path):
+                descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                stack.callback(_release, descriptor, process)
+                if not try_lock(descriptor) or not is_same(descriptor, path):
+                    detail = "another process or writer is writing to this partition: try again when it is done"
+                    raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
+        yield
+
+
+def _release(descriptor: int, process: int) -> None:
+    """Close it, and give up its lock, which else lives on in forks; they themselves may not give it up."""
+    if process == os.getpid():
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def _take(path: Path) -> None:
+    with _holding:
+        descriptor, n_holders = _held.get(path, (-1, 0))
+        if not n_holders:
+            descriptor = _locked(path)
+        _held[path] = descriptor, n_holders + 1
+
+
+def _let_go(path: Path) -> None:
+    with _holding:
+        descriptor, n_holders = _held.pop(path)
+        if n_holders > 1:
+            _held[path] = descriptor, n_holders - 1
+        else:
+            os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """A descriptor with the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path) from error
+    try:
+        fcntl.fcntl(descriptor, _F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError:
+        os.close(descriptor)
+        refuse_if_locked([path.parent])
+        raise UnsafePathError(Reason.UNSAFE_PATH, "its lock cannot be had", path=path) from None
+    return descriptor
+
+
+# what this process holds: the operating system would refuse it a second time
+_holding = threading.Lock()
+_held: dict[Path, tuple[int, int]] = {}
