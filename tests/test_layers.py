@@ -51,7 +51,6 @@ STILL_LARGER_FILES = {
     "log/partition.py",
     "log/segment.py",
     "operations/rebuilding/rebuild.py",
-    "records/batch_table.py",
     "records/encode.py",
     "writing/job_commit.py",
 }
