@@ -1,7 +1,7 @@
-"""Text to numbers: whole numbers and timestamps as other tools write them, a column at a time.
+"""Whole numbers and timestamps out of text, as other tools write them, a column at a time.
 
-Columns that are all digits, or all ISO 8601 of one kind, are taken whole; any other mixture a value at a time, and what
-is no number there is said with its line. Which column is what is not decided here.
+A column in the usual forms, digits and ISO 8601, is converted whole by Arrow; any other a value at a time. A value that
+is not a number is refused with the line it is in.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ import pyarrow.compute as pc
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnwritableError
 
-_LONG_MIN: Final = -(2**63)
-_LONG_MAX: Final = 2**63 - 1
-_UNITS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
-_N_FIRST: Final = 64
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _CYCLE_DAYS: Final = 146_097
-"""Days of the 400 years after which the calendar is the same again."""
+"""Days of the 400 years after which the calendar repeats."""
+_N_FIRST: Final = 64
 
-# where some are missing, pandas writes whole numbers as 1.0
+_DIGITS: Final = "^-?[0-9]+$"
+# pandas writes whole numbers as 1.0 in a column where some are missing
 _WHOLE: Final = re.compile(r"([+-]?\d{1,30})(?:\.0{1,30})?", re.ASCII)
 _MOMENT: Final = re.compile(
     r"(\d{4}|[+-]\d{4,9})-(\d\d)-(\d\d)"
@@ -35,6 +33,8 @@ _MOMENT: Final = re.compile(
     re.ASCII,
 )
 _NULLS: Final = ("\\N", "NULL", "null", "None", "NaN", "nan", "NaT", "NA", "N/A")
+_TOO_LARGE: Final = "does not fit 64 bits"
+_TOO_EARLY: Final = "is before 1970, which no record's timestamp can be"
 _NO_ZONE: Final = "has no time zone: say which one it is in (naive_timezone, --timezone), or write Z or an offset"
 _FINER: Final = (
     "is finer than a millisecond, which is all that Kafka keeps "
@@ -42,22 +42,22 @@ _FINER: Final = (
 )
 
 
-class Place:
-    """A column of some rows, and which lines of the file they are.
+class SourceColumn:
+    """A column of a text file, for messages about its values.
 
     Parameters
     ----------
     name : str
-    line : callable
-        The line that a row begins in.
+    where : callable
+        Where in the file a row is: ``"line 7"``.
     """
 
-    def __init__(self, name: str, line: Callable[[int], int]) -> None:
-        self.name, self.line = name, line
+    def __init__(self, name: str, where: Callable[[int], str]) -> None:
+        self.name, self.where = name, where
 
     def refused(self, row: int, what: str, *, reason: Reason = Reason.COLUMN_VALUE) -> UnwritableError:
-        """What is wrong with what a row holds."""
-        return UnwritableError(reason, f"line {self.line(row)}: {self.name} {what}")
+        """The exception for a value that cannot be taken."""
+        return UnwritableError(reason, f"{self.where(row)}: {self.name} {what}")
 
 
 def shown(value: Any) -> str:
@@ -66,22 +66,26 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def texts_of(column: pa.Array, place: Place) -> pa.Array:
+def texts_of(values: pa.Array, column: SourceColumn) -> pa.Array:
     """Bytes as text; UnwritableError for what is not UTF-8."""
     try:
-        return column.cast(pa.string())
-    except pa.ArrowInvalid as error:
-        row = _first_refused(lambda part: part.cast(pa.string()), column)
-        raise place.refused(row, f"is not UTF-8: {shown(column[row].as_py())}") from error
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                (value or b"").decode()
+            except UnicodeDecodeError as error:
+                raise column.refused(row, f"is not UTF-8: {shown(value)}") from error
+        raise
 
 
-def whole_numbers(texts: pa.Array, place: Place) -> pa.Array:
+def whole_numbers(texts: pa.Array, column: SourceColumn) -> pa.Array:
     """Text as int64; null where there is none.
 
     Parameters
     ----------
     texts : pyarrow.StringArray
-    place : Place
+    column : SourceColumn
     """
     texts = _without_empty(texts)
     found = _quick_numbers(texts)
@@ -93,25 +97,25 @@ def whole_numbers(texts: pa.Array, place: Place) -> pa.Array:
         if text is not None:
             number = _whole(text)
             if number is None:
-                raise place.refused(row, f"is a whole number, not {shown(text)}{_null_hint(text)}")
-            numbers[row] = _fitting(number, row, text, place)
+                raise column.refused(row, f"is a whole number, not {shown(text)}{_null_hint(text)}")
+            numbers[row] = _fitting(number, row, text, column)
     return integer_array(numbers, texts.is_valid().to_numpy(zero_copy_only=False))
 
 
 def milliseconds(
-    texts: pa.Array, place: Place, *, naive_timezone: str | None = None, truncate: bool = False
+    texts: pa.Array, column: SourceColumn, *, naive_timezone: str | None = None, truncate: bool = False
 ) -> pa.Array:
     """Timestamps as int64 milliseconds since 1970: each a whole number of them, or ISO 8601.
 
     Parameters
     ----------
     texts : pyarrow.StringArray or pyarrow.LargeStringArray
-        Null and empty are no timestamp.
-    place : Place
+        Null and empty text are no timestamp.
+    column : SourceColumn
     naive_timezone : str, optional
-        Where those without Z or an offset are from; without it they are refused.
+        The time zone of timestamps without Z or an offset; without it they are refused.
     truncate : bool
-        Whether what is finer than a millisecond may be cut off, downwards.
+        Whether to cut off what is finer than a millisecond, downwards; otherwise it is refused.
 
     Returns
     -------
@@ -126,22 +130,20 @@ def milliseconds(
     Examples
     --------
     >>> texts = pa.array(["1700000000000", "2023-11-14T22:13:20Z", "2300-01-01 00:00:00+01", None])
-    >>> milliseconds(texts, Place("timestamp", lambda row: row + 2)).to_pylist()
+    >>> milliseconds(texts, SourceColumn("timestamp", lambda row: f"line {row + 2}")).to_pylist()
     [1700000000000, 1700000000000, 10413788400000, None]
     """
     texts = _without_empty(texts)
     found = _quick(texts, naive_timezone, truncate)
-    if found is None:
-        found = _quick_mixture(texts, naive_timezone, truncate)
-    return _one_by_one(texts, place, naive_timezone, truncate) if found is None else found
+    return _one_by_one(texts, column, naive_timezone, truncate) if found is None else found
 
 
-def refuse_early(numbers: pa.Array, values: Sequence[Any], place: Place) -> None:
+def refuse_early(numbers: pa.Array, values: Sequence[Any], column: SourceColumn) -> None:
     """UnwritableError for timestamps before 1970."""
     early = np.asarray(pc.less(pc.fill_null(numbers, 0), kf.NO_TIMESTAMP).to_numpy(zero_copy_only=False), np.bool_)
     if early.any():
         row = int(np.argmax(early))
-        raise _early(row, values[row], place)
+        raise column.refused(row, f"{_TOO_EARLY}: {shown(values[row])}")
 
 
 def integer_array(numbers: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_]) -> pa.Array:
@@ -154,44 +156,32 @@ def _without_empty(texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(texts, pa.scalar("", texts.type)), pa.scalar(None, texts.type), texts)
 
 
-def _quick(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Array | None:
-    """All of them, if they are of one kind, and there is nothing to refuse."""
-    found, lowest = _quick_numbers(texts), kf.NO_TIMESTAMP
-    if found is None:
-        found, lowest = _quick_moments(texts, naive_timezone, truncate), 0
-    if found is None:
-        return None
-    least = pc.min(found).as_py()
-    return found if least is None or least >= lowest else None
-
-
-def _quick_mixture(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Array | None:
-    """All of them, if digits are one kind and the others, too, are of one."""
-    is_number = pc.match_substring_regex(texts, "^-?[0-9]+$")
-    numbers = np.zeros(len(texts), np.int64)
-    for mask in (is_number, pc.invert(is_number)):
-        found = _quick(texts.filter(mask), naive_timezone, truncate)
-        if found is None:
-            return None
-        numbers[pc.fill_null(mask, False).to_numpy(zero_copy_only=False)] = found.to_numpy()
-    return integer_array(numbers, texts.is_valid().to_numpy(zero_copy_only=False))
-
-
 def _quick_numbers(texts: pa.Array) -> pa.Array | None:
-    """All of them as numbers, if they are nothing but digits."""
+    """All of them as numbers; None if they are not all digits."""
+    if pc.all(pc.match_substring_regex(texts, _DIGITS)).as_py() is False:
+        return None
     try:
-        numbers = _cast(texts, pa.int64())
+        return _cast(texts, pa.int64())
     except pa.ArrowInvalid:
         return None
-    # Arrow takes 0x10 for a number, too
-    is_hex = any(pc.any(pc.starts_with(texts, prefix)).as_py() for prefix in ("0x", "0X"))
-    return None if is_hex else numbers
+
+
+def _quick(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Array | None:
+    """All of them as milliseconds; None unless they are digits and one kind of ISO 8601, with nothing to refuse."""
+    nothing = pa.scalar(None, texts.type)
+    is_number = pc.match_substring_regex(texts, _DIGITS)
+    numbers = _quick_numbers(pc.if_else(is_number, texts, nothing))
+    moments = _quick_moments(pc.if_else(is_number, nothing, texts), naive_timezone, truncate)
+    if numbers is None or moments is None:
+        return None
+    is_early = [pc.any(pc.less(numbers, kf.NO_TIMESTAMP)).as_py(), pc.any(pc.less(moments, 0)).as_py()]
+    return None if any(is_early) else pc.coalesce(numbers, moments)
 
 
 def _quick_moments(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Array | None:
-    """All of them as milliseconds, if Arrow takes them all for one kind of ISO 8601."""
+    """All of them as milliseconds; None unless Arrow reads them all as one kind of ISO 8601."""
     for zone in ("UTC", None):
-        for unit, divisor in _UNITS.items():
+        for unit, per_millisecond in (("us", 1000), ("ns", 1_000_000)):
             try:
                 moments = _cast(texts, pa.timestamp(unit, zone))
                 if zone is None:
@@ -200,64 +190,68 @@ def _quick_moments(texts: pa.Array, naive_timezone: str | None, truncate: bool) 
                     moments = _zoned(moments, naive_timezone)
             except pa.ArrowInvalid:
                 continue
-            numbers = moments.view(pa.int64())
-            if divisor == 1:
-                return numbers
-            valid = numbers.is_valid().to_numpy(zero_copy_only=False)
-            whole, rest = np.divmod(pc.fill_null(numbers, 0).to_numpy(), divisor)
+            valid = moments.is_valid().to_numpy(zero_copy_only=False)
+            whole, rest = np.divmod(pc.fill_null(moments.view(pa.int64()), 0).to_numpy(), per_millisecond)
             return integer_array(whole, valid) if truncate or not rest.any() else None
     return None
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    pc.cast(texts[:_N_FIRST], kind)  # what cannot be cast takes long, each value anew
+    pc.cast(texts[:_N_FIRST], kind)  # a cast that fails is slow, as Arrow makes an error of each value
     return pc.cast(texts, kind)
 
 
-def _zoned(moments: pa.Array, zone: str) -> pa.Array:
+def _zoned(moments: Any, zone: str) -> Any:
+    # UTC needs no time zone database, which small images lack
     return moments if zone == "UTC" else pc.assume_timezone(moments, zone)
 
 
-def _one_by_one(texts: pa.Array, place: Place, naive_timezone: str | None, truncate: bool) -> pa.Array:
+def _one_by_one(texts: pa.Array, column: SourceColumn, naive_timezone: str | None, truncate: bool) -> pa.Array:
     values = texts.to_pylist()
     numbers = np.zeros(len(values), np.int64)
     naive = []
     for row, text in enumerate(values):
         if text is None:
             continue
-        number = _whole(text)
-        if number is not None:
-            if number < kf.NO_TIMESTAMP:
-                raise _early(row, text, place)
-            numbers[row] = _fitting(number, row, text, place)
-            continue
-        moment = _moment(text)
-        if moment is None:
-            what = "milliseconds, nor ISO 8601 with Z or an offset"
-            raise place.refused(row, f"is neither {what}: {shown(text)}{_null_hint(text)}")
-        number, is_finer, is_naive = moment
-        if is_finer and not truncate:
-            raise place.refused(row, f"{_FINER}: {shown(text)}")
+        number, is_naive, lowest = _whole(text), False, kf.NO_TIMESTAMP
+        if number is None:
+            moment, lowest = _moment(text), 0
+            if moment is None:
+                what = "is neither milliseconds, nor ISO 8601 with Z or an offset"
+                raise column.refused(row, f"{what}: {shown(text)}{_null_hint(text)}")
+            number, is_finer, is_naive = moment
+            if is_finer and not truncate:
+                raise column.refused(row, f"{_FINER}: {shown(text)}")
+        if is_naive and naive_timezone is None:
+            raise column.refused(row, f"{_NO_ZONE}: {shown(text)}")
         if is_naive:
-            if naive_timezone is None:
-                raise place.refused(row, f"{_NO_ZONE}: {shown(text)}")
             naive.append(row)
-        elif number < 0:
-            raise _early(row, text, place)
-        numbers[row] = _fitting(number, row, text, place)
-    if naive:
-        assert naive_timezone is not None
-        moments = pa.array(numbers[naive]).view(pa.timestamp("ms"))
-        try:
-            numbers[naive] = _zoned(moments, naive_timezone).view(pa.int64()).to_numpy()
-        except pa.ArrowInvalid as error:
-            row = naive[_first_refused(lambda part: _zoned(part, naive_timezone), moments)]
-            problem = " ".join(str(error).split())
-            raise place.refused(row, f"is no time of {naive_timezone}: {shown(values[row])}: {problem}") from error
-        for row in naive:
-            if numbers[row] < 0:
-                raise _early(row, values[row], place)
+        elif number < lowest:
+            raise column.refused(row, f"{_TOO_EARLY}: {shown(text)}")
+        numbers[row] = _fitting(number, row, text, column)
+    if naive and naive_timezone is not None:
+        for row, number in zip(naive, _in_zone(numbers, naive, naive_timezone, values, column), strict=True):
+            if number < 0:
+                raise column.refused(row, f"{_TOO_EARLY}: {shown(values[row])}")
+            numbers[row] = number
     return integer_array(numbers, texts.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _in_zone(
+    numbers: npt.NDArray[np.int64], rows: list[int], zone: str, texts: list[str], column: SourceColumn
+) -> list[int]:
+    """Local times of these rows as milliseconds since 1970."""
+    moments = pa.array(numbers[rows]).view(pa.timestamp("ms"))
+    try:
+        return _zoned(moments, zone).view(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    except pa.ArrowInvalid:
+        for row, moment in zip(rows, moments, strict=True):
+            try:
+                _zoned(moment, zone)
+            except pa.ArrowInvalid as error:
+                problem = " ".join(str(error).split())
+                raise column.refused(row, f"is no time of {zone}: {shown(texts[row])}: {problem}") from error
+        raise
 
 
 def _whole(text: str) -> int | None:
@@ -266,7 +260,7 @@ def _whole(text: str) -> int | None:
 
 
 def _moment(text: str) -> tuple[int, bool, bool] | None:
-    """Milliseconds of ISO 8601, whether it is finer than that, and whether it is without a zone."""
+    """Milliseconds of ISO 8601, whether it is finer than that, and whether it has no zone."""
     found = _MOMENT.fullmatch(text.strip())
     if found is None:
         return None
@@ -288,28 +282,11 @@ def _moment(text: str) -> tuple[int, bool, bool] | None:
     return number, bool(fraction[3:].strip("0")), utc is None and sign is None
 
 
-def _fitting(number: int, row: int, text: str, place: Place) -> int:
-    if not _LONG_MIN <= number <= _LONG_MAX:
-        raise place.refused(row, f"does not fit 64 bits: {shown(text)}")
+def _fitting(number: int, row: int, text: str, column: SourceColumn) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise column.refused(row, f"{_TOO_LARGE}: {shown(text)}")
     return number
-
-
-def _early(row: int, value: object, place: Place) -> UnwritableError:
-    return place.refused(row, f"is before 1970, which no record's timestamp can be: {shown(value)}")
 
 
 def _null_hint(text: str) -> str:
     return " (null, --null, says what stands for null in CSV)" if text.strip() in _NULLS else ""
-
-
-def _first_refused(convert: Callable[[pa.Array], object], values: pa.Array) -> int:
-    """The first of the values, of which one at least cannot be converted, that cannot."""
-    start, stop = 0, len(values)
-    while stop - start > 1:
-        middle = (start + stop) // 2
-        try:
-            convert(values.slice(start, middle - start))
-            start = middle
-        except pa.ArrowInvalid:
-            stop = middle
-    return start

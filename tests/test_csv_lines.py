@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import tracemalloc
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.csv_lines import RowLines, WatchedStream
 from kafkalog.errors import UnwritableError
 from kafkalog.text_inputs import TextOptions, read_csv
 
@@ -36,14 +34,13 @@ def written(rows: list[Any], end: str, header: str = "timestamp,key,value") -> t
     return text, text.count("\n") + 1
 
 
-@pytest.fixture(autouse=True)
-def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.csv_lines._NOTED_BYTES", 37)
-
-
 def refusal(text: str, block_bytes: int) -> str:
+    def opened() -> io.BytesIO:
+        return io.BytesIO(text.encode())
+
+    options = TextOptions(encoding="utf8")
     with pytest.raises(UnwritableError) as caught:
-        list(read_csv(io.BytesIO(text.encode()), TextOptions(encoding="utf8"), known, block_bytes=block_bytes))
+        list(read_csv(opened(), options, known, block_bytes=block_bytes, reopened=opened))
     return caught.value.detail
 
 
@@ -89,15 +86,13 @@ def test_names_of_columns_may_take_several_lines() -> None:
     assert "unexpected end of data" in refusal('"value,key\nx,y\n', 1000)
 
 
-def test_memory_does_not_grow_with_lines_that_no_row_begins_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.csv_lines._NOTED_BYTES", 2**20)
-    stream = WatchedStream(io.BytesIO(b"\n" * 2**23 + b'"' + b"\n" * 2**23 + b'"\nx'), 2)
-    lines = RowLines(stream, 2, has_blank=True)
-    tracemalloc.start()
-    while stream.read(2**22):
-        pass
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert most < 12 * 2**23
-    assert lines.line_ahead(0) == 2 + 2**23
-    assert lines.line_ahead(1) == 3 + 2**24
+def test_of_a_stream_that_is_read_once_the_row_is_told() -> None:
+    stream = io.BytesIO(b'timestamp,key,value\n\n1,"a\nb",c\n\n?,a,b\n')
+    with pytest.raises(UnwritableError, match="row 2: timestamp is neither milliseconds"):
+        list(read_csv(stream, TextOptions(encoding="utf8"), known))
+
+
+def test_the_line_of_a_row_is_found_below_a_value_with_many_quotes() -> None:
+    value = '""' * 100_000 + ',"",\n' * 100_000
+    text = f'timestamp,key,value\n1,"{value}",b\n1,"""a",k"\n\n1,a"b,"c"d\n?,a,b\n'
+    assert refusal(text, 2**22).startswith(f"line {100_000 + 6}: timestamp is neither")

@@ -26,7 +26,6 @@ LAYERS = (
     {"arrow", "arrow_values"},
     {
         "arrow_streams",
-        "csv_lines",
         "predicates",
         "producers",
         "record_accumulator",

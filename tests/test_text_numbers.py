@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.text_numbers import Place, milliseconds, texts_of, whole_numbers
+from kafkalog.text_numbers import SourceColumn, milliseconds, texts_of, whole_numbers
 
-AT = Place("at", lambda row: row + 2)
+AT = SourceColumn("at", lambda row: f"line {row + 2}")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
