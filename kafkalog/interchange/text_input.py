@@ -1,14 +1,12 @@
 """Lines of text to record batches: the CSV and the JSON lines of an export, and files that others wrote like them.
 
-The counterpart of `kafkalog.interchange.text_output`. Key, value and header values are decoded from base64 or hex, or
-taken as UTF-8; numbers and timestamps are those of `kafkalog.interchange.text_numbers`; everything else is left to
-`kafkalog.interchange.arrow_input`, which sees the same columns as in a Parquet file. What is read at a time is bounded,
-and what is wrong is said with its line.
+The counterpart of `kafkalog.interchange.text_output`. Texts become values in `kafkalog.interchange.text_values`; what
+the columns are for is left to `kafkalog.interchange.arrow_input`, which sees the same columns as in a Parquet file. A
+bounded part of a file is read at a time, and a message names the line.
 """
 
 from __future__ import annotations
 
-import binascii
 import codecs
 import csv
 import io
@@ -27,18 +25,20 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.interchange.arrow_output import binary_array
-from kafkalog.interchange.text_numbers import (
+from kafkalog.interchange.text_output import bytes_list, check_encoding
+from kafkalog.interchange.text_values import (
+    HEADERS_TYPE,
     SourceColumn,
+    bytes_array,
+    header_lists,
     integer_array,
     milliseconds,
     refuse_early,
     shown,
+    text_array,
     texts_of,
     whole_numbers,
 )
-from kafkalog.interchange.text_output import bytes_list, check_encoding
-from kafkalog.records.columns import BinaryColumn, HeadersColumn
 
 BYTES_ROLES: Final = ("key", "value")
 NUMBER_ROLES: Final = ("offset", "partition")
@@ -58,19 +58,15 @@ _OPEN_QUOTE: Final = re.compile(
 _UNEVEN: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 """What Arrow says about a row; it counts from 1."""
 
-_HEADERS_TYPE: Final = pa.list_(
-    pa.struct([pa.field("key", pa.large_binary(), nullable=False), pa.field("value", pa.large_binary())])
-)
 _TYPES: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys(BYTES_ROLES, pa.large_binary()),
     **dict.fromkeys((*NUMBER_ROLES, "timestamp"), pa.int64()),
-    "headers": _HEADERS_TYPE,
+    "headers": HEADERS_TYPE,
     "topic": pa.large_string(),
     "is_control": pa.bool_(),
 }
 """What columns become, by what they are."""
 
-Decoder = Callable[[str | bytes], bytes]
 Names = Callable[[pa.Schema], Sequence[str]]
 """Which columns of a schema are wanted; UnwritableError for columns that nothing can be made of."""
 
@@ -107,29 +103,6 @@ class TextOptions:
         roles = {name: self.roles.get(name, "" if name in named else name) for name in names}
         kept = set(wanted(pa.schema([(name, _TYPES.get(role, pa.null())) for name, role in roles.items()])))
         return {name: role for name, role in roles.items() if name in kept}
-
-
-def _base64(text: str | bytes) -> bytes:
-    try:
-        return binascii.a2b_base64(text, strict_mode=True)
-    except ValueError:
-        data = text.encode() if isinstance(text, str) else text
-        if b"\n" not in data:
-            raise
-        # in lines, as encode() of Postgres, base64 and MIME write it
-        return binascii.a2b_base64(data.replace(b"\r", b"").replace(b"\n", b""), strict_mode=True)
-
-
-def _hex(text: str | bytes) -> bytes:
-    # Postgres writes its bytes as \\x00ff
-    return binascii.unhexlify(text[2:] if text[:2] in ("\\x", b"\\x") else text)
-
-
-def _utf8(text: str | bytes) -> bytes:
-    return text.encode() if isinstance(text, str) else text
-
-
-DECODERS: Final[dict[str, Decoder]] = {"base64": _base64, "hex": _hex, "utf8": _utf8}
 
 
 def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> Iterator[pa.RecordBatch]:
@@ -239,9 +212,9 @@ def _refuse_absent(objects: Sequence[dict[str, Any]], column: SourceColumn) -> N
 
 def _json_column(role: str, values: list[Any], column: SourceColumn, options: TextOptions) -> pa.Array:
     if role in BYTES_ROLES:
-        return _bytes_array(values, column, options.encoding)
+        return bytes_array(values, column, options.encoding)
     if role == "headers":
-        return _headers_array(values, column, options.encoding)
+        return header_lists(values, column, options.encoding)
     if role == "topic":
         return _topics(values, column)
     if role in NUMBER_ROLES:
@@ -275,7 +248,7 @@ def _timestamps(values: Sequence[Any], column: SourceColumn, options: TextOption
             value if value is None or isinstance(value, str) else str(_number(value, row, column))
             for row, value in enumerate(values)
         ]
-        return _milliseconds(_strings(texts, column), column, options)
+        return _milliseconds(text_array(texts, column), column, options)
     numbers = _numbers(values, column)
     refuse_early(numbers, values, column)
     return numbers
@@ -289,96 +262,7 @@ def _topics(values: Sequence[Any], column: SourceColumn) -> pa.Array:
     for row, value in enumerate(values):
         if value is not None and not isinstance(value, str):
             raise column.refused(row, f"is text, not {shown(value)}", reason=Reason.COLUMN_TYPE)
-    return _strings(values, column)
-
-
-def _strings(values: Sequence[str | None], column: SourceColumn) -> pa.Array:
-    encoded = []
-    for row, value in enumerate(values):
-        try:
-            encoded.append(None if value is None else value.encode())
-        except UnicodeEncodeError as error:
-            raise column.refused(row, f"holds half a surrogate, which is no text: {shown(value)}") from error
-    return binary_array(_binary(encoded), pa.large_binary()).cast(pa.large_string())
-
-
-def _binary(values: Sequence[bytes | None]) -> BinaryColumn:
-    offsets = np.zeros(len(values) + 1, np.int64)
-    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
-    data = np.frombuffer(b"".join([value for value in values if value]), np.uint8)
-    valid = None
-    if any(value is None for value in values):
-        valid = np.array([value is not None for value in values], np.bool_)
-    return BinaryColumn(offsets, data, valid)
-
-
-def _bytes_array(values: Sequence[Any], column: SourceColumn, encoding: str) -> pa.Array:
-    decode = DECODERS[encoding]
-    try:
-        if all(value is None or type(value) in (str, bytes) for value in values):
-            plain = [None if value is None else decode(value) if value else b"" for value in values]
-            return binary_array(_binary(plain), pa.large_binary())
-    except ValueError:
-        pass  # the value that is to blame is found below
-    decoded = [_decoded(value, row, column, decode, encoding) for row, value in enumerate(values)]
-    return binary_array(_binary(decoded), pa.large_binary())
-
-
-def _decoded(value: Any, row: int, column: SourceColumn, decode: Decoder, encoding: str) -> bytes | None:
-    if value is None:
-        return None
-    try:
-        if isinstance(value, (str, bytes)):
-            return decode(value)
-        if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
-            return _base64(value["base64"])
-    except ValueError as error:
-        hint = " (encoding, --encoding, says what it is)" if encoding != "utf8" else ""
-        raise column.refused(row, f"is not {encoding}: {shown(value)}: {error}{hint}") from error
-    hint = " (make it text, with tojson of jq for example, and say that it is utf8: encoding, --encoding)"
-    what = f"is text in {encoding}, or null, not {shown(value)}{hint}"
-    raise column.refused(row, what, reason=Reason.COLUMN_TYPE)
-
-
-def _headers_array(values: Sequence[Any], column: SourceColumn, encoding: str) -> pa.Array:
-    """Headers out of ``[[name, value], ...]``, as JSON or as JSON text."""
-    decode = DECODERS[encoding]
-    offsets = np.zeros(len(values) + 1, np.int64)
-    keys: list[bytes | None] = []
-    contents: list[bytes | None] = []
-    for row, value in enumerate(values):
-        for pair in () if value == [] or value in (None, "", "[]", b"", b"[]") else _pairs(value, row, column):
-            try:
-                keys.append(pair[0].encode())
-            except UnicodeEncodeError as error:
-                what = f"has half a surrogate in a name, which is no text: {shown(pair[0])}"
-                raise column.refused(row, what) from error
-            contents.append(_decoded(pair[1], row, column, decode, encoding))
-        offsets[row + 1] = len(keys)
-    return headers_array_of(HeadersColumn(offsets, _binary(keys), _binary(contents)))
-
-
-def headers_array_of(column: HeadersColumn) -> pa.Array:
-    """Headers in Arrow, with the bytes of their names as they are."""
-    items = pa.StructArray.from_arrays(
-        [binary_array(column.key, pa.large_binary()), binary_array(column.value, pa.large_binary())],
-        fields=list(_HEADERS_TYPE.value_type),
-    )
-    offsets = pa.py_buffer(column.offsets.astype(np.int32))
-    return pa.Array.from_buffers(_HEADERS_TYPE, len(column), [None, offsets], 0, children=[items])
-
-
-def _pairs(value: Any, row: int, column: SourceColumn) -> list[tuple[str, Any]]:
-    if isinstance(value, (str, bytes)):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise column.refused(row, f"is no JSON: {error}") from error
-    if isinstance(value, list) and all(
-        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in value
-    ):
-        return [(pair[0], pair[1]) for pair in value]
-    raise column.refused(row, f'is a list of ["name", "value"], not {shown(value)}', reason=Reason.COLUMN_TYPE)
+    return text_array(values, column)
 
 
 class LongRowError(UnwritableError):
@@ -557,9 +441,9 @@ def _first_lines(stream: BinaryIO) -> Iterator[str]:
 
 def _csv_column(role: str, values: pa.Array, column: SourceColumn, options: TextOptions) -> pa.Array:
     if role in BYTES_ROLES:
-        return values if options.encoding == "utf8" else _bytes_array(bytes_list(values), column, options.encoding)
+        return values if options.encoding == "utf8" else bytes_array(bytes_list(values), column, options.encoding)
     if role == "headers":
-        return _headers_array(bytes_list(values), column, options.encoding)
+        return header_lists(bytes_list(values), column, options.encoding)
     texts = texts_of(values, column)
     if role in NUMBER_ROLES:
         return whole_numbers(texts, column)

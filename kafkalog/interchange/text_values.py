@@ -1,11 +1,13 @@
-"""Whole numbers and timestamps out of text, as other tools write them, a column at a time.
+"""Text to numbers, timestamps, byte strings and headers, as other tools write them, a column at a time.
 
-A column in the usual forms, digits and ISO 8601, is converted whole by Arrow; any other a value at a time. A value that
-is not a number is refused with the line it is in.
+Numbers and timestamps in the usual forms, digits and ISO 8601, are converted by Arrow, a whole column at once; others a
+value at a time. A value that cannot be converted raises `UnwritableError` with the line it is in.
 """
 
 from __future__ import annotations
 
+import binascii
+import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -18,11 +20,19 @@ import pyarrow.compute as pc
 
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnwritableError
+from kafkalog.interchange.arrow_output import binary_array
+from kafkalog.records.columns import BinaryColumn
 
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _CYCLE_DAYS: Final = 146_097
 """Days of the 400 years after which the calendar repeats."""
 _N_FIRST: Final = 64
+
+HEADERS_TYPE: Final = pa.list_(
+    pa.struct([pa.field("key", pa.large_binary(), nullable=False), pa.field("value", pa.large_binary())])
+)
+
+Decoder = Callable[[str | bytes], bytes]
 
 _DIGITS: Final = "^-?[0-9]+$"
 # pandas writes whole numbers as 1.0 in a column where some are missing
@@ -290,3 +300,110 @@ def _fitting(number: int, row: int, text: str, column: SourceColumn) -> int:
 
 def _null_hint(text: str) -> str:
     return " (null, --null, says what stands for null in CSV)" if text.strip() in _NULLS else ""
+
+
+def _base64(text: str | bytes) -> bytes:
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        data = text.encode() if isinstance(text, str) else text
+        if b"\n" not in data:
+            raise
+        # in lines, as encode() of Postgres, base64 and MIME write it
+        return binascii.a2b_base64(data.replace(b"\r", b"").replace(b"\n", b""), strict_mode=True)
+
+
+def _hex(text: str | bytes) -> bytes:
+    # Postgres writes its bytes as \\x00ff
+    return binascii.unhexlify(text[2:] if text[:2] in ("\\x", b"\\x") else text)
+
+
+def _utf8(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+DECODERS: Final[dict[str, Decoder]] = {"base64": _base64, "hex": _hex, "utf8": _utf8}
+
+
+def text_array(values: Sequence[str | None], column: SourceColumn) -> pa.Array:
+    """Strings as large_string; UnwritableError for one that holds half a surrogate."""
+    encoded = []
+    for row, value in enumerate(values):
+        try:
+            encoded.append(None if value is None else value.encode())
+        except UnicodeEncodeError as error:
+            raise column.refused(row, f"holds half a surrogate, which is no text: {shown(value)}") from error
+    return binary_array(_binary(encoded), pa.large_binary()).cast(pa.large_string())
+
+
+def _binary(values: Sequence[bytes | None]) -> BinaryColumn:
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
+    data = np.frombuffer(b"".join([value for value in values if value]), np.uint8)
+    valid = None
+    if any(value is None for value in values):
+        valid = np.array([value is not None for value in values], np.bool_)
+    return BinaryColumn(offsets, data, valid)
+
+
+def bytes_array(values: Sequence[Any], column: SourceColumn, encoding: str) -> pa.Array:
+    """Texts in an encoding as large_binary; UnwritableError for one that is not in it."""
+    decode = DECODERS[encoding]
+    try:
+        if all(value is None or type(value) in (str, bytes) for value in values):
+            plain = [None if value is None else decode(value) if value else b"" for value in values]
+            return binary_array(_binary(plain), pa.large_binary())
+    except ValueError:
+        pass  # which value it is is found below
+    decoded = [_decoded(value, row, column, decode, encoding) for row, value in enumerate(values)]
+    return binary_array(_binary(decoded), pa.large_binary())
+
+
+def _decoded(value: Any, row: int, column: SourceColumn, decode: Decoder, encoding: str) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, (str, bytes)):
+            return decode(value)
+        if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
+            return _base64(value["base64"])
+    except ValueError as error:
+        hint = " (encoding, --encoding, says what it is)" if encoding != "utf8" else ""
+        raise column.refused(row, f"is not {encoding}: {shown(value)}: {error}{hint}") from error
+    hint = " (make it text, with tojson of jq for example, and say that it is utf8: encoding, --encoding)"
+    what = f"is text in {encoding}, or null, not {shown(value)}{hint}"
+    raise column.refused(row, what, reason=Reason.COLUMN_TYPE)
+
+
+def header_lists(values: Sequence[Any], column: SourceColumn, encoding: str) -> pa.Array:
+    """Headers out of ``[[name, value], ...]``, as JSON or as JSON text."""
+    decode = DECODERS[encoding]
+    offsets = np.zeros(len(values) + 1, np.int64)
+    keys: list[bytes | None] = []
+    contents: list[bytes | None] = []
+    for row, value in enumerate(values):
+        for pair in () if value == [] or value in (None, "", "[]", b"", b"[]") else _pairs(value, row, column):
+            try:
+                keys.append(pair[0].encode())
+            except UnicodeEncodeError as error:
+                what = f"has half a surrogate in a name, which is no text: {shown(pair[0])}"
+                raise column.refused(row, what) from error
+            contents.append(_decoded(pair[1], row, column, decode, encoding))
+        offsets[row + 1] = len(keys)
+    names, texts = binary_array(_binary(keys), pa.large_binary()), binary_array(_binary(contents), pa.large_binary())
+    items = pa.StructArray.from_arrays([names, texts], fields=list(HEADERS_TYPE.value_type))
+    ends = pa.py_buffer(offsets.astype(np.int32))
+    return pa.Array.from_buffers(HEADERS_TYPE, len(values), [None, ends], 0, children=[items])
+
+
+def _pairs(value: Any, row: int, column: SourceColumn) -> list[tuple[str, Any]]:
+    if isinstance(value, (str, bytes)):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise column.refused(row, f"is no JSON: {error}") from error
+    if isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in value
+    ):
+        return [(pair[0], pair[1]) for pair in value]
+    raise column.refused(row, f'is a list of ["name", "value"], not {shown(value)}', reason=Reason.COLUMN_TYPE)
