@@ -30,6 +30,7 @@ from kafkalog.partition import Partition
 from kafkalog.producers import ProducerSnapshot, ProducerState, read_snapshot
 from kafkalog.repair.recovery import RecoveredSegment, recover
 from kafkalog.segment import Segment
+from kafkalog.source import file_status
 
 
 @dataclass(slots=True)
@@ -126,7 +127,7 @@ def read_existing(
 
 def _stamp(path: Path, last: Segment | None) -> tuple[tuple[str, ...], int]:
     names = tuple(sorted(name for name in os.listdir(path) if name.endswith(kf.LOG_SUFFIX)))
-    return names, last.path.stat().st_size if last is not None else 0
+    return names, file_status(last.path).st_size if last is not None else 0
 
 
 def _read_topic_id(path: Path) -> str | None:

@@ -158,7 +158,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
 
     def _add_directory(self, root: Path) -> None:
         entries = _list(root)
-        children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if entry.is_dir()]
+        children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if _is_dir(entry)]
         if is_partition_directory(root, entries):
             self._add_partition(root, None, None, None)
             return
@@ -223,7 +223,14 @@ def _holds_segments(path: Path) -> bool:
 
 def _is_segment(entry: os.DirEntry[str]) -> bool:
     """Other files may end in .log, too: a broker's own log files, say."""
-    return entry.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(entry.name) is not None and not entry.is_dir()
+    return entry.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(entry.name) is not None and not _is_dir(entry)
+
+
+def _is_dir(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads round in a circle: opening it will say so
 
 
 def _list(root: Path) -> list[os.DirEntry[str]]:
@@ -241,7 +248,7 @@ def is_partition_directory(path: Path, entries: list[os.DirEntry[str]] | None = 
         return True
     if kf.parse_partition_directory(path.absolute().name) is None:
         return False
-    return not any(entry.is_dir() and kf.parse_partition_directory(entry.name) for entry in entries)
+    return not any(_is_dir(entry) and kf.parse_partition_directory(entry.name) for entry in entries)
 
 
 def open_path(

@@ -28,6 +28,7 @@ from kafkalog.outcomes import OutcomeLearner, Outcomes
 from kafkalog.partition import Partition
 from kafkalog.segment import Segment
 from kafkalog.slices import PartitionRange, SegmentRange
+from kafkalog.source import file_status
 from kafkalog.streams import SegmentStream
 
 HighWatermark = Literal["ignore", "checkpoint"]
@@ -303,7 +304,7 @@ class _Transactions:
         for base in [one for one in self._bases if self._numbers[one] >= number]:
             path, mine = self._path / kf.segment_file_name(base), self._numbers[base]
             is_last = base == self._bases[-1]
-            size = os.stat(path).st_size
+            size = file_status(path).st_size
             part = SegmentRange(path.name, size, 0, self._position if is_last else size, base, is_last)
             whole = PartitionRange(str(self._path), None, (part,))
             for stretch in whole.open(limits=self._limits).stretches(

@@ -625,6 +625,21 @@ def test_a_segment_that_cannot_be_opened_is_named_and_the_other_partitions_are_g
     assert "no partition matches" not in err
 
 
+@pytest.mark.parametrize("command", ["ls", "verify", "cat --on-corruption skip", "batches --on-corruption skip"])
+def test_a_link_that_leads_round_in_a_circle_hides_no_other_partition(
+    run: Any, log_dir_copy: Path, command: str
+) -> None:
+    (log_dir_copy / "meta.properties").unlink()
+    circle = log_dir_copy / "p-multi-0" / f"{9999:020d}.log"
+    circle.symlink_to(circle.name)
+    code, out, err = run(*command.split(), log_dir_copy, "-t", "p-multi,p-txn")
+    assert code == 3
+    assert "Too many levels of symbolic links" in err + "\n".join(out)
+    assert any("p-txn" in line for line in out)
+    with pytest.raises(kafkalog.ReadError):
+        kafkalog.PartitionWriter(log_dir_copy / "p-multi-0")
+
+
 def test_producers_says_what_it_could_not_read(run: Any, log_dir_copy: Path) -> None:
     (log_dir_copy / "p-txn-0" / f"{9999:020d}.log").symlink_to("/nonexistent")
     code, out, _ = run("producers", log_dir_copy, "-t", "p-txn")

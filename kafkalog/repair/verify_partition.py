@@ -93,6 +93,8 @@ def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], 
     """A log start offset behind the end of the log costs a broker the whole log."""
     if around.is_live or not partition.is_whole or any(one.error is not None for one in partition.segments):
         return
+    if not segments:
+        return
     start, end = partition.log_start_offset, segments[-1].last_offset + 1
     if start > end:
         detail = (
