@@ -22,7 +22,7 @@ import kafkalog
 from kafkalog.errors import FunctionWarning, KafkalogError, Reason
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))
-N_PARTITIONS = max(1, int(os.environ.get("KAFKALOG_FUZZ_N", "60000")) // 1000)
+N_PARTITIONS = max(1, int(os.environ.get("KAFKALOG_FUZZ_N", "60000")) // 1500)
 FIRST = int(os.environ.get("KAFKALOG_FUZZ_FIRST", "0"))
 SECONDS = 3.0
 N_PARTS = 4
