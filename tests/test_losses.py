@@ -163,7 +163,7 @@ def test_a_directory_without_anything_is_none_yet(root: Path) -> None:
     assert notes(root) == [("segment_missing", None, None)]
 
 
-# ------------------------------------------------------------------------------------------------ what brokers leave is fine
+# ---------------------------------------------------------------------------------- what brokers leave is fine
 
 
 def test_what_a_broker_has_not_deleted_yet_is_no_loss(root: Path, partition: Path) -> None:
