@@ -31,15 +31,15 @@ from kafkalog.errors import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.api import export, open, read_numpy, read_pandas, read_table, scan, scan_batches, verify
-    from kafkalog.batch_scan import BatchScan
+    from kafkalog.api import read_numpy, read_pandas, read_table, scan
+    from kafkalog.batch_scan import BatchScan, scan_batches
     from kafkalog.batches import BatchTable
     from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.config import LogConfig
     from kafkalog.converter import convert
     from kafkalog.converter.report import ConversionReport
     from kafkalog.dumper import Dump, dump
-    from kafkalog.exporter import ExportResult
+    from kafkalog.exporter import ExportResult, export
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
     from kafkalog.index_measures import IndexMeasures
     from kafkalog.index_statistics import IndexStatistics, RollLimits
@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     from kafkalog.installer import InstallReport, install
     from kafkalog.loader import LoadResult, load_files, write_table
     from kafkalog.log_dir import LogDir
+    from kafkalog.opening import open
     from kafkalog.partition import Partition
     from kafkalog.repair.rebuild import rebuild_indexes
     from kafkalog.repair.report import RebuildReport
+    from kafkalog.repair.verify import verify
     from kafkalog.scanner import Scan
     from kafkalog.segment import Segment
     from kafkalog.writer import AppendResult, PartitionWriter, Producer
@@ -58,14 +60,14 @@ __version__ = "0.1.0"
 
 # Arrow and NumPy take longer to import than a small job takes to run: they come with the first use
 _LAZY = {
-    "open": "api",
+    "open": "opening",
     "scan": "api",
     "read_table": "api",
     "read_pandas": "api",
     "read_numpy": "api",
-    "export": "api",
-    "scan_batches": "api",
-    "verify": "api",
+    "export": "exporter",
+    "scan_batches": "batch_scan",
+    "verify": "repair.verify",
     "BatchScan": "batch_scan",
     "ExportResult": "exporter",
     "BatchTable": "batches",

@@ -1,22 +1,19 @@
-"""The functions that most programs need: `open`, `scan`, and the `read_*` that collect a scan."""
+"""`scan`, and the `read_*` functions that collect a scan into one table."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import pyarrow as pa
 
-from kafkalog.batch_scan import BatchScan
 from kafkalog.columns import RecordColumns
-from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.exporter import Exporter, ExportResult
+from kafkalog.errors import Limits
 from kafkalog.isolation import IsolationLevel
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import Paths
 from kafkalog.partition import Partition
 from kafkalog.predicates import Filters
-from kafkalog.repair.verify import verify as verify
 from kafkalog.scanner import Offsets, Scan, Timestamp
 from kafkalog.segment import Segment
 from kafkalog.streams import OnCorruption
@@ -24,44 +21,6 @@ from kafkalog.streams import OnCorruption
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow.compute as pc
-
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-
-def open(
-    path: Paths, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS
-) -> Segment | Partition | LogDir:
-    """Open what a path holds: a segment, a partition, or a log dir.
-
-    Parameters
-    ----------
-    path : path-like or sequence of path-like
-        A `.log` file, a topic-partition directory, or a log dir (a value of a broker's `log.dirs`). Several paths make
-        one `LogDir`.
-    memory_map : {"auto", True, False}
-        `"auto"` maps only what nobody writes to any more.
-    limits : Limits
-
-    Returns
-    -------
-    Segment or Partition or LogDir
-
-    Raises
-    ------
-    NotKafkaError
-        Nothing there looks like Kafka's log.
-    ReadError
-        It cannot be read.
-
-    Examples
-    --------
-    >>> log_dir = kafkalog.open("tests/golden/log_dir")
-    >>> log_dir.topics[:2]
-    ['p-compact', 'p-delrec']
-    >>> log_dir["p-multi", 0].log_end_offset
-    125
-    """
-    return open_path(path, memory_map=memory_map, limits=limits)
 
 
 class ScanOptions(TypedDict, total=False):
@@ -219,55 +178,6 @@ def scan(
     )
 
 
-def scan_batches(
-    path: Paths | LogDir | Partition | Segment,
-    *,
-    columns: Sequence[str] | None = None,
-    topics: str | Sequence[str] | None = None,
-    partitions: Sequence[int] | int | None = None,
-    start_offset: Offsets | None = None,
-    end_offset: Offsets | None = None,
-    on_corruption: OnCorruption = "raise",
-    memory_map: bool | str = "auto",
-    limits: Limits | None = None,
-) -> BatchScan:
-    """The batch table of all that a path holds: a row a record batch, out of their headers; nothing is read yet.
-
-    Parameters
-    ----------
-    path : path-like, sequence of path-like, or what `open` returned
-    columns : sequence of str, optional
-        Default: topic, partition, segment (file name), the columns of `BatchTable` with their meanings, and compression
-        (the codec's name).
-    start_offset, end_offset : int or mapping of (topic, partition) to int, optional
-        Half-open; batches that may hold such offsets. What is deleted and still in the files is among them.
-    topics, partitions, on_corruption, memory_map, limits
-        As `scan`. Checksums are not checked: damage is what headers show. With "stop" and "skip" a partition that
-        cannot be opened is a finding as well, and the others are read.
-
-    Returns
-    -------
-    BatchScan
-
-    Examples
-    --------
-    >>> batches = kafkalog.scan_batches("tests/golden/log_dir", topics="p-txn").to_table()
-    >>> sum(batches["is_control"].to_pylist()), len(batches)
-    (72, ...)
-    """
-    return BatchScan(
-        path,
-        columns=columns,
-        topics=topics,
-        partitions=partitions,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        on_corruption=on_corruption,
-        memory_map=memory_map,
-        limits=limits,
-    )
-
-
 def read_table(path: Paths | LogDir | Partition | Segment, **options: Unpack[ScanOptions]) -> pa.Table:
     """Records as a `pyarrow.Table`; options of `scan`.
 
@@ -297,88 +207,3 @@ def read_numpy(path: Paths | LogDir | Partition | Segment, **options: Unpack[Sca
     ([0, 1, 2], b'...')
     """
     return scan(path, **options).to_numpy()
-
-
-def export(
-    path: Paths | LogDir | Partition | Segment | Scan,
-    to: str | os.PathLike[str] | BinaryIO,
-    *,
-    format: str | None = None,
-    partition_by: str | Sequence[str] = (),
-    compression: str | None = None,
-    row_group_rows: int | None = None,
-    encoding: str | None = None,
-    null: str | None = None,
-    max_records: int | None = None,
-    overwrite: bool = False,
-    **scan: Any,
-) -> ExportResult:
-    """Write records to a file or a directory, all of them or nothing, in bounded memory.
-
-    Parameters
-    ----------
-    path : path-like, sequence of path-like, what `open` returned, or a Scan
-    to : path-like or binary file
-        Where to; a path must not be there yet, nor lie in a log dir. It appears when all is written and durable; a
-        failure leaves it as it was. A binary file is written to as it goes.
-    format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
-        Default: what the name ends in; for a directory, Parquet. `arrow` is Arrow's IPC file, `arrows` its stream.
-    partition_by : sequence of {"topic", "partition", "date"}
-        Make a directory, with ``topic=orders/partition=0/date=2026-11-21/part-0.parquet`` and so on. The topic and the
-        partition are then in the path and not in the files. The date is the timestamp's in UTC; without one it is
-        ``__HIVE_DEFAULT_PARTITION__``.
-    compression : str, optional
-        Parquet: zstd (default), snappy, lz4, gzip, brotli, none. Arrow: none (default), lz4, zstd. CSV and JSON lines:
-        none (default), gzip, zstd; ``.csv.gz`` and the like ask for it too.
-    row_group_rows : int, optional
-        Most rows in a Parquet row group (default: 2**20, and 64 MiB in memory) or in a record batch of an Arrow file.
-    encoding : {"base64", "utf8", "hex"}, optional
-        Of key, value and header values in CSV and JSON lines; default: base64.
-    null : str, optional
-        What stands for null in CSV; default: nothing, where an empty value is ``""`` in quotes.
-    max_records : int, optional
-        Stop after so many.
-    overwrite : bool
-        Replace a file, or a directory that an export made.
-    **scan
-        Options of `scan`: columns, topics, ranges, on_corruption, threads, ...
-
-    Returns
-    -------
-    ExportResult
-        With `n_records`, `n_bytes`, `n_files` and `findings`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An option is not one.
-    OutputExistsError, UnsafePathError
-        The destination is taken, or it is where output would do harm.
-    WriteError
-        It could not be written.
-    KafkalogError
-        As `scan` on damage, unless `on_corruption` says otherwise; then too nothing is left.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> to = tempfile.mkdtemp() + "/p-multi.parquet"
-    >>> kafkalog.export("tests/golden/log_dir", to, topics="p-multi")
-    ExportResult(n_records=303, n_bytes=..., n_files=1)
-    >>> import pyarrow.parquet
-    >>> pyarrow.parquet.read_table(to).equals(kafkalog.read_table("tests/golden/log_dir", topics="p-multi"))
-    True
-    """
-    return Exporter(
-        path,
-        to,
-        format=format,
-        partition_by=partition_by,
-        compression=compression,
-        row_group_rows=row_group_rows,
-        encoding=encoding,
-        null=null,
-        max_records=max_records,
-        overwrite=overwrite,
-        **scan,
-    ).run()

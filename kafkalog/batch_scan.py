@@ -19,6 +19,7 @@ from kafkalog import format as kf
 from kafkalog.batches import COLUMNS, DERIVED, BatchTable
 from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Limits, warn
 from kafkalog.log_dir import LogDir
+from kafkalog.opening import Paths
 from kafkalog.partition import Partition
 from kafkalog.scanner import Offsets, Scan
 from kafkalog.segment import Segment
@@ -265,3 +266,52 @@ def _texts(names: Sequence[str], numbers: npt.NDArray[np.int8]) -> pa.Array:
     offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
     known = pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))])
     return known.take(_numbers(numbers, pa.int8()))
+
+
+def scan_batches(
+    path: Paths | LogDir | Partition | Segment,
+    *,
+    columns: Sequence[str] | None = None,
+    topics: str | Sequence[str] | None = None,
+    partitions: Sequence[int] | int | None = None,
+    start_offset: Offsets | None = None,
+    end_offset: Offsets | None = None,
+    on_corruption: OnCorruption = "raise",
+    memory_map: bool | str = "auto",
+    limits: Limits | None = None,
+) -> BatchScan:
+    """The batch table of all that a path holds: a row a record batch, out of their headers; nothing is read yet.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or what `open` returned
+    columns : sequence of str, optional
+        Default: topic, partition, segment (file name), the columns of `BatchTable` with their meanings, and compression
+        (the codec's name).
+    start_offset, end_offset : int or mapping of (topic, partition) to int, optional
+        Half-open; batches that may hold such offsets. What is deleted and still in the files is among them.
+    topics, partitions, on_corruption, memory_map, limits
+        As `scan`. Checksums are not checked: damage is what headers show. With "stop" and "skip" a partition that
+        cannot be opened is a finding as well, and the others are read.
+
+    Returns
+    -------
+    BatchScan
+
+    Examples
+    --------
+    >>> batches = kafkalog.scan_batches("tests/golden/log_dir", topics="p-txn").to_table()
+    >>> sum(batches["is_control"].to_pylist()), len(batches)
+    (72, ...)
+    """
+    return BatchScan(
+        path,
+        columns=columns,
+        topics=topics,
+        partitions=partitions,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        on_corruption=on_corruption,
+        memory_map=memory_map,
+        limits=limits,
+    )

@@ -15,19 +15,23 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, cast
+from typing import Any, BinaryIO, Final, Literal, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkalog.api import ScanOptions
 from kafkalog.arrow_buffers import milliseconds
 from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, Limits, OutputExistsError, Reason
 from kafkalog.input_files import NULL_DIRECTORY
 from kafkalog.log_dir import LogDir
+from kafkalog.opening import Paths
+from kafkalog.partition import Partition
 from kafkalog.places import check_outside
 from kafkalog.publish import StagedDirectory, StagedFile, staged_directory, staged_file
 from kafkalog.scanner import Scan
+from kafkalog.segment import Segment
 from kafkalog.sinks import FORMATS, ROW_GROUP_BYTES, RecordSink, SinkOptions
 
 PartitionKey = Literal["topic", "partition", "date"]
@@ -346,3 +350,88 @@ def check_replaceable(path: Path) -> None:
                     f"{Path(root) / name} is nothing that an export made, so the directory is not replaced",
                     path=path,
                 )
+
+
+def export(
+    path: Paths | LogDir | Partition | Segment | Scan,
+    to: str | os.PathLike[str] | BinaryIO,
+    *,
+    format: str | None = None,
+    partition_by: str | Sequence[str] = (),
+    compression: str | None = None,
+    row_group_rows: int | None = None,
+    encoding: str | None = None,
+    null: str | None = None,
+    max_records: int | None = None,
+    overwrite: bool = False,
+    **scan: Unpack[ScanOptions],
+) -> ExportResult:
+    """Write records to a file or a directory, all of them or nothing, in bounded memory.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, what `open` returned, or a Scan
+    to : path-like or binary file
+        Where to; a path must not be there yet, nor lie in a log dir. It appears when all is written and durable; a
+        failure leaves it as it was. A binary file is written to as it goes.
+    format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
+        Default: what the name ends in; for a directory, Parquet. `arrow` is Arrow's IPC file, `arrows` its stream.
+    partition_by : sequence of {"topic", "partition", "date"}
+        Make a directory, with ``topic=orders/partition=0/date=2026-11-21/part-0.parquet`` and so on. The topic and the
+        partition are then in the path and not in the files. The date is the timestamp's in UTC; without one it is
+        ``__HIVE_DEFAULT_PARTITION__``.
+    compression : str, optional
+        Parquet: zstd (default), snappy, lz4, gzip, brotli, none. Arrow: none (default), lz4, zstd. CSV and JSON lines:
+        none (default), gzip, zstd; ``.csv.gz`` and the like ask for it too.
+    row_group_rows : int, optional
+        Most rows in a Parquet row group (default: 2**20, and 64 MiB in memory) or in a record batch of an Arrow file.
+    encoding : {"base64", "utf8", "hex"}, optional
+        Of key, value and header values in CSV and JSON lines; default: base64.
+    null : str, optional
+        What stands for null in CSV; default: nothing, where an empty value is ``""`` in quotes.
+    max_records : int, optional
+        Stop after so many.
+    overwrite : bool
+        Replace a file, or a directory that an export made.
+    **scan
+        Options of `scan`: columns, topics, ranges, on_corruption, threads, ...
+
+    Returns
+    -------
+    ExportResult
+        With `n_records`, `n_bytes`, `n_files` and `findings`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An option is not one.
+    OutputExistsError, UnsafePathError
+        The destination is taken, or it is where output would do harm.
+    WriteError
+        It could not be written.
+    KafkalogError
+        As `scan` on damage, unless `on_corruption` says otherwise; then too nothing is left.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> to = tempfile.mkdtemp() + "/p-multi.parquet"
+    >>> kafkalog.export("tests/golden/log_dir", to, topics="p-multi")
+    ExportResult(n_records=303, n_bytes=..., n_files=1)
+    >>> import pyarrow.parquet
+    >>> pyarrow.parquet.read_table(to).equals(kafkalog.read_table("tests/golden/log_dir", topics="p-multi"))
+    True
+    """
+    return Exporter(
+        path,
+        to,
+        format=format,
+        partition_by=partition_by,
+        compression=compression,
+        row_group_rows=row_group_rows,
+        encoding=encoding,
+        null=null,
+        max_records=max_records,
+        overwrite=overwrite,
+        **scan,
+    ).run()

@@ -25,7 +25,8 @@ from kafkalog import format as kf
 from kafkalog.batches import intact_batch_at, is_chain
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, ReadError
 from kafkalog.isolation import ISOLATION_LEVELS, IsolationLevel
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import open as open_path
 from kafkalog.outcomes import Outcomes
 from kafkalog.partition import Partition
 from kafkalog.pipeline import Query
@@ -318,7 +319,13 @@ class _Planner:
         segments = partition.segments
         ranges = [
             SegmentRange(
-                one.path.name, one.size_in_bytes, 0, one.size_in_bytes, one.base_offset, number == len(segments) - 1
+                one.path.name,
+                one.size_in_bytes,
+                0,
+                one.size_in_bytes,
+                one.base_offset,
+                number == len(segments) - 1,
+                one.is_preallocated,
             )
             for number, one in enumerate(segments)
         ]

@@ -35,7 +35,8 @@ from kafkalog.errors import (
 )
 from kafkalog.expressions import Residual, is_expression
 from kafkalog.isolation import ISOLATION_LEVELS, IsolationLevel
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import open as open_path
 from kafkalog.partition import Partition
 from kafkalog.pipeline import Pass, Query, Task
 from kafkalog.predicates import Filters, milliseconds, parse_filters

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from needs import not_tested
 
 settings.register_profile(
     "kafkalog",
@@ -32,6 +34,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         group = next((name for name in _SHARED if name in fixtures), str(item.path))
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Say last, and loudly, what was not tested for want of Java or jars."""
+    yield
+    for line in not_tested(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(line, red=True, bold=True)
 
 
 @pytest.fixture(scope="session")

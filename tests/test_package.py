@@ -23,7 +23,14 @@ KERNELS = sorted(path.stem for path in (ROOT / "kafkalog" / "_kernels").glob("*.
 MODULES = sorted(
     found.name for found in pkgutil.walk_packages(kafkalog.__path__, "kafkalog.") if not found.name.endswith("__main__")
 )
-WITH_EXAMPLES = {"kafkalog", "kafkalog.api", "kafkalog.indexes"}
+WITH_EXAMPLES = {
+    "kafkalog",
+    "kafkalog.api",
+    "kafkalog.batch_scan",
+    "kafkalog.exporter",
+    "kafkalog.indexes",
+    "kafkalog.opening",
+}
 
 
 def loaded_after(statement: str, *names: str) -> list[str]:

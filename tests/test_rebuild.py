@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,14 @@ import builder
 import golden_sets
 import numpy as np
 import pytest
-from test_publish import Faulty
+from faults import Faulty
 
 import kafkalog
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.cli.app import main
 from kafkalog.errors import FileChangedError, KafkalogError, OutputExistsError, Reason, UnsafePathError
 from kafkalog.indexes import OffsetIndex, TimeIndex
-from kafkalog.producers import ProducerState
+from kafkalog.producers import ProducerState, read_snapshot
 from kafkalog.repair import epochs
 from kafkalog.repair.cluster_metadata import TOPIC, read_cluster_configs
 from kafkalog.repair.interval import _roundest, interval_bounds
@@ -74,7 +75,7 @@ def rebuilt(set_name: str, tmp_path: Path, **options: Any) -> tuple[dict[str, by
             kinds=KINDS,
             out=out,
             index_interval_bytes=interval_of(set_name, name),
-            now_ms=clock_of(set_name),
+            now=clock_of(set_name),
             **options,
         )
         assert not report.findings.n_damage
@@ -201,7 +202,7 @@ def test_a_flipped_bit_stops_the_rebuild_at_its_batch_and_before_later_segments(
     start = int(batches.position[row])
     data = path.read_bytes()
     flip(path, start + 70, data[start + 70] ^ 1)
-    report = kafkalog.rebuild_indexes(partition, kinds=KINDS, dry_run=True)
+    report = kafkalog.rebuild_indexes(partition, kinds=KINDS, damaged="cut", dry_run=True)
     (finding,) = report.findings.rows
     assert (finding.reason, finding.position, finding.path) == (Reason.CRC_MISMATCH, start, str(path))
     assert "its indexes end there, too" in finding.detail
@@ -246,7 +247,7 @@ def test_an_offset_that_goes_back_passes_until_an_index_entry_needs_it(partition
     assert passes.findings.rows == []
     for index in partition.glob("*index"):
         index.unlink()
-    report = kafkalog.rebuild_indexes(partition, dry_run=True, index_interval_bytes=0)
+    report = kafkalog.rebuild_indexes(partition, damaged="cut", dry_run=True, index_interval_bytes=0)
     (finding,) = report.findings.rows
     assert (finding.reason, finding.position) == (Reason.OFFSET_ORDER, int(batches.position[3]))
     assert "empties the segment" in finding.detail
@@ -277,9 +278,101 @@ def test_in_place_replaces_what_is_wrong_and_keeps_the_old(partition: Path) -> N
         for name in (first.name, "00000000000000000070.snapshot", "00000000000000000099.snapshot")
     }
     assert backups[first.name + BACKUP_SUFFIX] == b"\0" * 13
-    with pytest.raises(OutputExistsError, match="earlier run"):
-        kafkalog.rebuild_indexes(partition, in_place=True, backup=True)
     assert kafkalog.rebuild_indexes(partition, in_place=True).count("same") == 8
+
+
+@pytest.mark.parametrize("position", ["first", "last"])
+def test_a_segment_with_damage_keeps_its_files_unless_asked_otherwise(
+    partition: Path, position: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    number = 0 if position == "first" else -1
+    path, batches = batches_of(partition, number)
+    start = int(batches.position[1])
+    flip(path, start + 70, path.read_bytes()[start + 70] ^ 1)
+    whole = files_in(partition)
+    assert main(["reindex", str(partition), "--in-place", "--kinds", ",".join(KINDS), "--now", "0"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"damage: {path}@{start} base_offset={batches.base_offset[1]}: crc_mismatch" in printed.err
+    assert f"{path}: no offset, time, txn: its .log is damaged, and it keeps the files it has" in printed.err
+    assert files_in(partition) == whole
+    assert main(["reindex", "-q", str(partition), "--in-place", "--damaged", "cut"]) == 1
+    after = files_in(partition)
+    assert {name for name, data in after.items() if whole.get(name) != data} == {
+        f"{path.stem}{suffix}"
+        for ending in ("", BACKUP_SUFFIX)
+        for suffix in (f".index{ending}", f".timeindex{ending}")
+    }
+    assert after[f"{path.stem}.index{BACKUP_SUFFIX}"] == whole[f"{path.stem}.index"]
+    with pytest.raises(ValueError, match="damaged is 'keep' or 'cut', not 'skip'"):
+        kafkalog.rebuild_indexes(partition, dry_run=True, damaged="skip")  # type: ignore[arg-type]
+
+
+def test_segments_behind_damage_get_the_indexes_that_do_not_depend_on_it(log_dir: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
+    options: dict[str, Any] = {"kinds": KINDS, "index_interval_bytes": 1024, "now": 1_700_000_100_000}
+    kafkalog.rebuild_indexes(directory, in_place=True, backup=False, **options)
+    log = directory / f"{156:020d}.log"
+    flip(log, 70, log.read_bytes()[70] ^ 1)
+    whole = files_in(directory)
+    for path in directory.iterdir():
+        if path.suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
+            path.write_bytes(b"old")
+    report = kafkalog.rebuild_indexes(directory, in_place=True, **options)
+    after = files_in(directory)
+    kept = {f"{offset:020d}.txnindex" for offset in (164, 304)} | {
+        f"{offset:020d}.snapshot" for offset in (164, 300, 304, 430)
+    }
+    kept |= {f"{156:020d}.{suffix}" for suffix in ("index", "timeindex")}
+    assert {name for name in whole if after[name] == b"old"} == kept
+    assert {name: data for name, data in after.items() if name in whole.keys() - kept} == {
+        name: data for name, data in whole.items() if name not in kept
+    }
+    assert [(finding.reason, finding.path) for finding in report.findings.rows] == [(Reason.CRC_MISMATCH, str(log))]
+    skipped = {(Path(one.path).name, one.kind) for one in report.skipped}
+    assert skipped == {(log.name, kind) for kind in ("offset", "time", "txn")} | {("p-txn-0", "snapshot")} | {
+        (f"{offset:020d}.log", "txn") for offset in (164, 300, 304)
+    }
+    assert {file.backup for file in report.files} == {
+        f"{file.path}{BACKUP_SUFFIX}" for file in report.files if file.change == "changed"
+    } | {None}
+
+
+def test_a_backup_is_never_replaced_and_may_be_left_out(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = partition / f"{0:020d}.index"
+    whole = index.read_bytes()
+    for number, old in enumerate((b"first", b"second", b"first"), 1):
+        index.write_bytes(old)
+        assert main(["reindex", str(partition), "--in-place"]) == 0
+        assert index.read_bytes() == whole
+        assert "1 old file kept beside the new ones as NAME.kafkalog-backup" in capsys.readouterr().err, number
+    backups = {name: data for name, data in files_in(partition).items() if BACKUP_SUFFIX in name}
+    assert backups == {index.name + BACKUP_SUFFIX: b"first", f"{index.name}{BACKUP_SUFFIX}-2": b"second"}
+    index.write_bytes(b"third")
+    assert main(["reindex", str(partition), "--in-place", "--no-backup"]) == 0
+    assert "backup" not in capsys.readouterr().err
+    assert {name: data for name, data in files_in(partition).items() if BACKUP_SUFFIX in name} == backups
+    assert kafkalog.verify(partition).is_ok
+
+
+def test_producers_expire_only_by_a_time_that_is_given(partition: Path, tmp_path: Path) -> None:
+    def n_producers(name: str, *options: str) -> int:
+        assert (
+            main(["reindex", "-q", str(partition), "--kinds", "snapshot", "--out", str(tmp_path / name), *options]) == 0
+        )
+        # the last one follows from one that was loaded
+        return len(read_snapshot(max((tmp_path / name / partition.name).glob("*.snapshot"))).entries)
+
+    newest = clock_of("k44_extra")
+    a_day_on = datetime.fromtimestamp(newest / 1000, UTC) + timedelta(days=1, seconds=1)
+    there = n_producers("default")
+    assert there == len(read_snapshot(max(partition.glob("*.snapshot"))).entries) > 0
+    assert n_producers("then", "--now", str(newest)) == there
+    assert n_producers("later", "--now", a_day_on.isoformat()) < there
+    stale = kafkalog.rebuild_indexes(partition, kinds="snapshot", dry_run=True, now=a_day_on)
+    assert stale.count("changed") > 0
+    with pytest.raises(ValueError, match="now is a naive datetime"):
+        kafkalog.rebuild_indexes(partition, dry_run=True, now=a_day_on.replace(tzinfo=None))
 
 
 def test_an_epoch_without_a_batch_is_not_lost(partition: Path) -> None:
@@ -324,7 +417,7 @@ def test_a_segment_alone_says_what_it_cannot_tell(partition: Path, tmp_path: Pat
     report = kafkalog.rebuild_indexes(tmp_path / path.name, kinds=KINDS, dry_run=True)
     assert {file.kind for file in report.files} == {"offset", "time"}
     assert {skipped.kind for skipped in report.skipped} == {"txn", "snapshot", "epochs"}
-    inside = kafkalog.rebuild_indexes(path, kinds=KINDS[:4], dry_run=True, now_ms=clock_of("k44_extra"))
+    inside = kafkalog.rebuild_indexes(path, kinds=KINDS[:4], dry_run=True, now=clock_of("k44_extra"))
     assert inside.skipped == []
     assert {file.change for file in inside.files} == {"same"}
     assert {file.kind for file in inside.files} == {"offset", "time", "snapshot"}
@@ -360,7 +453,7 @@ def test_output_into_the_log_dir_is_refused(partition: Path, tmp_path: Path) -> 
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
-from test_publish import Faulty
+from faults import Faulty
 import kafkalog.repair.rebuild
 damaged, root = Path(sys.argv[1]), Path(sys.argv[2])
 for n in range(1, 10**6, int(sys.argv[3])):
@@ -369,7 +462,7 @@ for n in range(1, 10**6, int(sys.argv[3])):
     child = os.fork()
     if not child:
         with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            kafkalog.rebuild_indexes(target, kinds=kafkalog.repair.rebuild.KINDS, in_place=True, now_ms=0)
+            kafkalog.rebuild_indexes(target, kinds=kafkalog.repair.rebuild.KINDS, in_place=True, now=0)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if os.WIFEXITED(status):
@@ -385,7 +478,7 @@ def test_killed_anywhere_each_file_is_old_or_new(partition: Path, tmp_path: Path
     old = files_in(partition)
     new_place = tmp_path / "new" / partition.name
     shutil.copytree(partition, new_place)
-    kafkalog.rebuild_indexes(new_place, kinds=KINDS, in_place=True, now_ms=0)
+    kafkalog.rebuild_indexes(new_place, kinds=KINDS, in_place=True, now=0)
     new = files_in(new_place)
     command = [sys.executable, "-c", KILLED, str(partition), str(tmp_path / "killed"), "3"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
@@ -398,7 +491,7 @@ def test_killed_anywhere_each_file_is_old_or_new(partition: Path, tmp_path: Path
         for name in old:
             assert found[name] in (old[name], new[name]), name
         states.add(sum(found[name] == new[name] != old[name] for name in old))
-        kafkalog.rebuild_indexes(root / partition.name, kinds=KINDS, in_place=True, now_ms=0)
+        kafkalog.rebuild_indexes(root / partition.name, kinds=KINDS, in_place=True, now=0)
         again = files_in(root / partition.name)
         assert {name: again[name] for name in new} == new
     assert len(states) > 8, "a kill came before, between and behind the files"
@@ -437,8 +530,8 @@ def test_one_kind_may_be_named_without_a_list(partition: Path) -> None:
 
 def test_damaged_derived_files_never_matter_to_a_rebuild(partition: Path) -> None:
     rng = np.random.default_rng(5)
-    options = {"kinds": KINDS, "index_interval_bytes": 1024, "now_ms": clock_of("k44_extra")}
-    kafkalog.rebuild_indexes(partition, in_place=True, **options)  # type: ignore[arg-type]
+    options = {"kinds": KINDS, "index_interval_bytes": 1024, "now": clock_of("k44_extra")}
+    kafkalog.rebuild_indexes(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
     right = files_in(partition)
     segments = kafkalog.Partition(partition).segments
     for number in range(120):
@@ -451,7 +544,7 @@ def test_damaged_derived_files_never_matter_to_a_rebuild(partition: Path) -> Non
             pytest.fail(f"{error} in round {number}")
         assert {finding.reason for finding in report.findings.rows} <= {Reason.CHECKPOINT_SYNTAX}
         (partition / EPOCHS).unlink()
-        kafkalog.rebuild_indexes(partition, in_place=True, **options)  # type: ignore[arg-type]
+        kafkalog.rebuild_indexes(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
         assert {**files_in(partition), EPOCHS: b""} == {**right, EPOCHS: b""}
 
 
@@ -533,7 +626,7 @@ def test_an_interrupted_write_is_an_error_and_leaves_each_file_old_or_new(partit
         fault = Faulty(step, fail)
         with fault.installed():
             try:
-                kafkalog.rebuild_indexes(partition, in_place=True)
+                kafkalog.rebuild_indexes(partition, in_place=True, backup=False)
             except kafkalog.WriteError:
                 assert fault.n_calls >= step
             else:
@@ -616,7 +709,7 @@ def test_who_reads_the_output_may_go_before_the_work_is_done(partition: Path) ->
 
 def test_segments_that_are_named_are_no_partition_of_their_own(log_dir: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
-    kafkalog.rebuild_indexes(directory, in_place=True, kinds=KINDS, now_ms=1_700_000_100_000)
+    kafkalog.rebuild_indexes(directory, in_place=True, backup=False, kinds=KINDS, now=1_700_000_100_000)
     whole = files_in(directory)
     named = [directory / f"{offset:020d}.log" for offset in (164, 300)]
     mine = {f"{offset:020d}.{suffix}" for offset in (164, 300) for suffix in ("index", "timeindex", "txnindex")}
@@ -625,7 +718,7 @@ def test_segments_that_are_named_are_no_partition_of_their_own(log_dir: Path, tm
         if path.name in mine and path.suffix != ".snapshot":
             path.write_bytes(b"")
     for kinds in (("offset", "time"), KINDS):
-        report = kafkalog.rebuild_indexes(named, in_place=True, kinds=kinds, now_ms=1_700_000_100_000)
+        report = kafkalog.rebuild_indexes(named, in_place=True, backup=False, kinds=kinds, now=1_700_000_100_000)
         assert {Path(file.path).name for file in report.files} <= mine
     assert {Path(file.path).name for file in report.files} == mine & whole.keys()
     assert [skipped.kind for skipped in report.skipped] == ["epochs"]
@@ -695,5 +788,5 @@ def test_indexes_of_an_unfinished_swap_are_its_own(log_dir: Path, tmp_path: Path
     (partition,) = kafkalog.verify(directory).partitions
     findings = [finding for segment in partition.segments for finding in segment.findings]
     assert {Path(one.path or "").name for one in findings if one.damage} == {f"{120:020d}.index.swap"}
-    kafkalog.rebuild_indexes(directory, in_place=True)
+    kafkalog.rebuild_indexes(directory, in_place=True, backup=False)
     assert files_in(directory) == whole

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkalog import __version__
-from kafkalog.cli.commands import SUMMARIES
+from kafkalog.cli.commands import MODULES, SUMMARIES
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.options import Parser
@@ -62,7 +62,7 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
     for name, summary in SUMMARIES.items():
         if argv is None or name in argv:
-            importlib.import_module(f"kafkalog.cli.{name.replace('-', '_')}").add_parser(commands)
+            importlib.import_module(MODULES[name]).add_parser(commands)
         else:
             commands.add_parser(name, help=summary)
     return parser

@@ -1,4 +1,4 @@
-"""The commands there are, in the order of the help; the module of one is imported when it is run."""
+"""The commands, in the order of the help, and the module of each one, imported when its command runs."""
 
 from __future__ import annotations
 
@@ -20,4 +20,21 @@ SUMMARIES: Final = {
     "load": "write Parquet, Arrow, CSV or JSON lines as partitions that a broker serves",
     "spark": "the same over a cluster, or all processors: scan, batches, verify, rebuild-indexes, export",
 }
-"""A sentence a command; its module has its name, with ``_`` for ``-``."""
+"""A sentence a command."""
+
+MODULES: Final = {
+    "ls": "kafkalog.cli.ls",
+    "cat": "kafkalog.cli.cat",
+    "batches": "kafkalog.cli.batches",
+    "lookup": "kafkalog.cli.lookup",
+    "dump": "kafkalog.cli.dump",
+    "export": "kafkalog.cli.export",
+    "producers": "kafkalog.cli.producers",
+    "epochs": "kafkalog.cli.epochs",
+    "index-stats": "kafkalog.cli.index_stats",
+    "verify": "kafkalog.cli.verify",
+    "reindex": "kafkalog.cli.reindex",
+    "convert": "kafkalog.cli.convert",
+    "load": "kafkalog.cli.load",
+    "spark": "kafkalog.cli.spark",
+}

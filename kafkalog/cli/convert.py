@@ -163,7 +163,7 @@ def _size(text: str) -> int:
 def run(args: argparse.Namespace, console: Console) -> None:
     """Convert, and say what became of each partition."""
     from kafkalog.converter import convert
-    from kafkalog.log_dir import open_path
+    from kafkalog.opening import open as open_path
 
     prepare_stdout(is_json=args.json)
     limits = make_limits(args.limits)

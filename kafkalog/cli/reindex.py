@@ -21,7 +21,7 @@ from kafkalog.cli.options import (
     selected_bytes,
     timestamp,
 )
-from kafkalog.cli.text import escape_line, parse_bytes
+from kafkalog.cli.text import counted, escape_line, parse_bytes
 
 if TYPE_CHECKING:
     from kafkalog.repair.report import RebuildReport, RebuiltFile
@@ -42,15 +42,18 @@ Rebuild a log's indexes out of its .log files alone, byte for byte as a broker's
 Entries are as dense as the topic's index.interval.bytes. Without --index-interval-bytes it is taken from the
 __cluster_metadata-0 beside the partitions, else from the indexes that are there, else it is 4096; -v says which.
 
-Where a .log is damaged, a broker cuts it and deletes what comes behind. Here no .log is touched: what lies before the
-damage is indexed, the position is said as damage, and the indexes of later segments stay as they are. A broker that
-starts without recovering the segment, as after a clean shutdown, is better off with its old indexes: see --backup.
+No .log is touched. A segment whose .log is damaged keeps the files it has, and the damage is reported: a broker that
+starts without recovering the segment, as after a clean shutdown, reads on behind the damage with them. Later segments
+get new offset and time indexes; their .txnindex and .snapshot are kept. With --damaged cut the indexes of the segment
+end before the damage, as those of a broker that recovers it, and later segments, which recovery deletes, keep theirs.
 
-In place each file is replaced in one step: a crash leaves the old one or the new one. A log dir on which a broker runs
-is refused. On stdout is a line for each file that is new, changed or removed.""",
+In place each file is replaced in one step: a crash leaves the old one or the new one. The old one is kept beside it as
+NAME.kafkalog-backup (-2, -3 ... where there is one already), which a broker ignores; --no-backup keeps none. A log dir
+on which a broker runs is refused. On stdout is a line for each file that is new, changed or removed.""",
     examples="""\
   kafkalog reindex /var/lib/kafka/orders-0 --dry-run
-  kafkalog reindex /var/lib/kafka -t orders --in-place --backup
+  kafkalog reindex /var/lib/kafka -t orders --in-place
+  kafkalog reindex orders-0 --in-place --damaged cut --kinds offset,time,txn,snapshot
   kafkalog reindex /backup/kafka --kinds offset,time,txn,snapshot,epochs --out /tmp/indexes --jobs 4
   kafkalog reindex --dry-run --json orders-0/00000000000000000000.log --kinds offset --index-interval-bytes 1024""",
 )
@@ -73,7 +76,7 @@ def add_parser(commands: Any) -> None:
     )
     add_selection(what)  # type: ignore[arg-type]
     how = parser.add_argument_group("how")
-    how.add_argument("--backup", action="store_true", help="in place: keep old files as NAME.kafkalog-backup")
+    add_damage_options(how)
     how.add_argument(
         "--index-interval-bytes",
         metavar="N",
@@ -82,15 +85,40 @@ def add_parser(commands: Any) -> None:
     )
     how.add_argument("--jobs", metavar="N", type=_jobs, default=1, help="segments to read at a time (default: 1)")
     how.add_argument(
-        "--clock",
+        "--now",
         metavar="TIME",
         type=timestamp,
-        help="what time it is for the broker, which drops producers that were idle for a day from snapshots: ms, or"
-        " ISO 8601 with Z or an offset (default: now)",
+        help="drop producers from snapshots that were idle for a day at that time, as a broker does that rebuilds then:"
+        " ms, or ISO 8601 with Z or an offset (default: none, so that a result does not depend on the day)",
     )
     how.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")
     add_limits(parser)
     parser.set_defaults(run=run)
+
+
+def add_damage_options(parser: Any) -> None:
+    """Add ``--damaged`` and ``--backup``."""
+    parser.add_argument(
+        "--damaged",
+        choices=("keep", "cut"),
+        default="keep",
+        help="segments whose .log is damaged keep the files they have (keep, the default), or get indexes that end"
+        " before the damage (cut)",
+    )
+    parser.add_argument(
+        "--backup",
+        action=argparse.BooleanOptionalAction,
+        help="in place: keep old files as NAME.kafkalog-backup beside the new ones (the default)",
+    )
+
+
+def note_backups(n_backups: int, console: Console) -> None:
+    """Say where old files are."""
+    if n_backups:
+        console.note(
+            f"{counted(n_backups, 'old file')} kept beside the new ones as NAME.kafkalog-backup: delete them once all"
+            " is well"
+        )
 
 
 def _kinds(text: str) -> list[str]:
@@ -123,8 +151,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Rebuild, and say what became of each file."""
     if args.backup and not args.in_place:
         raise UsageError("--backup goes with --in-place")
-    from kafkalog.format import milliseconds
-    from kafkalog.log_dir import open_path
+    from kafkalog.opening import open as open_path
     from kafkalog.repair.rebuild import rebuild_indexes
 
     prepare_stdout(is_json=args.json)
@@ -151,19 +178,19 @@ def run(args: argparse.Namespace, console: Console) -> None:
         except (BrokenPipeError, OutputError) as error:
             unsaid.append(error)  # that nobody listens does not end what has begun
 
-    clock = args.clock
     report = rebuild_indexes(
         opened,
         kinds=args.kinds,
         out=args.out,
         in_place=args.in_place,
         backup=args.backup,
+        damaged=args.damaged,
         index_interval_bytes=args.index_interval_bytes,
         topics=flatten(args.topics),
         partitions=flatten(args.partitions),
         jobs=args.jobs,
         dry_run=args.dry_run,
-        now_ms=clock if clock is None or isinstance(clock, int) else milliseconds(clock),
+        now=args.now,
         progress=progress,
         on_file=show,
         limits=limits,
@@ -192,3 +219,4 @@ def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> 
     )
     verb = "would be" if args.dry_run else "compared with what is there:" if args.out is not None else "are"
     console.note(f"{len(report.files):,} files {verb} {counts}" if counts else "no files")
+    note_backups(sum(file.backup is not None for file in report.files), console)

@@ -16,6 +16,7 @@ from kafkalog.cli.commands import SUMMARIES
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, names, timestamp
+from kafkalog.cli.reindex import add_damage_options, note_backups
 from kafkalog.cli.scanning import add_on_corruption, add_scan_selection, path_of, scan_options, usage_errors
 from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes
 
@@ -214,9 +215,14 @@ def _add_rebuild(jobs: Any) -> None:
         default=["offset", "time", "txn"],
         help="of offset, time, txn (these by default), snapshot, epochs",
     )
-    parser.add_argument("--backup", action="store_true", help="in place: keep old files as NAME.kafkalog-backup")
+    add_damage_options(parser)
     parser.add_argument("--index-interval-bytes", metavar="N", type=_bytes, help="default: found out")
-    parser.add_argument("--clock", metavar="TIME", type=timestamp, help="what time it is for the broker (default: now)")
+    parser.add_argument(
+        "--now",
+        metavar="TIME",
+        type=timestamp,
+        help="drop producers from snapshots that were idle for a day at that time (default: none)",
+    )
     parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
     add_limits(parser)
 
@@ -406,10 +412,8 @@ def _write_findings(findings: list[Finding], console: Console) -> None:
 def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
     if args.backup and not args.in_place:
         raise UsageError("--backup goes with --in-place")
-    from kafkalog.format import milliseconds
-
-    clock = args.clock
     changes: dict[str, int] = {}
+    n_backups = 0
     with _running(args, console) as spark:
         from kafkalog.spark.jobs.rebuilding import rebuild_indexes
 
@@ -420,20 +424,23 @@ def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
             out=args.out,
             in_place=args.in_place,
             backup=args.backup,
+            damaged=args.damaged,
             index_interval_bytes=args.index_interval_bytes,
             topics=flatten(args.topics),
             partitions=flatten(args.partitions),
             dry_run=args.dry_run,
-            now_ms=clock if clock is None or isinstance(clock, int) else milliseconds(clock),
+            now=args.now,
             work_dir=args.work_dir,
             limits=make_limits(args.limits),
             **_task_bytes(args),
         )
         for row in _rows(frame):
             _report(row, console, is_json=args.json, changes=changes, with_same=args.out is not None)
+            n_backups += sum(file["backup"] is not None for file in row["files"])
     counts = ", ".join(f"{n:,} {change}" for change, n in sorted(changes.items()))
     verb = "would be" if args.dry_run else "compared with what is there:" if args.out is not None else "are"
     console.note(f"{sum(changes.values()):,} files {verb} {counts}" if counts else "no files")
+    note_backups(n_backups, console)
 
 
 def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: dict[str, int], with_same: bool) -> None:

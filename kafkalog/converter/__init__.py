@@ -34,7 +34,8 @@ from kafkalog.errors import (
     Reason,
     warn,
 )
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import open as open_path
 from kafkalog.partition import Partition, lone_segment
 from kafkalog.places import check_outside
 from kafkalog.predicates import Filters, parse_filters

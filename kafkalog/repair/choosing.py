@@ -13,7 +13,6 @@ from kafkalog.lock import refuse_if_locked
 from kafkalog.log_dir import LogDir
 from kafkalog.partition import Partition
 from kafkalog.places import check_outside
-from kafkalog.repair.targets import check_no_backups
 from kafkalog.segment import Segment
 
 
@@ -71,7 +70,6 @@ def check_places(
     chosen: Sequence[Chosen],
     *,
     out: str | os.PathLike[str] | None,
-    backup: bool,
     dry_run: bool,
 ) -> list[Path]:
     """The log dirs; raises where a broker runs on one, or where output would do harm."""
@@ -86,6 +84,4 @@ def check_places(
         else:
             sources = directories
         check_outside(out, sources)
-    if backup and not dry_run:
-        check_no_backups([one.partition.path for one in chosen])
     return roots

@@ -1,7 +1,8 @@
 """Producer snapshots and aborted transactions of a partition whose segments are recovered one after the other.
 
 Mirrors what `LogLoader.recoverSegment` and `UnifiedLog.rebuildProducerState` do around each segment: the state is read
-from the newest snapshot, which drops idle producers, and a new one is taken where the segment begins and where it ends.
+from the newest snapshot, and a new one is taken where the segment begins and where it ends. A broker that reads one
+drops idle producers; here that happens at a time that is given, if one is.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class ProducerReplay:
     ----------
     log_start_offset : int
         Snapshots at or below it are dropped.
-    now_ms : int
-        The broker's clock.
+    now_ms : int, optional
+        The broker's clock; default: no producer expires.
     expiration_ms : int
         Its `producer.id.expiration.ms`.
     newest : ProducerSnapshot, optional
@@ -41,7 +42,7 @@ class ProducerReplay:
         self,
         log_start_offset: int,
         *,
-        now_ms: int,
+        now_ms: int | None = None,
         expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         newest: ProducerSnapshot | None = None,
         limits: Limits = DEFAULT_LIMITS,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +32,10 @@ from kafkalog.errors import (
     WriteError,
 )
 from kafkalog.lock import hold_locks
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import open as open_path
 from kafkalog.partition import Partition
+from kafkalog.predicates import milliseconds
 from kafkalog.producers import ProducerSnapshot, encode_snapshot, read_snapshot
 from kafkalog.repair import epochs as leader_epochs
 from kafkalog.repair.choosing import check_places, choose
@@ -41,12 +43,13 @@ from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_config
 from kafkalog.repair.interval import IndexInterval, index_interval, max_index_bytes
 from kafkalog.repair.producer_replay import ProducerReplay
 from kafkalog.repair.recovery import RecoveredSegment, recover
-from kafkalog.repair.report import Change, Kind, RebuildReport, RebuiltFile, Skipped
+from kafkalog.repair.report import Change, Damaged, Kind, RebuildReport, RebuiltFile, Skipped
 from kafkalog.repair.targets import Target, old_content, target_for
 from kafkalog.segment import Segment
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
 DEFAULT_KINDS: tuple[Kind, ...] = ("offset", "time", "txn")
+DAMAGED: tuple[Damaged, ...] = ("keep", "cut")
 
 _REPLAYED = frozenset({"txn", "snapshot"})
 
@@ -64,6 +67,8 @@ class _Work:
     max_index_bytes: int
     found: list[RecoveredSegment] = field(default_factory=list)
     is_stopped: bool = False
+    damaged_at: int | None = None
+    """Base offset of the first damaged segment that is left as it is: what producers did is known up to there."""
 
     def file(self, base_offset: int, suffix: str) -> Path:
         return self.partition.path / kf.segment_file_name(base_offset, suffix)
@@ -75,13 +80,14 @@ def rebuild_indexes(
     kinds: Iterable[Kind] | Kind = DEFAULT_KINDS,
     out: str | os.PathLike[str] | None = None,
     in_place: bool = False,
-    backup: bool = False,
+    backup: bool | None = None,
+    damaged: Damaged = "keep",
     index_interval_bytes: int | None = None,
     topics: Iterable[str] | str | None = None,
     partitions: Iterable[int] | int | None = None,
     jobs: int = 1,
     dry_run: bool = False,
-    now_ms: int | None = None,
+    now: int | datetime | None = None,
     progress: Callable[[int], object] = lambda n_bytes: None,
     on_file: Callable[[RebuiltFile], object] = lambda file: None,
     limits: Limits = DEFAULT_LIMITS,
@@ -98,8 +104,12 @@ def rebuild_indexes(
         A directory to make, with a directory a partition.
     in_place : bool
         Replace the files that are there, each in one step.
-    backup : bool
-        Keep what was replaced or removed in place, as ``NAME.kafkalog-backup``.
+    backup : bool, optional
+        Keep what is replaced or removed in place, as ``NAME.kafkalog-backup`` beside it; the report's files say where.
+        Default: True in place.
+    damaged : {"keep", "cut"}
+        A segment whose `.log` is damaged keeps the files it has. With "cut" its indexes end before the damage, as those
+        of a broker that recovers the segment, and the files of later segments, which recovery deletes, are kept.
     index_interval_bytes : int, optional
         The topics' `index.interval.bytes`. Default: what the log dir's `__cluster_metadata-0` says, else a value that
         the existing indexes agree with, else 4096; the report says which.
@@ -109,8 +119,9 @@ def rebuild_indexes(
         Segments to read at a time.
     dry_run : bool
         Only report what would change.
-    now_ms : int, optional
-        The broker's clock, by which idle producers are dropped from snapshots; default: now.
+    now : int (ms) or aware datetime, optional
+        The time at which a broker would rebuild: producers that were idle for `producer.id.expiration.ms` (a day) by
+        then are left out of snapshots. Default: nothing expires, so that the result does not depend on the day.
     progress : callable
         Told how many more bytes are done.
     on_file : callable
@@ -126,18 +137,23 @@ def rebuild_indexes(
     UnsafePathError
         A broker holds the lock of the log dir; or `out` lies in it.
     OutputExistsError
-        `out` is there already, or a backup of an earlier run.
+        `out` is there already.
     WriteError
         A file could not be written. In place, those before it are there, and the other partitions are done all the
         same; `out` is absent.
 
     Notes
     -----
-    Where a `.log` is damaged, recovery cuts it, and deletes all later segments. Here the files of what lies before the
-    damage are made, a finding says where it is, and files of later segments stay as they are. A partition of a log dir
-    that cannot be opened is a finding, and keeps none of the others from being rebuilt.
+    Where a `.log` is damaged, recovery cuts it, and deletes all later segments. Here no `.log` is touched; a finding
+    says where the damage is. A broker that does not recover the segment, as after a clean shutdown, reads on behind the
+    damage with the indexes that it has: so they are kept unless ``damaged="cut"``, and later segments get indexes of
+    offsets and times. Their transaction indexes and snapshots are kept, for they depend on what the damage hides. A
+    partition of a log dir that cannot be opened is a finding, and keeps none of the others from being rebuilt.
 
     A crash (SIGKILL, power cut) leaves each file in place as it was or complete, and `out` absent or complete.
+
+    A broker drops idle producers from a snapshot whenever it loads one, by its own clock; so one that still holds them
+    serves it as well. To get the very bytes of a broker's recovery, give its time as `now`.
 
     A segment alone gets no leader epochs, which are the whole partition's. Its producers are replayed from the newest
     usable snapshot or the start of the log; where neither is there, the report says what was left out.
@@ -150,7 +166,7 @@ def rebuild_indexes(
     >>> report.count("same"), report.intervals
     (5, {'p-multi-0': IndexInterval(n_bytes=4096, origin='existing indexes')})
     """
-    wanted = check_options(kinds, out=out, in_place=in_place, backup=backup, dry_run=dry_run)
+    wanted = check_options(kinds, out=out, in_place=in_place, backup=backup, damaged=damaged, dry_run=dry_run)
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
@@ -158,20 +174,28 @@ def rebuild_indexes(
     chosen = list(choose(opened, topics, partitions, report.findings.add))
     if not chosen:
         return report
-    roots = check_places(opened, chosen, out=out, backup=backup, dry_run=dry_run)
-    now = int(time.time() * 1000) if now_ms is None else now_ms
+    roots = check_places(opened, chosen, out=out, dry_run=dry_run)
+    now_ms = None if now is None else milliseconds("now", now)
     with contextlib.ExitStack() as stack:
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
-        target = stack.enter_context(target_for(out, in_place=in_place, backup=backup, dry_run=dry_run))
+        target = stack.enter_context(target_for(out, in_place=in_place, backup=backup is not False, dry_run=dry_run))
         rebuilder = Rebuilder(
-            report, target, is_in_place=out is None, limits=limits, progress=progress, on_file=on_file
+            report,
+            target,
+            is_in_place=out is None,
+            damaged=damaged,
+            limits=limits,
+            progress=progress,
+            on_file=on_file,
         )
-        rebuilder.run((rebuilder.plan(one, only, wanted, index_interval_bytes, now) for one, only in chosen), jobs)
+        rebuilder.run((rebuilder.plan(one, only, wanted, index_interval_bytes, now_ms) for one, only in chosen), jobs)
     return report
 
 
-def check_options(kinds: Iterable[str], *, out: object, in_place: bool, backup: bool, dry_run: bool) -> frozenset[str]:
+def check_options(
+    kinds: Iterable[str], *, out: object, in_place: bool, backup: bool | None, damaged: str, dry_run: bool
+) -> frozenset[str]:
     """What is wanted; a ValueError where options make no sense."""
     wanted = frozenset([kinds] if isinstance(kinds, str) else kinds)
     if unknown := sorted(wanted - set(KINDS)):
@@ -182,6 +206,8 @@ def check_options(kinds: Iterable[str], *, out: object, in_place: bool, backup: 
         raise ValueError("say where to: one of out=, in_place=True and dry_run=True")
     if backup and not in_place:
         raise ValueError("backup=True goes with in_place=True")
+    if damaged not in DAMAGED:
+        raise ValueError(f"damaged is {' or '.join(map(repr, DAMAGED))}, not {damaged!r}")
     return wanted
 
 
@@ -196,7 +222,7 @@ def _shortened(finding: Finding) -> Finding:
         return finding
     detail = (
         "its indexes end there, too: without recovery, as after a clean shutdown, a broker serves what lies behind, but"
-        " finds no times there, and retention counts from the last entry (--backup keeps the old indexes)"
+        " finds no times there, and retention counts from the last entry"
     )
     return replace(finding, detail=f"{finding.detail}; {detail}")
 
@@ -210,6 +236,7 @@ class Rebuilder:
         What was done is added to it.
     target : Target
     is_in_place : bool
+    damaged : {"keep", "cut"}
     limits : Limits
     progress, on_file : callable
         As `rebuild_indexes`.
@@ -223,12 +250,13 @@ class Rebuilder:
         target: Target,
         *,
         is_in_place: bool,
+        damaged: Damaged,
         limits: Limits,
         progress: Callable[[int], object] = lambda n_bytes: None,
         on_file: Callable[[RebuiltFile], object] = lambda file: None,
         read: Callable[[Segment, int, bool], RecoveredSegment] | None = None,
     ) -> None:
-        self._report, self._target, self._is_in_place = report, target, is_in_place
+        self._report, self._target, self._is_in_place, self._damaged = report, target, is_in_place, damaged
         self._read = read
         self._limits, self._progress, self._on_file = limits, progress, on_file
         self._failed: list[KafkalogError] = []
@@ -240,7 +268,7 @@ class Rebuilder:
         only: frozenset[int] | None,
         kinds: frozenset[str],
         given: int | IndexInterval | None,
-        now_ms: int,
+        now_ms: int | None,
     ) -> _Work:
         """What is to be done in a partition."""
         if isinstance(given, IndexInterval):
@@ -326,19 +354,25 @@ class Rebuilder:
         """Write the files of a segment."""
         n_files = len(self._report.files)
         base = found.segment.base_offset
-        work.found.append(found)
         self._report.n_bytes_read += found.n_valid_bytes
-        aborted = work.replay.feed(found) if work.kinds & _REPLAYED else np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
+        if self._damaged == "keep" and found.finding is not None and found.finding.damage:
+            self._report.findings.add(found.finding)
+            self._leave(work, found.segment)
+            return
+        kinds = work.kinds
+        if work.damaged_at is None:
+            work.found.append(found)
+        else:
+            kinds -= _REPLAYED
+        aborted = work.replay.feed(found) if kinds & _REPLAYED else np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
         found.replay = []
         if work.only is None or base in work.only:
-            if "offset" in work.kinds:
+            if "offset" in kinds:
                 self._put_index(work, found, kf.INDEX_SUFFIX, "offset", found.offset_entries)
-            if "time" in work.kinds:
+            if "time" in kinds:
                 self._put_index(work, found, kf.TIME_INDEX_SUFFIX, "time", found.time_entries)
             # no file is made for no entries, but one that is there is emptied
-            if "txn" in work.kinds and (
-                aborted.size or found.segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists()
-            ):
+            if "txn" in kinds and (aborted.size or found.segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists()):
                 self._put_index(work, found, kf.TRANSACTION_INDEX_SUFFIX, "txn", aborted)
         found.drop_entries()
         if found.finding is not None:
@@ -363,6 +397,24 @@ class Rebuilder:
         )
         self._report.findings.add(Finding(Reason.INDEX_SIZE, detail, path=str(path)))
 
+    def _leave(self, work: _Work, segment: Segment) -> None:
+        """Keep the files of a damaged segment, and those of later ones that depend on what it hides."""
+        why = 'its .log is damaged, and it keeps the files it has (damaged="cut", --damaged cut: they end there)'
+        if work.only is None or segment.base_offset in work.only:
+            self._skip(segment, work.kinds & {"offset", "time", "txn"}, why)
+        if work.damaged_at is not None:
+            return
+        work.damaged_at = segment.base_offset
+        why = f"behind the damage in {segment.path.name}, which hides what producers did"
+        for later in work.segments[work.segments.index(segment) + 1 :]:
+            if work.only is None or later.base_offset in work.only:
+                self._skip(later, work.kinds & {"txn"}, why)
+        at = str(work.partition.path)
+        if "snapshot" in work.kinds:
+            self._report.skipped.append(Skipped(at, "snapshot", why))
+        if "epochs" in work.kinds and not work.found:
+            self._report.skipped.append(Skipped(at, "epochs", f"no segment before the damage in {segment.path.name}"))
+
     def _stop(self, work: _Work, segment: Segment, why: str) -> None:
         """Leave what is behind a segment alone."""
         work.is_stopped = True
@@ -378,6 +430,9 @@ class Rebuilder:
     def _put_common(self, work: _Work) -> None:
         log_end_offset = work.found[-1].next_offset
         bases = [found.segment.base_offset for found in work.found]
+        if work.damaged_at is not None:
+            log_end_offset = work.damaged_at  # the last snapshot is the one at the damaged segment's base
+            bases.append(log_end_offset)
         if "snapshot" in work.kinds:
             snapshots = work.replay.finish(bases, log_end_offset)
             wanted = snapshots.keys() if work.only is None else self._snapshots_of(work, work.only)
@@ -389,7 +444,7 @@ class Rebuilder:
                         encode_snapshot(entries),
                         entries.size,
                     )
-            if work.only is None and not work.is_stopped:
+            if work.only is None and not work.is_stopped and work.damaged_at is None:
                 self._remove_strays(work, snapshots)
         if "epochs" in work.kinds:
             self._put_epochs(work, log_end_offset)
@@ -405,9 +460,8 @@ class Rebuilder:
         names = {kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX) for offset in kept}
         for path in sorted(work.partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}")):
             if path.name not in names and kf.parse_base_offset(path.name) is not None:
-                if self._is_in_place:
-                    self._target.remove(path)
-                self._note(RebuiltFile(str(path), "snapshot", 0, 0, "removed"))
+                backup = self._target.remove(path) if self._is_in_place else None
+                self._note(RebuiltFile(str(path), "snapshot", 0, 0, "removed", None if backup is None else str(backup)))
 
     def _put_epochs(self, work: _Work, log_end_offset: int) -> None:
         path = work.partition.path / kf.LEADER_EPOCH_CHECKPOINT
@@ -420,7 +474,7 @@ class Rebuilder:
         merged = leader_epochs.merge(
             existing,
             found,
-            None if work.is_stopped else log_end_offset,
+            None if work.is_stopped or work.damaged_at is not None else log_end_offset,
             covered_to=max((one.map_end_offset for one in work.found if one.epochs), default=0),
         )
         if work.partition.log_start_offset > work.found[0].segment.base_offset:
@@ -431,8 +485,12 @@ class Rebuilder:
     def _put(self, path: Path, kind: Kind, data: bytes, n_entries: int) -> None:
         old = old_content(path)
         change: Change = "same" if old == data else "changed" if path.exists() else "new"
-        (self._target.keep if change == "same" else self._target.put)(path, data)
-        self._note(RebuiltFile(str(path), kind, n_entries, len(data), change))
+        backup = None
+        if change == "same":
+            self._target.keep(path, data)
+        else:
+            backup = self._target.put(path, data)
+        self._note(RebuiltFile(str(path), kind, n_entries, len(data), change, None if backup is None else str(backup)))
 
     def _note(self, file: RebuiltFile) -> None:
         self._report.files.append(file)

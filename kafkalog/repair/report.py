@@ -10,6 +10,7 @@ from kafkalog.repair.interval import IndexInterval
 
 Kind = Literal["offset", "time", "txn", "snapshot", "epochs"]
 Change = Literal["new", "changed", "same", "removed"]
+Damaged = Literal["keep", "cut"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class RebuiltFile:
     n_entries, n_bytes : int
     change : {"new", "changed", "same", "removed"}
         Compared with what is there.
+    backup : str or None
+        Where the old file is kept.
     """
 
     path: str
@@ -31,6 +34,7 @@ class RebuiltFile:
     n_entries: int
     n_bytes: int
     change: Change
+    backup: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

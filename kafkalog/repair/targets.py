@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
-from kafkalog.errors import KafkalogError, OutputExistsError, Reason, UnsafePathError
+from kafkalog.errors import KafkalogError, Reason, UnsafePathError
 from kafkalog.file_steps import remove_file, sync_directory
 from kafkalog.publish import StagedDirectory, remove_abandoned, staged_directory, staged_file
 from kafkalog.source import read_file
@@ -20,14 +21,14 @@ _MAX_OLD_BYTES: Final = 2**30
 class Target(Protocol):
     """Takes files as they are made."""
 
-    def put(self, path: Path, data: bytes) -> None:
-        """A file that is new or has changed, or (apart from in place) is the same; `path` is beside the `.log`."""
+    def put(self, path: Path, data: bytes) -> Path | None:
+        """Take a file that is new or has changed; `path` is beside the `.log`. Returns where the old one is kept."""
 
     def keep(self, path: Path, data: bytes) -> None:
         """A file that is right as it is."""
 
-    def remove(self, path: Path) -> None:
-        """A file that a broker removes."""
+    def remove(self, path: Path) -> Path | None:
+        """Take note of a file that a broker removes. Returns where it is kept."""
 
     def settle(self) -> None:
         """What was put, kept and removed so far has to outlive a crash."""
@@ -37,7 +38,7 @@ class Nowhere:
     """A dry run of `InPlace`."""
 
     def put(self, path: Path, data: bytes) -> None:
-        """Only what `InPlace.put` refuses is refused."""
+        """Refuse what `InPlace.put` refuses."""
         _check_place(path)
 
     def keep(self, path: Path, data: bytes) -> None:
@@ -81,15 +82,22 @@ class Apart:
 class InPlace:
     """Each file is replaced in one step; a crash leaves the old one or the new one.
 
-    A staged file lies beside its target under a hidden name that ends in no suffix of Kafka's: a broker passes it over.
+    A staged file lies beside its target under a hidden name that ends in no suffix of Kafka's: a broker ignores it, as
+    it ignores backups.
+
+    Parameters
+    ----------
+    backup : bool
+        Keep each old file as ``NAME.kafkalog-backup`` beside it. A backup of an earlier run is never replaced: the next
+        one is ``NAME.kafkalog-backup-2``.
     """
 
     def __init__(self, *, backup: bool) -> None:
         self._backup = backup
         self._directory: Path | None = None  # that of the files since `settle`
 
-    def put(self, path: Path, data: bytes) -> None:
-        """Replace it.
+    def put(self, path: Path, data: bytes) -> Path | None:
+        """Replace a file, and return the backup of the old one.
 
         Raises
         ------
@@ -98,25 +106,27 @@ class InPlace:
         """
         _check_place(path)
         self._enter(path.parent)
-        is_kept = self._keep_old(path)
+        backup, is_new = self._keep_old(path)
         try:
             with staged_file(path, overwrite=True, is_lone=False) as file:
                 file.write(data)
         except BaseException:
-            if is_kept:
+            if backup is not None and is_new:
                 with contextlib.suppress(KafkalogError):
-                    remove_file(backup_of(path))  # of what is still there
+                    remove_file(backup)  # the file was not replaced
             raise
         self._hand_over(path)
+        return backup
 
     def keep(self, path: Path, data: bytes) -> None:
         """Nothing: it is there."""
 
-    def remove(self, path: Path) -> None:
-        """Remove it."""
+    def remove(self, path: Path) -> Path | None:
+        """Remove a file, and return its backup."""
         self._enter(path.parent)
-        self._keep_old(path)
+        backup, _ = self._keep_old(path)
         remove_file(path)
+        return backup
 
     def settle(self) -> None:
         """Make it durable.
@@ -136,13 +146,21 @@ class InPlace:
             remove_abandoned(directory)
             self._directory = directory
 
-    def _keep_old(self, path: Path) -> bool:
+    def _keep_old(self, path: Path) -> tuple[Path | None, bool]:
+        """The backup of a file, None for no file, and whether this made it."""
         if not self._backup or not path.exists():
-            return False
-        with staged_file(backup_of(path), is_lone=False) as file:
-            file.write(read_file(path, max_bytes=_MAX_OLD_BYTES))
-        self._hand_over(backup_of(path))
-        return True
+            return None, False
+        old = read_file(path, max_bytes=_MAX_OLD_BYTES)
+        for number in itertools.count(1):
+            backup = backup_of(path, number)
+            if not os.path.lexists(backup):
+                break
+            if old_content(backup) == old:
+                return backup, False  # an earlier run ended before it replaced the file
+        with staged_file(backup, is_lone=False) as file:
+            file.write(old)
+        self._hand_over(backup)
+        return backup, True
 
     def _hand_over(self, path: Path) -> None:
         """To whom the partition belongs: root may rebuild what a broker of another user has to open."""
@@ -161,19 +179,9 @@ def _check_place(path: Path) -> None:
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
 
 
-def backup_of(path: Path) -> Path:
-    """Where the old file is kept."""
-    return path.with_name(path.name + BACKUP_SUFFIX)
-
-
-def check_no_backups(directories: list[Path]) -> None:
-    """Refuse to begin where backups of an earlier run are: they may be the only good copies."""
-    for directory in directories:
-        with contextlib.suppress(FileNotFoundError):
-            for name in sorted(os.listdir(directory)):
-                if name.endswith(BACKUP_SUFFIX):
-                    detail = "a backup of an earlier run is there, of what that replaced; move it away first"
-                    raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=str(directory / name))
+def backup_of(path: Path, number: int = 1) -> Path:
+    """The name of a file's backup, or of a later one."""
+    return path.with_name(path.name + BACKUP_SUFFIX + (f"-{number}" if number > 1 else ""))
 
 
 def old_content(path: Path) -> bytes | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import open as open_path
 from kafkalog.partition import Partition
 from kafkalog.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 from conformance.history import History
-from conformance.kafka import Broker, Client, class_path, java
+from conformance.jars import class_path, fetch_all, java
+from conformance.kafka import Broker, Client
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch the jars before the first test, whose time would not be enough for it."""
+    wanted = any(item.get_closest_marker("broker") for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        fetch_all()
 
 
 @pytest.fixture(scope="session")

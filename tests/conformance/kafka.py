@@ -1,49 +1,23 @@
-"""A real broker to read behind: Kafka's jars, a KRaft broker on loopback, Kafka's own clients behind a pipe.
-
-The jars come from Maven Central by way of Apache Ivy, which PySpark ships; the first time takes a minute, after that
-they are in the cache directory (`KAFKALOG_JARS`, default ``~/.cache/kafkalog/jars``).
-"""
+"""A real broker to read behind: a KRaft broker on loopback, Kafka's own clients behind a pipe."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import json
-import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-import pytest
+from conformance.jars import class_path, java
 
-KAFKA_VERSION = "4.3.1"
-OLD_KAFKA_VERSION = "2.8.2"
-"""The last line of Kafka that writes message formats v0 and v1."""
-
-_IVY_MODULE = """<ivy-module version="2.0"><info organisation="kafkalog" module="conformance"/><dependencies>
-{dependencies}</dependencies></ivy-module>
-"""
-_IVY_DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" conf="*->default"/>\n'
-_PARTS = {KAFKA_VERSION: ("kafka_2.13", "kafka-tools"), OLD_KAFKA_VERSION: ("kafka_2.13",)}
-# the newest that Maven Central has, with the newest release of the part that it leaves to another artifact
-CONNECTOR_VERSION = "4.2.0"
-_CONNECTOR_MODULE = f"""<ivy-module version="2.0"><info organisation="kafkalog" module="connector"/><dependencies>
-<dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="{CONNECTOR_VERSION}" conf="*->default"/>
-<exclude org="com.github.luben"/><exclude org="com.google.code.findbugs"/><exclude org="org.apache.hadoop"/>
-<exclude org="org.lz4"/><exclude org="at.yawk.lz4"/><exclude org="org.scala-lang"/>
-<exclude org="org.scala-lang.modules"/><exclude org="org.slf4j"/><exclude org="org.xerial.snappy"/>
-<exclude org="org.apache.spark" module="spark-tags_2.13"/>
-<override org="org.apache.spark" module="spark-token-provider-kafka-0-10_2.13" rev="4.0.0"/>
-</dependencies></ivy-module>
-"""
 _QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+_OVERLOADED = re.compile(r"\bcontroller event queue overloaded\. Timed out heartbeat from broker \d+\.$")
 _CLIENT = Path(__file__).with_name("Client.java")
 
 
@@ -54,71 +28,6 @@ def wait_until(reached: Callable[[], bool], what: str, seconds: float = 30) -> N
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {seconds:g} s")
         time.sleep(0.05)
-
-
-def missing(what: str) -> NoReturn:
-    """Skip, and say so; in CI fail, where these tests must run."""
-    reason = f"no real broker to read behind: {what}"
-    if os.environ.get("CI"):
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
-
-
-def java() -> str:
-    """A JDK's `java`, 17 or later: it has to compile `Client.java`."""
-    home = os.environ.get("JAVA_HOME")
-    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if program is None or not Path(program).exists():
-        missing("no java on PATH or in JAVA_HOME (Java 17 or later is needed)")
-    listed = subprocess.run([program, "--list-modules"], capture_output=True, text=True, check=False).stdout
-    version = re.search(r"^java\.base@(\d+)", listed, re.MULTILINE)
-    if version is None or int(version[1]) < 17:
-        missing(f"{program} is older than Java 17")
-    if "jdk.compiler@" not in listed:
-        missing(f"{program} belongs to a JRE; a JDK is needed")
-    return str(program)
-
-
-def class_path(java: str, version: str = KAFKA_VERSION) -> str:
-    """Kafka's broker and tools, from the cache or from Maven Central."""
-    parts = [("org.apache.kafka", part, version) for part in _PARTS[version]] + [
-        ("org.slf4j", "slf4j-simple", "1.7.36")
-    ]
-    module = _IVY_MODULE.format(dependencies="".join(_IVY_DEPENDENCY.format(*part) for part in parts))
-    return _fetch(java, f"kafka-{version}", module)
-
-
-def spark_connector(java: str) -> str:
-    """Spark's own Kafka source with the client that it needs, beside what PySpark has, from there too."""
-    return _fetch(java, f"spark-sql-kafka-{CONNECTOR_VERSION}", _CONNECTOR_MODULE)
-
-
-def _fetch(java: str, name: str, ivy_module: str) -> str:
-    cache = Path(os.environ.get("KAFKALOG_JARS") or Path.home() / ".cache" / "kafkalog" / "jars").absolute()
-    kept = cache / f"{name}.classpath"
-    if kept.is_file():
-        jars = kept.read_text().strip()
-        if all(Path(jar).is_file() for jar in jars.split(os.pathsep)):
-            return jars
-    spark = find_spec("pyspark")
-    folders = spark.submodule_search_locations if spark else None
-    ivy = sorted(Path(folders[0], "jars").glob("ivy-*.jar")) if folders else []
-    if not ivy:
-        missing("pyspark is not installed, whose Ivy jar fetches Kafka's jars")
-    cache.mkdir(parents=True, exist_ok=True)
-    module, fresh = cache / f"{name}.xml", cache / f"{name}.{os.getpid()}"
-    module.write_text(ivy_module)
-    command = [java, "-jar", str(ivy[-1]), "-cache", str(cache), "-ivy", str(module), "-confs", "default"]
-    try:
-        done = subprocess.run(
-            [*command, "-cachepath", str(fresh)], capture_output=True, text=True, timeout=240, check=False
-        )
-    except subprocess.TimeoutExpired:
-        missing(f"fetching the jars of {name} took longer than 240 s")
-    if done.returncode or not fresh.is_file() or "UNRESOLVED" in done.stdout:
-        missing(f"Ivy could not fetch the jars of {name}:\n" + (done.stdout + done.stderr)[-2000:])
-    fresh.replace(kept)
-    return kept.read_text().strip()
 
 
 class Client:
@@ -420,6 +329,14 @@ def free_ports(n: int) -> list[int]:
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [int(one.getsockname()[1]) for one in sockets]
+
+
+def lines_said(log: str) -> list[str]:
+    """The lines of a broker's log, save those that speak of how loaded the machine is, and of no partition.
+
+    Source: ReplicationControlManager.processExpiredBrokerHeartbeat, Kafka 4.3.
+    """
+    return [line for line in log.splitlines() if not _OVERLOADED.search(line)]
 
 
 def parse_dump(text: str) -> dict[str, list[dict[str, str]]]:

@@ -12,7 +12,8 @@ from typing import Any
 import golden_sets
 import pytest
 from conformance.history import FLOODED, INTERNAL, TOPICS, History
-from conformance.kafka import Broker, class_path, java, parse_dump
+from conformance.jars import class_path, java
+from conformance.kafka import Broker, lines_said, parse_dump
 from conformance.test_rebuild import QUIET, answers, started
 
 import kafkalog
@@ -163,7 +164,7 @@ def stamp(record: dict[str, Any]) -> tuple[int, int]:
 
 def trouble(broker: Broker) -> list[str]:
     """Lines of the broker's log of the last start that should not be there."""
-    lines = broker.log.read_text(errors="replace").splitlines()
+    lines = lines_said(broker.log.read_text(errors="replace"))
     # what is raft's is recovered at each start
     return [line for line in lines if any(word in line for word in TROUBLE) and "__cluster_metadata" not in line]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import golden_sets
 import pytest
-from conformance.kafka import OLD_KAFKA_VERSION, Client, OldBroker, class_path, java, wait_until
+from conformance.jars import OLD_KAFKA_VERSION, class_path, java
+from conformance.kafka import Client, OldBroker, lines_said, wait_until
 
 import kafkalog
 
@@ -50,7 +51,7 @@ def test_an_old_broker_serves_converted_logs(client: Client, tmp_path: Path) -> 
     finally:
         client.server = before
         broker.close()
-    said = broker.log.read_text(errors="replace").splitlines()
+    said = lines_said(broker.log.read_text(errors="replace"))
     assert [line for line in said if TROUBLE.search(line)] == []
     for level, records in read.items():
         for name in WAYS:

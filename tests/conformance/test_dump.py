@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import builder
 import pytest
 import strategies
-from conformance.kafka import class_path, java
+from conformance.jars import class_path, java
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 

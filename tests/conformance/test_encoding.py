@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance.kafka import class_path, java
+from conformance.jars import class_path, java
 from encoding import (
     Row,
     Wanted,

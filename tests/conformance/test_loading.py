@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conformance.kafka import BrokerLife
+from conformance.kafka import BrokerLife, lines_said
 from conformance.test_writer import COMPLAINT, EXPECTED, QUIET
 
 import kafkalog
@@ -119,7 +119,7 @@ def test_offsets_for_times_agree(loaded: Loaded) -> None:
 
 
 def test_the_broker_has_nothing_to_say_and_appends_behind(loaded: Loaded) -> None:
-    lines = [line for log in loaded.logs[1:] for line in log.splitlines()]
+    lines = [line for log in loaded.logs[1:] for line in lines_said(log)]
     assert [line for line in lines if re.search(COMPLAINT, line) and not re.search(EXPECTED, line)] == []
     for topic in ("keyed", "placed"):
         before, after = loaded.read.records[topic], loaded.after.records[topic]

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conformance.history import FLOODED, INTERNAL, TOPICS, History, Stage
-from conformance.kafka import parse_dump, wait_until
+from conformance.kafka import lines_said, parse_dump, wait_until
 
 import kafkalog
 from kafkalog import format as kf
@@ -259,4 +259,4 @@ def test_a_broker_whose_log_was_read_works_on_and_stops_cleanly_at_no_error(hist
     later = history.client.consume(history.folder / "after.jsonl", ["growing"]).records["growing"]
     assert rows(history.live.log_dir, "growing") == later
     assert history.broker.is_running
-    assert not [line for line in history.broker.log.read_text().splitlines() if " ERROR " in line]
+    assert not [line for line in lines_said(history.broker.log.read_text()) if " ERROR " in line]

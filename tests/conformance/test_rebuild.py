@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from conformance.history import History
-from conformance.kafka import Broker, Truth, class_path, java
+from conformance.jars import class_path, java
+from conformance.kafka import Broker, Truth
 
 import kafkalog
 from kafkalog.repair.rebuild import KINDS
@@ -100,7 +101,7 @@ def test_a_broker_rebuilds_the_same_and_serves_the_same_from_ours(history: Histo
 
     bare_copy(source, broker.log_dir)
     report = kafkalog.rebuild_indexes(
-        broker.log_dir, kinds=KINDS, in_place=True, jobs=2, now_ms=int(before * 1000), backup=True
+        broker.log_dir, kinds=KINDS, in_place=True, jobs=2, now=int(before * 1000), backup=True
     )
     assert report.findings.rows == []
     assert {interval.origin for interval in report.intervals.values()} >= {"cluster metadata", "default"}

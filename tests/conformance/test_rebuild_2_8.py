@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from conformance.history import EVERY_CODEC, Topic
-from conformance.kafka import OLD_KAFKA_VERSION, Client, OldBroker, class_path, java, wait_until
+from conformance.jars import OLD_KAFKA_VERSION, class_path, java
+from conformance.kafka import Client, OldBroker, wait_until
 from conformance.test_rebuild import DERIVED, QUIET, bare_copy, derived_files, epochs_below
 
 import kafkalog
@@ -130,9 +131,7 @@ def rebuilt_by_both(broker: OldBroker, client: Client, ours: Path) -> dict[str, 
     intervals = {name: topic.configs["index.interval.bytes"] for name, topic in topics().items()}
     for directory in (path for path in ours.iterdir() if path.is_dir()):
         interval = intervals.get(directory.name.rpartition("-")[0], 4096)
-        report = kafkalog.rebuild_indexes(
-            directory, kinds=KINDS, in_place=True, now_ms=now, index_interval_bytes=interval
-        )
+        report = kafkalog.rebuild_indexes(directory, kinds=KINDS, in_place=True, now=now, index_interval_bytes=interval)
         assert report.findings.rows == []
     return compare(logs, broker.log_dir, ours)
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import pytest
 from conformance.history import History
-from conformance.kafka import Broker, class_path, java
+from conformance.jars import class_path, java
+from conformance.kafka import Broker
 from conformance.test_rebuild import QUIET, bare_copy, derived_files, epochs_below
 
 import kafkalog
@@ -178,7 +179,7 @@ def test_a_broker_cuts_where_we_say_and_leaves_the_same_files(history: History) 
 
     n_cut = 0
     for name, one in damaged.items():
-        report = kafkalog.rebuild_indexes(ours / name, kinds=KINDS, in_place=True, now_ms=now)
+        report = kafkalog.rebuild_indexes(ours / name, kinds=KINDS, in_place=True, backup=False, damaged="cut", now=now)
         n_cut += compare(ours / name, broker.log_dir / name, one, report, listed[name])
     assert 12 <= n_cut < len(damaged)
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conformance.kafka import Broker, Client, class_path, java, wait_until
+from conformance.jars import class_path, java
+from conformance.kafka import Broker, Client, wait_until
 
 import kafkalog
 

@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from conformance.history import FLOODED, SMALL, TOPICS, History
-from conformance.kafka import java, spark_connector, wait_until
+from conformance.jars import java, spark_connector
+from conformance.kafka import wait_until
 
 import kafkalog
 

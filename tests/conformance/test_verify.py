@@ -9,7 +9,8 @@ from pathlib import Path
 import golden_sets
 import pytest
 from conformance.history import History, Stage
-from conformance.kafka import Broker, class_path, java
+from conformance.jars import class_path, java
+from conformance.kafka import Broker
 
 import kafkalog
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import golden_sets
 import numpy as np
 import pytest
-from conformance.kafka import BrokerLife, Truth, parse_dump
+from conformance.kafka import BrokerLife, Truth, lines_said, parse_dump
 from writing import Record, columns_of, draw
 
 import kafkalog
@@ -476,7 +476,7 @@ def test_the_broker_has_nothing_to_say_about_them(written: Written) -> None:
     n_partitions = len(CASES) + len(BROKERS_OWN) + len(COPIED) + len(CRASHED)
     for log in written.logs[1:]:
         assert len(re.findall(r"Completed load of Log\(dir=\S+/w-", log)) == n_partitions
-        lines = log.splitlines()
+        lines = lines_said(log)
         said = [line for line in lines if re.search(COMPLAINT, line) and not re.search(EXPECTED, line)]
         assert [line for line in said if not re.search(ORPHAN, line)] == []
         n_orphans.append(len(said))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark.sessions import check_java, missing, settings
+from needs import missing
+from spark.sessions import check_java, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
-
-
-def missing(what: str) -> NoReturn:
-    """Skip, and say so; in CI fail, where these tests must run."""
-    reason = f"no Spark to run on: {what}"
-    if os.environ.get("CI"):
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+from needs import java_program, missing
 
 
 def check_java() -> None:
     """Spark 4 needs Java 17."""
-    home = os.environ.get("JAVA_HOME")
-    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if program is None or not Path(program).exists():
-        missing("no java on PATH or in JAVA_HOME (Java 17 or later is needed)")
+    program = java_program()
     if subprocess.run([program, "-version"], capture_output=True, check=False).returncode:
         missing(f"{program} does not run")
 

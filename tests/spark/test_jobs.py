@@ -181,8 +181,8 @@ def test_a_verification_goes_on_where_it_was_stopped(
 
 
 def test_rebuilt_files_are_those_of_a_rebuild_without_spark(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
-    expected = kafkalog.rebuild_indexes(damaged, kinds=KINDS, out=tmp_path / "expected", now_ms=NOW)
-    frame = jobs.rebuild_indexes(spark, damaged, kinds=KINDS, out=tmp_path / "made", now_ms=NOW, task_bytes=2**14)
+    expected = kafkalog.rebuild_indexes(damaged, kinds=KINDS, out=tmp_path / "expected", now=NOW)
+    frame = jobs.rebuild_indexes(spark, damaged, kinds=KINDS, out=tmp_path / "made", now=NOW, task_bytes=2**14)
     assert len(tree(tmp_path / "made")) > 80
     assert tree(tmp_path / "made") == tree(tmp_path / "expected")
     rows = arrow(frame).to_pylist()
@@ -201,15 +201,15 @@ def test_files_are_replaced_in_place_and_a_second_run_changes_nothing(
 ) -> None:
     twin = Path(shutil.copytree(damaged, tmp_path / "twin"))
     before = tree(damaged)
-    dry = arrow(jobs.rebuild_indexes(spark, damaged, kinds=KINDS, dry_run=True, now_ms=NOW)).to_pylist()
+    dry = arrow(jobs.rebuild_indexes(spark, damaged, kinds=KINDS, dry_run=True, now=NOW)).to_pylist()
     assert tree(damaged) == before
-    made = arrow(jobs.rebuild_indexes(spark, damaged, kinds=KINDS, in_place=True, backup=True, now_ms=NOW)).to_pylist()
-    kafkalog.rebuild_indexes(twin, kinds=KINDS, in_place=True, backup=True, now_ms=NOW)
+    made = arrow(jobs.rebuild_indexes(spark, damaged, kinds=KINDS, in_place=True, backup=True, now=NOW)).to_pylist()
+    kafkalog.rebuild_indexes(twin, kinds=KINDS, in_place=True, backup=True, now=NOW)
     assert tree(damaged) == tree(twin) != before
     assert [row["status"] for row in dry] == [row["status"] for row in made]
     for backup in damaged.rglob("*.kafkalog-backup"):
         backup.unlink()
-    again = jobs.rebuild_indexes(spark, damaged, kinds=KINDS, in_place=True, now_ms=NOW)
+    again = jobs.rebuild_indexes(spark, damaged, kinds=KINDS, in_place=True, now=NOW)
     assert {row.status for row in again.collect()} <= {"same", "damaged", "skipped"}
 
 

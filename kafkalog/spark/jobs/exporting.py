@@ -24,7 +24,8 @@ from kafkalog.arrow import DEFAULT_COLUMNS, record_schema
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, OutputExistsError, Reason, WriteError
 from kafkalog.exporter import MANIFEST, PartitionedFiles, check_keys, check_replaceable, split_by_directory
 from kafkalog.isolation import IsolationLevel
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import open as open_path
 from kafkalog.partition import Partition
 from kafkalog.places import check_outside
 from kafkalog.planning import TASK_BYTES, ReadTask, plan, read_task

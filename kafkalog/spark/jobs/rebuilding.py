@@ -13,6 +13,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,17 +23,19 @@ from pyspark.sql import DataFrame, SparkSession
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.lock import hold_locks
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDir
+from kafkalog.opening import open as open_path
 from kafkalog.partition import Partition
 from kafkalog.places import check_outside
 from kafkalog.planning import TASK_BYTES
+from kafkalog.predicates import milliseconds
 from kafkalog.publish import staged_directory
 from kafkalog.repair.choosing import check_places, choose
 from kafkalog.repair.cluster_metadata import ClusterConfigs, read_cluster_configs
 from kafkalog.repair.interval import IndexInterval, index_interval
 from kafkalog.repair.rebuild import DEFAULT_KINDS, Rebuilder, check_options, is_replayed
 from kafkalog.repair.recovery import RecoveredSegment, recover
-from kafkalog.repair.report import Kind, RebuildReport, RebuiltFile, Skipped
+from kafkalog.repair.report import Damaged, Kind, RebuildReport, RebuiltFile, Skipped
 from kafkalog.repair.targets import Apart, InPlace, Nowhere, Target
 from kafkalog.segment import Segment
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
@@ -69,6 +72,7 @@ SCHEMA: Final = pa.schema(
                         pa.field("n_entries", pa.int64()),
                         pa.field("n_bytes", pa.int64()),
                         pa.field("change", pa.string()),
+                        pa.field("backup", pa.string()),
                     ]
                 )
             ),
@@ -113,8 +117,9 @@ class _Writing:
     kinds: frozenset[str]
     staged: str | None
     backup: bool
+    damaged: Damaged
     dry_run: bool
-    now_ms: int
+    now_ms: int | None
     limits: Limits
     ledger: Ledger | None
 
@@ -126,12 +131,13 @@ def rebuild_indexes(
     kinds: Iterable[Kind] | Kind = DEFAULT_KINDS,
     out: str | os.PathLike[str] | None = None,
     in_place: bool = False,
-    backup: bool = False,
+    backup: bool | None = None,
+    damaged: Damaged = "keep",
     index_interval_bytes: int | None = None,
     topics: Iterable[str] | None = None,
     partitions: Iterable[int] | None = None,
     dry_run: bool = False,
-    now_ms: int | None = None,
+    now: int | datetime | None = None,
     task_bytes: int = 4 * TASK_BYTES,
     work_dir: str | os.PathLike[str] | None = None,
     limits: Limits = DEFAULT_LIMITS,
@@ -143,7 +149,7 @@ def rebuild_indexes(
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         Log dirs or partition directories, as driver and executors both have them.
-    kinds, out, in_place, backup, index_interval_bytes, topics, partitions, dry_run, now_ms, limits
+    kinds, out, in_place, backup, damaged, index_interval_bytes, topics, partitions, dry_run, now, limits
         As `kafkalog.rebuild_indexes`. The lock of the log dirs is held by the driver.
     task_bytes : int
         About how many bytes of `.log` files a task reads, but a segment at least.
@@ -157,8 +163,8 @@ def rebuild_indexes(
     pyspark.sql.DataFrame
         A row a segment (`kind` is "segment"), and one a partition for what is not a segment's: kind, path, topic,
         partition, base_offset, size_in_bytes, status ("changed", "same", "damaged" where a `.log` is, "skipped"),
-        index_interval_bytes, interval_origin, files (path, kind, n_entries, n_bytes, change), skipped (kind, why),
-        findings, seconds.
+        index_interval_bytes, interval_origin, files (path, kind, n_entries, n_bytes, change, backup), skipped (kind,
+        why), findings, seconds.
 
     Raises
     ------
@@ -174,7 +180,7 @@ def rebuild_indexes(
     --------
     >>> kafkalog.spark.rebuild_indexes(spark, "/backup/kafka", in_place=True).show()  # doctest: +SKIP
     """
-    wanted = check_options(kinds, out=out, in_place=in_place, backup=backup, dry_run=dry_run)
+    wanted = check_options(kinds, out=out, in_place=in_place, backup=backup, damaged=damaged, dry_run=dry_run)
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     if isinstance(opened, Segment):
         raise ValueError(f"{opened.path} is one segment: a job is for partitions and log dirs")
@@ -182,7 +188,7 @@ def rebuild_indexes(
     if some := [one.partition.path for one in found if one.only is not None]:
         raise ValueError(f"segments of {some[0]} were named: a job is for partitions and log dirs")
     chosen = [one.partition for one in found]
-    roots = check_places(opened, found, out=out, backup=backup, dry_run=dry_run)
+    roots = check_places(opened, found, out=out, dry_run=dry_run)
     if work_dir is None and not dry_run and roots:
         work_dir = job_directory(roots[0] if out is None else out)
     elif work_dir is not None:
@@ -197,8 +203,8 @@ def rebuild_indexes(
         staged = None
         if out is not None and not dry_run:
             staged = str(stack.enter_context(staged_directory(out)).path)
-        now = int(time.time() * 1000) if now_ms is None else now_ms
-        writing = _Writing(wanted, staged, backup, dry_run, now, limits, ledger)
+        now_ms = None if now is None else milliseconds("now", now)
+        writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, ledger)
         intervals = _intervals(spark, chosen, index_interval_bytes, task_bytes, limits)
         table = run_now(_frame(spark, chosen, intervals, writing, task_bytes))
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
@@ -320,6 +326,7 @@ def _write(
             report,
             _target(partition, writing, stack),
             is_in_place=writing.staged is None,
+            damaged=writing.damaged,
             limits=writing.limits,
             read=_reader(partition, states, writing.ledger),
         )

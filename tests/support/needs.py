@@ -1,0 +1,57 @@
+"""What tests need that a machine may lack: Java, Kafka's jars, Spark.
+
+A test that lacks it is skipped, and the end of the run says so; with CI set it fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+_LACKING = "not tested here: "
+
+
+def missing(what: str) -> NoReturn:
+    """Skip the test, or fail in CI, where all must run.
+
+    Parameters
+    ----------
+    what : str
+        What is missing; its first line is repeated at the end of the run.
+    """
+    reason = _LACKING + what
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def java_program() -> str:
+    """The `java` of JAVA_HOME or PATH."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if program is None or not Path(program).exists():
+        missing("no java on PATH or in JAVA_HOME (Java 17 or later is needed)")
+    return program
+
+
+def not_tested(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """A line for each thing that was missing, with the number of tests that were skipped for want of it.
+
+    Parameters
+    ----------
+    reports : iterable of TestReport
+        Those of skipped tests.
+    """
+    reasons: Counter[str] = Counter()
+    for report in reports:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        first, *_ = reason.removeprefix("Skipped: ").splitlines() or [""]
+        if first.startswith(_LACKING):
+            reasons[first.removeprefix(_LACKING)] += 1
+    return [f"{n} tests DID NOT RUN: {what}" for what, n in reasons.most_common()]
