@@ -12,8 +12,8 @@ import pytest
 import writing
 
 import kafkalog
-from kafkalog.checkpoints import encode_offset_checkpoint
 from kafkalog.cli import main
+from kafkalog.state.checkpoints import encode_offset_checkpoint
 
 KEY = kafkalog.TopicPartition("orders", 0)
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
