@@ -1,9 +1,9 @@
 """Lines of text to record batches: the CSV and the JSON lines of an export, and files that others wrote like them.
 
-The counterpart of `kafkalog.interchange.text_output`. Key, value and header values are decoded from base64 or hex, or taken as
-UTF-8; numbers and timestamps are those of `kafkalog.interchange.text_numbers`; everything else is left to `kafkalog.interchange.arrow_input`,
-which sees the same columns as in a Parquet file. What is read at a time is bounded, and what is wrong is said with its
-line.
+The counterpart of `kafkalog.interchange.text_output`. Key, value and header values are decoded from base64 or hex, or
+taken as UTF-8; numbers and timestamps are those of `kafkalog.interchange.text_numbers`; everything else is left to
+`kafkalog.interchange.arrow_input`, which sees the same columns as in a Parquet file. What is read at a time is bounded,
+and what is wrong is said with its line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Offsets for timestamps over the segments of a partition, as a broker's ListOffsets answers.
 
 Which segment is asked is decided here, as in `UnifiedLog.fetchOffsetByTimestamp` and `LogSegment.largestTimestamp`, but
-from batch headers instead of time indexes; what is in a segment is found by `kafkalog.log.timestamp_search`. Walked headers are
-remembered, a few numbers a window, so that a later question does not walk them again.
+from batch headers instead of time indexes; what is in a segment is found by `kafkalog.log.timestamp_search`. Walked
+headers are remembered, a few numbers a window, so that a later question does not walk them again.
 """
 
 from __future__ import annotations

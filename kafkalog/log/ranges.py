@@ -1,9 +1,10 @@
 """Parts of a partition: byte ranges of its segments, described by small values that travel, and read like a whole.
 
-A `PartitionRange` is made by who plans (`kafkalog.scanning.planning`) and opened by who reads, maybe in another process. What it
-opens to is a `Partition`, so that scans, damage, log start and isolation level work as ever; only that its segments
-begin at a batch in the middle of the file and end before another. Nothing is taken on trust: the file has to be the one
-that was planned, the first batch the one that was seen there, and the last one has to end where the part ends.
+A `PartitionRange` is made by who plans (`kafkalog.scanning.planning`) and opened by who reads, maybe in another
+process. What it opens to is a `Partition`, so that scans, damage, log start and isolation level work as ever; only that
+its segments begin at a batch in the middle of the file and end before another. Nothing is taken on trust: the file has
+to be the one that was planned, the first batch the one that was seen there, and the last one has to end where the part
+ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Record columns to v2 batches: where batches begin, their headers, their records, compressed or not.
 
-The counterpart of `kafkalog.records.decode`: what decoding gives, encoding takes. Without compression the bytes are those of
-Kafka's `MemoryRecordsBuilder` for the same records and boundaries; with it, frames are as Kafka's writers make them.
-Nothing here knows segments or files. Formats v0 and v1 are left to `legacy_encoder`.
+The counterpart of `kafkalog.records.decode`: what decoding gives, encoding takes. Without compression the bytes are
+those of Kafka's `MemoryRecordsBuilder` for the same records and boundaries; with it, frames are as Kafka's writers make
+them. Nothing here knows segments or files. Formats v0 and v1 are left to `legacy_encoder`.
 """
 
 from __future__ import annotations

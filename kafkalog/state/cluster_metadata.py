@@ -1,8 +1,8 @@
 """Topic settings out of a log dir's `__cluster_metadata-0`, as far as they are known there.
 
 The metadata log is a log like others: its records, and those of its newest snapshot (`OFFSET-EPOCH.checkpoint`, the
-same format), are read by `kafkalog.records.decode`. Mirrors `ConfigRecord`, `TopicRecord` and `RemoveTopicRecord`; other
-records are passed over.
+same format), are read by `kafkalog.records.decode`. Mirrors `ConfigRecord`, `TopicRecord` and `RemoveTopicRecord`;
+other records are passed over.
 """
 
 from __future__ import annotations
