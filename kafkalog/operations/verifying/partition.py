@@ -21,9 +21,9 @@ from kafkalog.indexes.transaction_check import TransactionIndexCheck
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
+from kafkalog.operations.verifying.losses import OffsetGap, check_losses
 from kafkalog.operations.verifying.segment import Surroundings, VerifiedSegment, open_index
 from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable, valid_crcs, walk
-from kafkalog.repair.verify_losses import OffsetGap, check_losses
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.producers import ProducerState, read_snapshot
 from kafkalog.storage.source import open_source

@@ -21,9 +21,9 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Li
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition, lone_segment
 from kafkalog.log.segment import Segment
+from kafkalog.operations.verifying.losses import OffsetGap
 from kafkalog.operations.verifying.partition import check_partition, check_root
 from kafkalog.operations.verifying.segment import SegmentCheck, Surroundings, VerifiedSegment
-from kafkalog.repair.verify_losses import OffsetGap
 
 _AHEAD: Final = 2
 _TICK: Final = 0.1
