@@ -32,7 +32,8 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_chain import Piece, SegmentChain
 from kafkalog.log.segment_files import SegmentListing
 from kafkalog.log.segment_stream import OnCorruption
-from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation

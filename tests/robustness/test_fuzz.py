@@ -47,9 +47,9 @@ from kafkalog._kernels import indexes as index_kernels
 from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import wire as wire_kernels
 from kafkalog.errors import KafkalogError, Limits, Reason
-from kafkalog.records.batch_table import walk
 from kafkalog.records.columns import ALL_COLUMNS, RecordColumns
 from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))

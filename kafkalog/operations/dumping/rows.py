@@ -24,9 +24,10 @@ from kafkalog.operations.dumping.logs import WINDOW_BYTES, explain_end, unknown_
 from kafkalog.operations.dumping.options import DECODERS, DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.operations.dumping.time_index import dump_time_index
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, whole_batches
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import Decoded, decode
+from kafkalog.records.header_walk import whole_batches
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import Bytes, ByteSource
 

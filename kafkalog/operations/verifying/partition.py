@@ -23,7 +23,8 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying.losses import OffsetGap, check_losses
 from kafkalog.operations.verifying.segment import Surroundings, VerifiedSegment, open_index
-from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable, valid_crcs, walk
+from kafkalog.records.batch_table import BatchTable, valid_crcs
+from kafkalog.records.header_walk import WINDOW_BYTES, walk
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.producers import ProducerState, read_snapshot
 from kafkalog.storage.source import open_source

@@ -31,8 +31,9 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
-from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable, Window, valid_crcs
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
 from kafkalog.storage.broker_lock import is_locked
 from kafkalog.storage.source import ByteSource
