@@ -16,7 +16,8 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog._kernels.crc import checksum_crc32c
 from kafkalog.errors import SidecarError
-from kafkalog.records.batch_table import BatchTable, walk
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.header_walk import walk
 from kafkalog.state.producers import ProducerSnapshot, ProducerState, encode_snapshot, read_markers, read_snapshot
 from kafkalog.state.transactions import Outcome
 from kafkalog.storage.source import BufferSource, ByteSource

@@ -398,9 +398,14 @@ def test_nothing_is_appended_behind_damage(path: Path) -> None:
 
 def test_a_partition_that_somebody_writes_to_meanwhile_is_left_alone(path: Path) -> None:
     write(path)
+    longer = path.parent / "copy" / path.name
+    shutil.copytree(path, longer)
+    write(longer, seed=1)
     writer = PartitionWriter(path)
     writer.append(columns_of(draw(10)))
-    write(path, seed=1)
+    # whoever it is holds no lock
+    shutil.copytree(longer, path, dirs_exist_ok=True)
+    shutil.rmtree(longer.parent)
     old = files_in(path)
     with pytest.raises(FileChangedError, match="in the meantime"):
         writer.close()
