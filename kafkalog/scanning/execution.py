@@ -35,9 +35,10 @@ from kafkalog.log.scan_statistics import ScanStatistics
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_chain import Piece
 from kafkalog.log.segment_stream import OnCorruption
-from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable
+from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import Decoded, decode
+from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Predicate, Selection, Trouble
 from kafkalog.scanning.expressions import Residual
 from kafkalog.scanning.filters import Filter

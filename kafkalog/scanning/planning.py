@@ -29,7 +29,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, first_offset, place_of
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
-from kafkalog.records.batch_table import intact_batch_at, is_chain
+from kafkalog.records.header_walk import intact_batch_at, is_chain
 from kafkalog.scanning.execution import Query
 from kafkalog.scanning.scan import Scan
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel

@@ -45,7 +45,7 @@ from kafkalog.state import epoch_cache as leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
 from kafkalog.state.cluster_metadata import ClusterConfigs, read_cluster_configs
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_snapshot
-from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
 DEFAULT_KINDS: tuple[Kind, ...] = ("offset", "time", "txn")
@@ -179,6 +179,7 @@ def rebuild_indexes(
     with contextlib.ExitStack() as stack:
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
+            stack.enter_context(hold_partitions(one.partition.path for one in chosen))
         target = stack.enter_context(target_for(out, in_place=in_place, backup=backup is not False, dry_run=dry_run))
         rebuilder = Rebuilder(
             report,
