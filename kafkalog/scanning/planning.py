@@ -30,7 +30,7 @@ from kafkalog.log.ranges import PartitionRange, SegmentRange, first_offset, plac
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.header_walk import intact_batch_at, is_chain
-from kafkalog.scanning.execution import Query
+from kafkalog.scanning.query import Query
 from kafkalog.scanning.scan import Scan
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
 from kafkalog.state.transaction_outcomes import Outcomes

@@ -38,9 +38,10 @@ from kafkalog.log.scan_statistics import Explanation
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
-from kafkalog.scanning.execution import Pass, Query, Task
+from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.expressions import Residual, is_expression
 from kafkalog.scanning.filters import Filters, milliseconds, parse_filters
+from kafkalog.scanning.query import Query
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
 
