@@ -35,6 +35,8 @@ class Query:
     extract : Extract or None
     residual : Residual or None
         Judged on decoded columns.
+    internal : bool
+        Whether internal topics of a log dir are read though they are not named.
     """
 
     target: LogDir | Partition | Segment
@@ -55,6 +57,7 @@ class Query:
     check_crcs: bool = True
     threads: int = 1
     limits: Limits = DEFAULT_LIMITS
+    internal: bool = True
 
     @property
     def n_partitions(self) -> int:
@@ -67,12 +70,11 @@ class Query:
             if self._names(self.target.topic_partition):
                 yield lone_segment(self.target) if isinstance(self.target, Segment) else self.target
             return
-        for key in self.target:
-            if self._names(key):
-                try:
-                    yield self.target[key]
-                except KafkalogError as error:
-                    yield error
+        for key in self.target.select(self.topics, self.partitions, internal=self.internal):
+            try:
+                yield self.target[key]
+            except KafkalogError as error:
+                yield error
 
     def _names(self, key: kf.TopicPartition | None) -> bool:
         if key is None:
@@ -116,6 +118,8 @@ class Query:
         for name, value in (("topics", self.topics), ("partitions", self.partitions)):
             if value is not None:
                 levels["partitions"].append(f"{name}={value}")
+        if not self.internal and self.topics is None and isinstance(self.target, LogDir):
+            levels["partitions"].append("no internal topics")
         ranges: dict[str, Any] = {
             "start_offset": self.start_offset,
             "end_offset": self.end_offset,

@@ -60,7 +60,7 @@ def test_what_has_not_begun_is_not_done_after_an_error() -> None:
         release.wait(10)
         return number
 
-    with pytest.raises(RuntimeError), OrderedPool(1) as pool:
+    with pytest.raises(RuntimeError), OrderedPool(1) as pool:  # noqa: PT012
         plan = (pool.submit(partial(work, number)) for number in range(50))
         for step in pool.ahead(plan, 40):
             assert not step.wait(0.01)

@@ -24,7 +24,7 @@ from kafkalog.operations.rebuilding.outputs import target_for
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile
 from kafkalog.scanning.filters import milliseconds
-from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 
 DEFAULT_KINDS: tuple[Kind, ...] = ("offset", "time", "txn")
 DAMAGED: tuple[Damaged, ...] = ("keep", "cut")
@@ -135,6 +135,7 @@ def rebuild_indexes(
     with contextlib.ExitStack() as stack:
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
+            stack.enter_context(hold_partitions(one.partition.path for one in chosen))
         target = stack.enter_context(target_for(out, in_place=in_place, backup=backup is not False, dry_run=dry_run))
         rebuilder = Rebuilder(
             report,
