@@ -31,7 +31,8 @@ from kafkalog.errors import (
 )
 from kafkalog.log.partition import Partition
 from kafkalog.operations.rebuilding.index_interval import index_interval
-from kafkalog.operations.rebuilding.rebuild import KINDS, rebuild_indexes
+from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
+from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.operations.verifying.verify import verify as verify_path
 from kafkalog.state.checkpoints import (
     encode_offset_checkpoint,
