@@ -15,6 +15,7 @@ from kafkalog.errors import (
     CorruptionWarning,
     FileChangedError,
     Finding,
+    FunctionWarning,
     KafkalogError,
     LimitExceededError,
     Limits,
@@ -27,6 +28,7 @@ from kafkalog.errors import (
     TruncatedTailError,
     UnsafePathError,
     UnsupportedError,
+    UnwritableError,
     WriteError,
 )
 
@@ -47,13 +49,16 @@ if TYPE_CHECKING:
     from kafkalog.operations.loading.load import LoadResult, load_files, write_table
     from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
     from kafkalog.operations.rebuilding.report import RebuildReport
-    from kafkalog.operations.verifying.verify import verify
+    from kafkalog.operations.verifying.verify import Verification, verify
     from kafkalog.records.batch_table import BatchTable
+    from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.scanning.batch_scan import BatchScan, scan_batches
     from kafkalog.scanning.read import read_numpy, read_pandas, read_table, scan
     from kafkalog.scanning.scan import Scan
+    from kafkalog.state.leader_epochs import EpochEndOffset
     from kafkalog.state.log_config import LogConfig
+    from kafkalog.state.producers import ProducerSnapshot
     from kafkalog.writing.partition_writer import AppendResult, PartitionWriter, Producer
 
 __version__ = "0.2.0"
@@ -68,6 +73,10 @@ _LAZY = {
     "export": "operations.export",
     "scan_batches": "scanning.batch_scan",
     "verify": "operations.verifying.verify",
+    "Verification": "operations.verifying.verify",
+    "Compression": "records.codecs",
+    "EpochEndOffset": "state.leader_epochs",
+    "ProducerSnapshot": "state.producers",
     "BatchScan": "scanning.batch_scan",
     "ExportResult": "operations.export",
     "BatchTable": "records.batch_table",
@@ -111,15 +120,18 @@ __all__ = [
     "BatchTable",
     "BinaryColumn",
     "Codec",
+    "Compression",
     "ConfigWarning",
     "ControlRecordType",
     "ConversionReport",
     "CorruptionError",
     "CorruptionWarning",
     "Dump",
+    "EpochEndOffset",
     "ExportResult",
     "FileChangedError",
     "Finding",
+    "FunctionWarning",
     "HeadersColumn",
     "IndexMeasures",
     "IndexStatistics",
@@ -136,6 +148,7 @@ __all__ = [
     "Partition",
     "PartitionWriter",
     "Producer",
+    "ProducerSnapshot",
     "ReadError",
     "Reason",
     "RebuildReport",
@@ -152,6 +165,8 @@ __all__ = [
     "TruncatedTailError",
     "UnsafePathError",
     "UnsupportedError",
+    "UnwritableError",
+    "Verification",
     "WriteError",
     "convert",
     "dump",
