@@ -92,8 +92,8 @@ class Query:
             return None
         bounds = {} if condition is None else condition.bounds()
         selection = Selection(
-            _larger(_offset_of(self.start_offset, key), bounds.get("start_offset")),
-            _smaller(_offset_of(self.end_offset, key), bounds.get("end_offset")),
+            _larger(offset_of(self.start_offset, key), bounds.get("start_offset")),
+            _smaller(offset_of(self.end_offset, key), bounds.get("end_offset")),
             _larger(self.start_timestamp, bounds.get("start_timestamp")),
             self.end_timestamp,
             self.include_control,
@@ -173,7 +173,8 @@ def _smaller(one: int | None, other: int | None) -> int | None:
     return min((value for value in (one, other) if value is not None), default=None)
 
 
-def _offset_of(offsets: int | Mapping[kf.TopicPartition, int] | None, key: kf.TopicPartition | None) -> int | None:
+def offset_of(offsets: int | Mapping[kf.TopicPartition, int] | None, key: kf.TopicPartition | None) -> int | None:
+    """The offset that is given for a partition: one for all, or its own; None where there is none."""
     if isinstance(offsets, Mapping):
         return None if key is None else offsets.get(key)
     return offsets

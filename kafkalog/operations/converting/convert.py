@@ -45,7 +45,6 @@ from kafkalog.storage.staging import staged_directory
 
 MAX_BATCH_SIZE: Final = 2**30
 
-_METADATA_TOPIC: Final = "__cluster_metadata"
 
 _Pair = tuple[kf.TopicPartition, Partition]
 
@@ -281,7 +280,7 @@ def _choose(
     for missing in sorted((named or set()) - set(opened.topics)):
         raise ValueError(f"no topic {missing!r} here; there are {', '.join(opened.topics[:8])}")
     for key in opened:
-        if key.topic == _METADATA_TOPIC and named is None:
+        if key.topic == kf.METADATA_TOPIC and named is None:
             detail = "the cluster's metadata, which nobody but its controllers write, is left out"
             note(Finding(Reason.UNSAFE_PATH, detail, path=str(opened[key].path), damage=False))
             continue
