@@ -21,6 +21,7 @@ from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
+    FileChangedError,
     KafkalogError,
     LimitExceededError,
     Limits,
@@ -273,6 +274,10 @@ def walk(
     Kafka takes a batch that is cut off for the end of the log, so a wrong length hides everything behind it. Here the
     rest of the file has to hold no intact batch for that to be believed.
 
+    A preallocated file may be written to while it is walked. What is not as it should be there is looked at again, as
+    long as the file was modified a moment ago: it may be half written. Batches are handed out when their checksums are
+    right. The end is where zeros were seen behind a whole batch.
+
     Source: FileLogInputStream.nextBatch, Kafka 4.3.
     """
     stop = source.size if stop is None else stop
@@ -281,35 +286,74 @@ def walk(
     position = start
     scratch = _Scratch()
     while position < stop:
-        size = min(next_bytes, stop - position)
+        data = _window(source, position, min(position + next_bytes, stop))
         next_bytes = min(2 * next_bytes, window_bytes)
-        data = source.window(position, position + size)
-        tables, status, reached, needed, previous_offset = scratch.walk(data, position, previous_offset)
+        stop, size, before = min(stop, source.size), data.size, previous_offset
+        tables, status, reached, needed, previous_offset = scratch.walk(data, position, before)
         if not tables and status == _NEED_MORE and size < needed <= stop - position:
             _check_batch_size(source, position, needed, stop, limits)
             source.release(data, position)
-            size = needed
-            data = source.window(position, position + size)
-            tables, status, reached, needed, previous_offset = scratch.walk(data, position, previous_offset)
-        at_end = position + size == stop
-        seen = position + size - reached
+            data = _window(source, position, position + needed)
+            stop, size = min(stop, source.size), data.size
+            tables, status, reached, needed, previous_offset = scratch.walk(data, position, before)
+        # taken from the bytes that were judged: on a second look there may be others
+        rest = data[reached - position :]
+        head, is_zero = rest[:_TORN_ENVELOPE].tobytes(), status == STATUS["SIZE_TOO_SMALL"] and not rest.any()
+        del rest
+        is_half_written = False
         if tables:
             table = BatchTable.concatenate(tables) if len(tables) > 1 else tables[0]
+            if source.is_being_written() and (row := _half_written(source, Window(data, position, table))) is not None:
+                is_half_written, reached, table = True, int(table.position[row]), table[:row]
+                previous_offset = int(table.last_offset[-1]) if row else before
             if size > limits.max_batch_bytes and (table.size_in_bytes > limits.max_batch_bytes).any():
                 row = int(np.argmax(table.size_in_bytes > limits.max_batch_bytes))
                 if row:
                     yield Window(data, position, table[:row])
                 _check_batch_size(source, int(table.position[row]), int(table.size_in_bytes[row]), stop, limits)
-            yield Window(data, position, table)
+            if len(table):
+                yield Window(data, position, table)
+            else:
+                source.release(data, position)
             del data, table, tables  # its memory can serve the next window if nobody else holds it
         else:
             source.release(data, position)
-        position = reached
+        seen, at_end = position + size - reached, position + size == stop
+        looked_at, position = position + size, reached
         # of an envelope that the window cuts, more has to be seen before it is judged
         goes_on = not at_end and (seen <= _TORN_ENVELOPE or position + needed <= stop)
-        if status == _NEED_MORE and (position == stop or goes_on):
+        if is_half_written or (status == _NEED_MORE and (position == stop or goes_on)):
             continue
-        raise _explain(source, status, position, needed, previous_offset, stop, limits)
+        try:
+            if is_zero and _is_zero(source, looked_at, stop):
+                raise _zero_fill(source, position, stop)
+            error = _explain(source, status, position, head, needed, previous_offset, stop, limits)
+        except FileChangedError:
+            if not source.follow_cut(position):
+                raise
+            stop = min(stop, source.size)
+            continue
+        if not source.await_writer(position):
+            raise error
+
+
+def _window(source: ByteSource, start: int, stop: int) -> Bytes:
+    """Bytes of a source; fewer where a preallocated file was cut meanwhile, as a roll does it."""
+    while True:
+        try:
+            return source.window(start, stop)
+        except FileChangedError:
+            if not source.follow_cut(start):
+                raise
+            stop = min(stop, source.size)
+
+
+def _half_written(source: ByteSource, window: Window) -> int | None:
+    """The first row of a window that is worth another look, since its checksum is wrong; None if there is none."""
+    wrong = np.flatnonzero(~valid_crcs(window))
+    if not wrong.size or not source.await_writer(int(window.batches.position[wrong[0]])):
+        return None
+    return int(wrong[0])
 
 
 def table_of(data: Bytes, n_batches: int) -> BatchTable:
@@ -365,11 +409,18 @@ def _check_batch_size(source: ByteSource, position: int, needed: int, stop: int,
 
 
 def _explain(
-    source: ByteSource, status: int, position: int, needed: int, previous_offset: int, stop: int, limits: Limits
+    source: ByteSource,
+    status: int,
+    position: int,
+    head: bytes,
+    needed: int,
+    previous_offset: int,
+    stop: int,
+    limits: Limits,
 ) -> KafkalogError:
-    """What to raise about a place where no batch could be taken."""
+    """What to raise about a position where no batch could be taken; `head` is what begins there."""
     left = stop - position
-    offset = _offset_at(source, position, stop)
+    offset = int.from_bytes(head[:8], "big", signed=True) if len(head) >= 8 else None
     if status == _NEED_MORE:
         if left <= _TORN_ENVELOPE or (
             needed <= limits.max_batch_bytes and not _holds_batch(source, position + 1, stop, previous_offset)
@@ -388,20 +439,23 @@ def _explain(
             base_offset=offset,
             length=left,
         )
-    if status == STATUS["SIZE_TOO_SMALL"] and offset == 0 and _is_zero(source, position, stop):
-        return TruncatedTailError(
-            Reason.ZERO_FILL, f"the last {left} bytes are zeros", path=source.path, position=position, length=left
-        )
     detail = f"after offset {previous_offset}" if status == STATUS["OFFSET_ORDER"] else ""
     return error_from_status(
         status, path=source.path, position=position, base_offset=offset, length=needed or None, detail=detail
     )
 
 
+def _zero_fill(source: ByteSource, position: int, stop: int) -> TruncatedTailError:
+    left = stop - position
+    return TruncatedTailError(
+        Reason.ZERO_FILL, f"the last {left} bytes are zeros", path=source.path, position=position, length=left
+    )
+
+
 def _offset_at(source: ByteSource, position: int, stop: int) -> int | None:
     if stop - position < 8:
         return None
-    return int.from_bytes(source.window(position, position + 8).tobytes(), "big", signed=True)
+    return int.from_bytes(_window(source, position, position + 8).tobytes(), "big", signed=True)
 
 
 def _is_zero(source: ByteSource, position: int, stop: int) -> bool:
@@ -421,13 +475,15 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
     head = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
     if not 0 <= position <= source.size - head:
         return None, 0
-    data = source.window(position, position + head)
+    data = _window(source, position, position + head)
+    if data.size < head:
+        return None, 0
     size = kf.LOG_OVERHEAD + int.from_bytes(data[8:12].tobytes(), "big", signed=True)
     plausible = head <= size <= min(max_bytes, source.size - position) and data[16] <= 2
     source.release(data, position)
     if not plausible:
         return None, head
-    data = source.window(position, position + size)
+    data = _window(source, position, position + size)
     tables, _, _, _, _ = _Scratch(1).walk(data, position, -1)
     if tables:
         window = Window(data, position, tables[0])
@@ -440,7 +496,8 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
 def is_chain(source: ByteSource, position: int, n_bytes: int = WINDOW_BYTES) -> bool:
     """Whether from a position on batch follows on batch for so many bytes, or to the end of the file."""
     stop = min(position + n_bytes, source.size)
-    data = source.window(position, stop)
+    data = _window(source, position, stop)
+    stop = position + data.size
     _, status, reached, needed, _ = _Scratch().walk(data, position, -1)
     source.release(data, position)
     return status == _NEED_MORE and (reached == stop or (stop < source.size and reached + needed <= source.size))
@@ -458,8 +515,8 @@ def find_intact_batch(source: ByteSource, position: int, stop: int, after_offset
     budget = 4 * (stop - position) + WINDOW_BYTES
     overlap = WINDOW_BYTES
     while position < stop:
-        end = min(position + 8 * WINDOW_BYTES, stop)
-        data = source.window(position, end)
+        data = _window(source, position, min(position + 8 * WINDOW_BYTES, stop))
+        end, stop = position + data.size, min(stop, source.size)
         index, budget = kernels.find_batch(data, 0, after_offset, budget)
         if index >= 0:
             return position + int(index)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kafkalog._kernels.batches import read_intact
 from kafkalog.batches import COLUMNS, WINDOW_BYTES, BatchTable, Window, valid_crcs, walk
-from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Limits
 from kafkalog.memory import empty
 from kafkalog.source import Bytes, ByteSource
 
@@ -116,12 +116,16 @@ class _IntactReader:
         Raises
         ------
         FileChangedError
-            The file shrank, or its content changed, since it was opened.
+            The file shrank, or its content changed, since it was opened, and it was not preallocated.
         """
         source = self._source
         if source.descriptor is None or position >= source.size:
             return BatchTable.empty()
-        source.check_unchanged()
+        try:
+            source.check_unchanged()
+        except FileChangedError:
+            if not source.follow_cut(position):
+                raise
         if self._room is None:
             self._room = empty(_ROOM_BYTES, np.uint8)
             self._columns = [empty(_ROWS, dtype) for dtype in COLUMNS.values()]

@@ -5,6 +5,7 @@ Mirrors `LogManager` as far as it reads: which directories are partitions, what 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,13 +159,17 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
 
     def _add_directory(self, root: Path) -> None:
         entries = _list(root)
-        children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if entry.is_dir()]
+        children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if _is_directory(entry)]
         if is_partition_directory(root, entries):
             self._add_partition(root, None, None, None)
             return
         starts = self._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
         watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
         resolved = root.resolve()
+        for entry in entries:
+            if kf.parse_partition_directory(entry.name) and entry.is_symlink() and _leads_in_a_circle(entry):
+                detail = "a link that leads in a circle, to no partition"
+                self.findings.append(Finding(Reason.FILE_UNREADABLE, detail, path=str(root / entry.name)))
         for entry, directory in sorted(children, key=lambda child: child[0].name):
             if directory is None:
                 continue
@@ -223,7 +228,24 @@ def _holds_segments(path: Path) -> bool:
 
 def _is_segment(entry: os.DirEntry[str]) -> bool:
     """Other files may end in .log, too: a broker's own log files, say."""
-    return entry.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(entry.name) is not None and not entry.is_dir()
+    return (
+        entry.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(entry.name) is not None and not _is_directory(entry)
+    )
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads in a circle
+
+
+def _leads_in_a_circle(entry: os.DirEntry[str]) -> bool:
+    try:
+        entry.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def _list(root: Path) -> list[os.DirEntry[str]]:
@@ -241,4 +263,4 @@ def is_partition_directory(path: Path, entries: list[os.DirEntry[str]] | None = 
         return True
     if kf.parse_partition_directory(path.absolute().name) is None:
         return False
-    return not any(entry.is_dir() and kf.parse_partition_directory(entry.name) for entry in entries)
+    return not any(_is_directory(entry) and kf.parse_partition_directory(entry.name) for entry in entries)

@@ -319,7 +319,13 @@ class _Planner:
         segments = partition.segments
         ranges = [
             SegmentRange(
-                one.path.name, one.size_in_bytes, 0, one.size_in_bytes, one.base_offset, number == len(segments) - 1
+                one.path.name,
+                one.size_in_bytes,
+                0,
+                one.size_in_bytes,
+                one.base_offset,
+                number == len(segments) - 1,
+                one.is_preallocated,
             )
             for number, one in enumerate(segments)
         ]

@@ -62,6 +62,8 @@ class Segment:
     base_offset : int
         What the file name says; 0 when it is not an offset.
     size_in_bytes : int
+    is_preallocated : bool
+        Whether the file has its full size before it is full; see `ByteSource`.
     findings : list of Finding
         What is worth knowing about the last walk, such as a torn tail.
     error : KafkalogError or None
@@ -102,11 +104,11 @@ class Segment:
         self.error: KafkalogError | None = None
         try:
             with self.open() as source:
-                self.size_in_bytes = source.size
+                self.size_in_bytes, self.is_preallocated = source.size, source.is_preallocated
         except (ReadError, LimitExceededError) as error:
             if must_open:
                 raise
-            self.error, self.size_in_bytes = error, _size_of(self.path)
+            self.error, self.size_in_bytes, self.is_preallocated = error, _size_of(self.path), False
 
     def __repr__(self) -> str:
         return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {self.size_in_bytes} bytes)"

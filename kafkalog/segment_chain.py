@@ -80,13 +80,15 @@ class SegmentChain:
                     if start is not None:
                         position = segment.position_for(source, start)
                     counts.n_segments_read += 1
+                    counts.n_bytes += source.size - segment.size_in_bytes  # it may have grown since it was listed
                     counts.n_bytes_jumped += position
                     # offsets of what was jumped over are not known
                     behind = segment.base_offset - 1 if position else max(previous, segment.base_offset - 1)
                     stream = SegmentStream(segment, source, behind, report, window_bytes)
                     for window in stream.windows(position, on_corruption):
-                        position = window.start + window.data.size
-                        counts.n_bytes_read += window.data.size
+                        end = window.start + window.data.size
+                        counts.n_bytes_read += max(end - position, 0)  # what the last window cut is read again
+                        position = max(end, position)
                         counts.n_batches += len(window.batches)
                         is_end = selection.end_offset is not None and _reaches(window, selection.end_offset)
                         yield number, Piece(segment, source, window)

@@ -50,6 +50,8 @@ class SegmentRange:
         Of the batch at `start`; the segment's base offset at the start of the file.
     is_last : bool
         Whether the segment is the partition's last, which may grow, and at whose end a torn batch is normal.
+    is_preallocated : bool
+        Whether a roll may cut zeros from its end.
     """
 
     name: str
@@ -58,6 +60,7 @@ class SegmentRange:
     stop: int
     first_offset: int
     is_last: bool = False
+    is_preallocated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +163,12 @@ class SegmentSlice(Segment):
         """
         source = super().open()
         planned = self._range
-        changed = source.size < planned.stop if planned.is_last else source.size != planned.size_in_bytes
-        if changed:
+        least = planned.start if planned.is_preallocated else planned.stop
+        if source.size < least if planned.is_last else source.size != planned.size_in_bytes:
             detail = f"has {source.size} bytes, {planned.size_in_bytes} when its reading was planned; plan anew"
             source.close()
             raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path)
-        source.size = planned.stop
+        source.size = min(source.size, planned.stop)
         return source
 
     def position_for(self, source: ByteSource, offset: int) -> int:

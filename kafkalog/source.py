@@ -14,6 +14,7 @@ import os
 import stat
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -28,6 +29,10 @@ Bytes = npt.NDArray[np.uint8]
 
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python's mmap has no name for it yet
 _PAGE = mmap.PAGESIZE
+_BLOCK = 512  # bytes, in which `st_blocks` counts
+_RECENT_SECONDS = 2.0  # a file that was modified so lately is taken to be written to
+_FIRST_PAUSE_SECONDS = 0.001
+_PATIENCE_SECONDS = 1.0  # for one file in all, lest one that is damaged again and again be waited for again and again
 
 
 class FileIdentity(NamedTuple):
@@ -48,10 +53,14 @@ class ByteSource(ABC):
         The file, for messages; None for bytes in memory.
     size : int
         Bytes, as of opening; a file that grows meanwhile is read up to here.
+    is_preallocated : bool
+        Whether the file has its full size before it is full (`preallocate=true`): batches may be written into the
+        zeros behind the last one while it is read, and a roll cuts off the zeros that are left.
     """
 
     path: str | None
     size: int
+    is_preallocated = False
 
     @abstractmethod
     def window(self, start: int, stop: int) -> Bytes:
@@ -75,6 +84,18 @@ class ByteSource(ABC):
 
     def check_unchanged(self) -> None:  # noqa: B027
         """Raise `FileChangedError` if the file is not what it was when opened."""
+
+    def is_being_written(self) -> bool:
+        """Whether the file is preallocated and was modified a moment ago."""
+        return False
+
+    def await_writer(self, position: int) -> bool:
+        """Pause if bytes at a position may be half written; whether they are worth another look."""
+        return False
+
+    def follow_cut(self, position: int) -> bool:
+        """Take over the size of a preallocated file that was cut at or behind a position; whether it was."""
+        return False
 
     def close(self) -> None:  # noqa: B027
         """Give the file back. Windows handed out stay valid."""
@@ -135,6 +156,8 @@ class _FileSource(ByteSource):
             raise
         self.identity = _identity(status)
         self.size = status.st_size
+        self.is_preallocated = status.st_blocks * _BLOCK < status.st_size  # sparse, as `setLength` leaves it
+        self._waited_at, self._pause, self._patience = -1, 0.0, _PATIENCE_SECONDS
         self._lock = threading.Lock()
         self._closed = False
 
@@ -146,8 +169,36 @@ class _FileSource(ByteSource):
             raise FileChangedError(
                 Reason.FILE_CHANGED, f"shrank from {self.size} to {now.size} bytes while it was read", path=self.path
             )
-        if now.size == self.size and now.modified_ns != self.identity.modified_ns:
+        if self.is_preallocated or now.size != self.size or now.modified_ns == self.identity.modified_ns:
+            return
+        # not every file system keeps preallocated files sparse; zeros at the end tell them as well
+        end = os.pread(self._descriptor, _PAGE, max(self.size - _PAGE, 0))
+        if any(end):
             raise FileChangedError(Reason.FILE_CHANGED, "was written to while it was read", path=self.path)
+        self.is_preallocated = True
+
+    def is_being_written(self) -> bool:
+        if not self.is_preallocated:
+            return False
+        modified_ns = os.fstat(self._descriptor).st_mtime_ns
+        return modified_ns != self.identity.modified_ns or abs(time.time() - modified_ns / 1e9) < _RECENT_SECONDS
+
+    def await_writer(self, position: int) -> bool:
+        if self._patience <= 0 or not self.is_being_written():
+            return False
+        # a writer takes microseconds for a page, but may lose its processor between two of them
+        self._pause = 2 * self._pause if position == self._waited_at else _FIRST_PAUSE_SECONDS
+        self._waited_at = position
+        self._patience -= self._pause
+        time.sleep(self._pause)
+        return True
+
+    def follow_cut(self, position: int) -> bool:
+        size = os.fstat(self._descriptor).st_size
+        if not self.is_preallocated or not position <= size < self.size:
+            return False
+        self.size = size
+        return True
 
     def close(self) -> None:
         with self._lock:

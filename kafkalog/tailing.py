@@ -21,7 +21,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.batches import Window, valid_crcs
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, ReadError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, Limits, ReadError, Reason
 from kafkalog.isolation import PLACE_BITS, IsolationLevel, Stretch
 from kafkalog.log_dir import LogDir
 from kafkalog.outcomes import OutcomeLearner, Outcomes
@@ -235,7 +235,16 @@ class PartitionTail:
         seen = status.st_size, status.st_mtime_ns
         if seen == self._seen:
             return
-        segment = self._active
+        try:
+            self._read_on(self._active)
+        except FileChangedError:
+            return  # a roll, or a change of leaders, has cut it meanwhile: the next look sees what is left
+        # what is being written may be complete at the next look, within the same tick of the file system's clock
+        is_racy = time.time() - status.st_mtime_ns / 1e9 < _RACY_SECONDS
+        self._seen = None if is_racy and self._position != status.st_size else seen
+
+    def _read_on(self, segment: Segment) -> None:
+        """Take the whole batches behind the position."""
         with segment.open() as source:
             size, ahead = source.size, _WINDOW_BYTES
             while source.window(self._position, min(self._position + kf.LOG_OVERHEAD, size)).any():
@@ -243,7 +252,7 @@ class PartitionTail:
                 begin = self._position
                 source.size = min(begin + ahead, size)
                 # what lies before the position is intact; offsets rise from there
-                previous = self._end - 1 if self._end > base else base - 1
+                previous = self._end - 1 if self._end > segment.base_offset else segment.base_offset - 1
                 stream = SegmentStream(segment, source, previous, lambda finding: None, _WINDOW_BYTES)
                 for window in stream.windows(begin, "skip"):
                     self._take(window)
@@ -252,9 +261,6 @@ class PartitionTail:
                     break
                 ahead = 4 * ahead if self._position == begin else _WINDOW_BYTES
                 source.size = size
-        # what is being written may be complete at the next look, within the same tick of the file system's clock
-        is_racy = time.time() - status.st_mtime_ns / 1e9 < _RACY_SECONDS
-        self._seen = None if is_racy and self._position != status.st_size else seen
 
     def _take(self, window: Window) -> None:
         batches = window.batches

@@ -625,6 +625,24 @@ def test_a_segment_that_cannot_be_opened_is_named_and_the_other_partitions_are_g
     assert "no partition matches" not in err
 
 
+@pytest.mark.parametrize(
+    "command", ["ls", "verify", "producers", "cat", "batches", "reindex --dry-run", "ls LOG_DIR/p-multi-0"]
+)
+def test_links_that_lead_in_a_circle_leave_the_other_partitions(run: Any, log_dir_copy: Path, command: str) -> None:
+    for name in ("circle", "p-circle-0"):
+        (log_dir_copy / name).symlink_to(log_dir_copy / name)
+    (log_dir_copy / "p-multi-1" / f"{9999:020d}.log").symlink_to(f"{9999:020d}.log")
+    argv = command.replace("LOG_DIR", str(log_dir_copy)).split()
+    code, out, err = run(*argv, *([] if len(argv) > 1 and argv[0] == "ls" else [log_dir_copy]))
+    text = err + "\n".join(out)
+    assert "p-multi" in text
+    assert code == (0 if "LOG_DIR" in command else 3)
+    if "LOG_DIR" not in command:
+        assert "p-circle-0" in text
+        assert "leads in a circle" in text
+        assert "p-v0v1v2-mixed" in text or command == "cat"  # which ends at the first damage
+
+
 def test_producers_says_what_it_could_not_read(run: Any, log_dir_copy: Path) -> None:
     (log_dir_copy / "p-txn-0" / f"{9999:020d}.log").symlink_to("/nonexistent")
     code, out, _ = run("producers", log_dir_copy, "-t", "p-txn")

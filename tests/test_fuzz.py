@@ -1143,11 +1143,10 @@ def bombs() -> dict[str, bytes]:
 BOMB_READER = """
 import resource, sys
 import numpy as np, pathlib
-sys.path.insert(0, sys.argv[1])
 import test_fuzz
 from reading import read
 from kafkalog.errors import Limits
-limits = Limits(max_decompressed_bytes=int(sys.argv[2]))
+limits = Limits(max_decompressed_bytes=int(sys.argv[1]))
 
 def status(name):
     with open("/proc/self/status") as lines:
@@ -1155,7 +1154,7 @@ def status(name):
 
 read(test_fuzz.builder.batch_v2(test_fuzz.records()))
 found = {}
-for path in sorted(pathlib.Path(sys.argv[3]).iterdir()):
+for path in sorted(pathlib.Path(sys.argv[2]).iterdir()):
     data = path.read_bytes()
     try:
         with open("/proc/self/clear_refs", "w") as reset:
@@ -1168,7 +1167,7 @@ for path in sorted(pathlib.Path(sys.argv[3]).iterdir()):
         found.setdefault(path.name, []).append(result.error is None)
         del result
     peak = status("VmHWM") - before
-    if peak > int(sys.argv[4]):
+    if peak > int(sys.argv[3]):
         sys.exit(f"{path.name}: {peak / 2**20:.0f} MiB, {len(data)} bytes in the file")
     worst = max(peak, found.get("worst", [0])[0])
     found["worst"] = [worst]
@@ -1180,9 +1179,10 @@ print(json.dumps(found))
 def run_bombs(files: dict[str, bytes], tmp_path: Path, max_decompressed: int, allowed: int) -> dict[str, list[Any]]:
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    here = str(Path(__file__).parent)
-    arguments = [here, str(max_decompressed), str(tmp_path), str(allowed)]
-    run = subprocess.run([sys.executable, "-c", BOMB_READER, *arguments], capture_output=True, text=True, timeout=120)
+    arguments = [str(max_decompressed), str(tmp_path), str(allowed)]
+    command = [sys.executable, "-c", BOMB_READER, *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert run.returncode == 0, run.stderr
     found: dict[str, list[Any]] = json.loads(run.stdout)
     return found

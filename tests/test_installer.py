@@ -15,9 +15,8 @@ from typing import Any
 
 import golden_sets
 import pytest
-from test_publish import Faulty
-from test_writer import files_in, sound, write
-from writing import columns_of, draw
+from faults import Faulty
+from writing import columns_of, draw, files_in, sound, write
 
 import kafkalog
 from kafkalog import LogConfig, PartitionWriter

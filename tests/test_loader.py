@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from faults import Faulty
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_publish import Faulty
 
 import kafkalog
 from kafkalog import LogConfig, OutputExistsError, UnsafePathError, WriteError, load_files, write_table
@@ -403,7 +403,7 @@ def test_what_fails_leaves_nothing_behind(memory: Path, is_there: bool) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from test_publish import Faulty
+from faults import Faulty
 from test_loader import load_two
 root, is_there, step = Path(sys.argv[1]), sys.argv[2] == "True", int(sys.argv[3])
 for n in range(1, 5000, step):

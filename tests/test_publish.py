@@ -9,14 +9,15 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import Faulty
 
 import kafkalog
-from kafkalog import file_steps, places, publish
+from kafkalog import file_steps, publish
 from kafkalog.adoption import Place
 from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
 from kafkalog.places import check_outside, check_stage_in
@@ -24,42 +25,6 @@ from kafkalog.publish import STAGED_SUFFIX, staged_directory, staged_file
 
 NEW = {"a": b"new" * 1000, "d/b": b"", "d/e/c": b"more"}
 OLD = {"old": b"kept"}
-
-# what asks the operating system to do something about files; each may fail, or be the last thing a process does
-CALLS = ("open", "write", "fsync", "mkdir", "rename", "stat", "fchmod", "dup", "lstat")
-
-
-class Faulty:
-    """`os`, with something done before the n-th of the calls that count."""
-
-    def __init__(self, when: int, fault: Callable[[str], None]) -> None:
-        self.n_calls, self._when, self._fault = 0, when, fault
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(os, name)
-        return self.counted(name, value) if name in CALLS else value
-
-    def counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
-            self.n_calls += 1
-            if self.n_calls == self._when:
-                self._fault(name)
-            return function(*args, **options)
-
-        return call
-
-    @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        renameat2 = file_steps._renameat2
-        for module in (publish, places, file_steps):
-            module.os = self  # type: ignore[assignment]
-        file_steps._renameat2 = self.counted("renameat2", renameat2)
-        try:
-            yield
-        finally:
-            for module in (publish, places, file_steps):
-                module.os = os  # type: ignore[assignment]
-            file_steps._renameat2 = renameat2
 
 
 def write_new(target: Path, is_directory: bool, overwrite: bool) -> None:
@@ -189,11 +154,11 @@ def test_the_nth_interrupt_leaves_what_was_there(tmp_path: Path, is_directory: b
     assert n > 10
 
 
-KILLED = f"""
+KILLED = """
 import json, os, signal, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
-from test_publish import Faulty, write_new, write_old, content
+from faults import Faulty
+from test_publish import write_new, write_old, content
 
 root, is_directory, overwrite = Path(sys.argv[1]), sys.argv[2] == "True", sys.argv[3] == "True"
 for n in range(1, 200):
@@ -218,7 +183,8 @@ def test_killed_anywhere_the_destination_is_old_or_complete_and_the_next_run_cle
     tmp_path: Path, is_directory: bool, overwrite: bool
 ) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path), str(is_directory), str(overwrite)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=environment)
     n_points = int(done.stdout) - 1
     assert n_points > 10
     new, old = expected(is_directory)

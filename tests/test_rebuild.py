@@ -16,7 +16,7 @@ import builder
 import golden_sets
 import numpy as np
 import pytest
-from test_publish import Faulty
+from faults import Faulty
 
 import kafkalog
 from kafkalog.checkpoints import read_leader_epochs
@@ -453,7 +453,7 @@ def test_output_into_the_log_dir_is_refused(partition: Path, tmp_path: Path) -> 
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
-from test_publish import Faulty
+from faults import Faulty
 import kafkalog.repair.rebuild
 damaged, root = Path(sys.argv[1]), Path(sys.argv[2])
 for n in range(1, 10**6, int(sys.argv[3])):

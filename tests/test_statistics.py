@@ -212,3 +212,18 @@ def test_damage_in_headers_is_met_as_a_scan_meets_it(log: tuple[Path, list[list[
         scan.explain()
     stopped = kafkalog.scan(root / "t-0", on_corruption="stop").explain().statistics
     assert stopped.n_batches == 1
+
+
+def test_bytes_that_two_windows_share_are_taken_once(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    path = directory / f"{0:020d}.log"
+    record = builder.record_v2(0, 0, None, b"v" * 300_000)
+    path.write_bytes(b"".join(builder.batch_v2([record], base_offset=offset) for offset in range(20)))
+    scan = kafkalog.scan(directory, threads=8)
+    found = scan.explain(analyze=True).statistics
+    assert (found.n_bytes, found.n_bytes_read) == (path.stat().st_size, path.stat().st_size)
+    with path.open("ab") as file:
+        file.write(builder.batch_v2([record], base_offset=20))
+    found = scan.explain().statistics  # it has grown since it was opened
+    assert (found.n_bytes, found.n_bytes_read) == (path.stat().st_size, path.stat().st_size)

@@ -19,8 +19,8 @@ import golden_sets
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_publish import Faulty
-from writing import Record, columns_of, draw
+from faults import Faulty
+from writing import SMALL, Record, columns_of, draw, files_in, sound, write
 
 import kafkalog
 from kafkalog import ConfigWarning, LogConfig, PartitionWriter, file_steps
@@ -42,7 +42,6 @@ from kafkalog.errors import (
 )
 from kafkalog.producers import read_snapshot
 
-SMALL = LogConfig(segment_bytes=3000, index_interval_bytes=256)
 EPOCHS = "leader-epoch-checkpoint"
 TOPIC_ID = "Bi_SuNQpR1iN9_1u84nflQ"
 
@@ -61,15 +60,6 @@ def memory(tmp_path: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-def write(path: Path, n: int = 150, seed: int = 0, **options: Any) -> None:
-    with PartitionWriter(path, **{"config": SMALL, "batch_size": 400, **options}) as writer:
-        writer.append(columns_of(draw(n, seed)))
-
-
-def files_in(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(path.iterdir())} if path.exists() else {}
-
-
 def read(path: Path) -> list[Record]:
     """Everything, as it was given."""
     table = kafkalog.read_table(path)
@@ -84,11 +74,6 @@ def read(path: Path) -> list[Record]:
             table.schema.get_field_index("timestamp"), "timestamp", table.column("timestamp").cast(pa.int64())
         ).to_pylist()
     ]
-
-
-def sound(path: Path) -> list[str]:
-    """What is wrong with a partition."""
-    return [str(finding) for finding in kafkalog.verify(path, deep=True).all_findings()]
 
 
 def nothing_left(path: Path) -> bool:
@@ -672,7 +657,7 @@ def test_the_nth_failure_is_told_and_leaves_what_was_there(memory: Path, scenari
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from test_publish import Faulty
+from faults import Faulty
 from test_writer import begin, go_on
 root, scenario, step = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 for n in range(1, 5000, step):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import kafkalog
+from kafkalog import LogConfig, PartitionWriter
 from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
 
+# a few batches a segment
+SMALL = LogConfig(segment_bytes=3000, index_interval_bytes=256)
 TEXT = b"the quick brown fox jumps over the lazy dog, "
 
 
@@ -71,3 +76,19 @@ def draw(n: int, seed: int = 0, *, start: int = 1_700_000_000_000, step: int = 1
             )
         )
     return records
+
+
+def write(path: Path, n: int = 150, seed: int = 0, **options: Any) -> None:
+    """A partition of `n` drawn records; options of `PartitionWriter`."""
+    with PartitionWriter(path, **{"config": SMALL, "batch_size": 400, **options}) as writer:
+        writer.append(columns_of(draw(n, seed)))
+
+
+def files_in(path: Path) -> dict[str, bytes]:
+    """The contents of a partition's files by name."""
+    return {file.name: file.read_bytes() for file in sorted(path.iterdir())} if path.exists() else {}
+
+
+def sound(path: Path) -> list[str]:
+    """What is wrong with a partition."""
+    return [str(finding) for finding in kafkalog.verify(path, deep=True).all_findings()]

@@ -1,0 +1,237 @@
+"""A preallocated segment that a broker writes to while it is read: it ends behind its last whole batch.
+
+With `preallocate=true` the active segment has its full size from the start, and a broker writes batches into its
+zeros. Here that happens between any two reads of a reader, whole, torn and in the wrong order, as pages of a file
+become visible.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import builder
+import numpy as np
+import pytest
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog import source as source_module
+from kafkalog.errors import FileChangedError
+from kafkalog.log_dir import LogDir
+from kafkalog.planning import plan, read_task
+from kafkalog.tailing import LogTail
+
+SIZE = 5 * 2**20
+FIRST = 20
+MORE = 5
+
+T0 = kf.TopicPartition("t", 0)
+
+
+def batch(offset: int, size: int = 9000) -> bytes:
+    return builder.batch_v2(
+        [builder.record_v2(offset_delta=0, value=bytes([1 + offset % 200]) * size)],
+        base_offset=offset,
+        base_timestamp=1_700_000_000_000 + offset,
+    )
+
+
+class Broker:
+    """Does a step before each read, from a given one on."""
+
+    def __init__(self, path: Path, steps: list[Callable[[int], object]]) -> None:
+        self.path, self.steps = path, steps
+        self.n_reads = 0
+        self.begin = 10**9
+
+    def on_read(self) -> None:
+        self.n_reads += 1
+        if self.n_reads > self.begin and self.steps:
+            descriptor = os.open(self.path, os.O_WRONLY)
+            self.steps.pop(0)(descriptor)
+            # the clock of a file system ticks; a broker writes at any time
+            os.utime(self.path, ns=(1, os.stat(self.path).st_mtime_ns + 1))
+            os.close(descriptor)
+
+
+def write(data: bytes, at: int) -> Callable[[int], object]:
+    return lambda descriptor: os.pwrite(descriptor, data, at)
+
+
+def preallocate(directory: Path) -> int:
+    path = directory / kf.segment_file_name(0)
+    path.unlink(missing_ok=True)
+    path.write_bytes(b"".join(batch(offset) for offset in range(FIRST)))
+    end = path.stat().st_size
+    os.truncate(path, SIZE)
+    return end
+
+
+def steps_of(how: str, end: int) -> list[Callable[[int], object]]:
+    batches = [batch(offset) for offset in range(FIRST, FIRST + MORE)]
+    at = [end + sum(map(len, batches[:number])) for number in range(MORE + 1)]
+    if how == "whole":
+        return [write(one, begin) for one, begin in zip(batches, at, strict=False)]
+    if how == "torn":  # first what lies in the first page of each
+        return [
+            step
+            for one, begin in zip(batches, at, strict=False)
+            for step in (write(one[:70], begin), write(one[70:], begin + 70))
+        ]
+    if how == "torn in the header":
+        return [
+            step
+            for one, begin in zip(batches, at, strict=False)
+            for step in (write(one[:9], begin), write(one[9:], begin + 9))
+        ]
+    data = b"".join(batches)
+    if how == "overtaken":  # a reader that is slower than the writer: older pages first
+        return [write(data[4000:], end + 4000), write(data[:4000], end)]
+    if how == "overtaken in a batch":
+        return [
+            write(data[:100], end),
+            write(data[5000:], end + 5000),
+            write(data[100:5000], end + 100),
+        ]
+    assert how == "rolled"
+    return [write(data, end), lambda descriptor: os.ftruncate(descriptor, at[-1])]
+
+
+HOW = ("whole", "torn", "torn in the header", "overtaken", "overtaken in a batch", "rolled")
+
+
+def scanned(directory: Path, **options: Any) -> list[int]:
+    scan = kafkalog.scan(directory, columns=["offset"], **options)
+    offsets: list[int] = scan.to_table()["offset"].to_pylist()
+    assert not [finding for finding in scan.findings if finding.damage]
+    return offsets
+
+
+def batch_rows(directory: Path) -> list[int]:
+    return kafkalog.scan_batches(directory, columns=["base_offset"]).to_table()["base_offset"].to_pylist()
+
+
+def verified(directory: Path, **options: Any) -> list[int]:
+    result = kafkalog.verify(directory, **options)
+    assert result.is_ok, list(result.all_findings())
+    (partition,) = result.partitions
+    return list(range(partition.segments[0].last_offset + 1))
+
+
+def end_offset(directory: Path) -> list[int]:
+    opened = kafkalog.open(directory)
+    assert isinstance(opened, kafkalog.Partition)
+    return list(range(opened.log_end_offset))
+
+
+def found_offsets(directory: Path) -> list[int]:
+    (path,) = directory.glob("*.log")
+    found = kafkalog.Segment(path, is_last=True).find_offsets(np.arange(FIRST + MORE))["base_offset"]
+    return [offset for offset in found.tolist() if offset >= 0]
+
+
+def latest_by_time(directory: Path) -> list[int]:
+    opened = kafkalog.open(directory)
+    assert isinstance(opened, kafkalog.Partition)
+    return list(range(opened.offset_for_timestamp("max-timestamp") + 1))
+
+
+def tasks_read(directory: Path) -> list[int]:
+    tasks = plan(directory).tasks
+    batches = [one for task in tasks for one in read_task(task, columns=["offset"])]
+    return [offset for one in batches for offset in one.column("offset").to_pylist()]
+
+
+def tail_end(directory: Path) -> list[int]:
+    tail = LogTail(lambda: LogDir([directory.parent]), lambda key: True)
+    end = tail.ends()[T0]
+    return list(range(max(end, tail.ends()[T0])))
+
+
+READERS: dict[str, Callable[[Path], list[int]]] = {
+    "scan": scanned,
+    "scan in one thread": lambda directory: scanned(directory, threads=1),
+    "read_committed": lambda directory: scanned(directory, isolation_level="read_committed"),
+    "skip": lambda directory: scanned(directory, on_corruption="skip"),
+    "batches": batch_rows,
+    "verify": verified,
+    "verify --deep": lambda directory: verified(directory, deep=True),
+    "log end offset": end_offset,
+    "offsets": found_offsets,
+    "timestamps": latest_by_time,
+    "tasks": tasks_read,
+    "tail": tail_end,
+}
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Broker], None]]:
+    """Lets a broker act before each read of a file."""
+    brokers: list[Broker] = []
+    checked = source_module.PreadSource.check_unchanged
+
+    def check_unchanged(source: source_module.PreadSource) -> None:  # what reads windows and what reads runs calls it
+        for broker in brokers:
+            broker.on_read()
+        checked(source)
+
+    monkeypatch.setattr(source_module.PreadSource, "check_unchanged", check_unchanged)
+    yield lambda broker: brokers.__setitem__(slice(None), [broker])
+    brokers.clear()
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("reader", READERS)
+def test_what_a_broker_writes_meanwhile_is_there_or_not_there_yet(
+    tmp_path: Path, hook: Callable[[Broker], None], reader: str, how: str
+) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    path = directory / kf.segment_file_name(0)
+    end = preallocate(directory)
+    undisturbed = Broker(path, [])
+    hook(undisturbed)
+    assert READERS[reader](directory) == list(range(FIRST))
+    assert undisturbed.n_reads
+    for begin in range(undisturbed.n_reads):
+        preallocate(directory)
+        broker = Broker(path, steps_of(how, end))
+        broker.begin = begin
+        hook(broker)
+        offsets = READERS[reader](directory)
+        assert FIRST <= len(offsets) <= FIRST + MORE, begin
+        assert offsets == list(range(len(offsets))), begin
+
+
+def test_damage_in_a_preallocated_segment_is_still_damage(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    path = directory / kf.segment_file_name(0)
+    end = preallocate(directory)
+    with path.open("r+b") as file:
+        file.seek(end - 100)
+        file.write(b"x")
+    with pytest.raises(kafkalog.CorruptionError, match="crc_mismatch"):
+        scanned(directory)
+    assert not kafkalog.verify(directory).is_ok
+    preallocate(directory)
+    with path.open("r+b") as file:
+        file.seek(end + 1_000_000)
+        file.write(batch(FIRST + 3))
+    with pytest.raises(kafkalog.CorruptionError):
+        scanned(directory)
+
+
+def test_a_preallocated_segment_that_loses_what_was_read_has_changed(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    path = directory / kf.segment_file_name(0)
+    preallocate(directory)
+    with source_module.PreadSource(path) as source:
+        source.window(0, 100_000)
+        os.truncate(path, 50_000)
+        with pytest.raises(FileChangedError, match="shrank"):
+            source.window(100_000, 200_000)
