@@ -25,7 +25,7 @@ from peers import dump_tool, repairs
 from peers.java import JavaPeer
 from side_by_side import _cpu_model, _table, say
 
-from kafkalog.indexes import OffsetIndex
+from kafkalog.indexes.index_files import OffsetIndex
 
 SEGMENTS = ("A", "B", "C")
 DUMPED = ("A", "B", "B-lz4", "V1")

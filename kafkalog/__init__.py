@@ -31,78 +31,78 @@ from kafkalog.errors import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.api import read_numpy, read_pandas, read_table, scan
-    from kafkalog.batch_scan import BatchScan, scan_batches
-    from kafkalog.batches import BatchTable
-    from kafkalog.columns import BinaryColumn, HeadersColumn, RecordColumns
-    from kafkalog.config import LogConfig
-    from kafkalog.converter import convert
-    from kafkalog.converter.report import ConversionReport
-    from kafkalog.dumper import Dump, dump
-    from kafkalog.exporter import ExportResult, export
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
-    from kafkalog.index_measures import IndexMeasures
-    from kafkalog.index_statistics import IndexStatistics, RollLimits
-    from kafkalog.indexes import OffsetIndex, TimeIndex, TransactionIndex
-    from kafkalog.installer import InstallReport, install
-    from kafkalog.loader import LoadResult, load_files, write_table
-    from kafkalog.log_dir import LogDir
-    from kafkalog.opening import open
-    from kafkalog.partition import Partition
-    from kafkalog.repair.rebuild import rebuild_indexes
-    from kafkalog.repair.report import RebuildReport
-    from kafkalog.repair.verify import verify
-    from kafkalog.scanner import Scan
-    from kafkalog.segment import Segment
-    from kafkalog.writer import AppendResult, PartitionWriter, Producer
+    from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+    from kafkalog.indexes.measures import IndexMeasures
+    from kafkalog.indexes.statistics import IndexStatistics, RollLimits
+    from kafkalog.log.log_dir import LogDir
+    from kafkalog.log.open import open
+    from kafkalog.log.partition import Partition
+    from kafkalog.log.segment import Segment
+    from kafkalog.operations.converting.convert import convert
+    from kafkalog.operations.converting.report import ConversionReport
+    from kafkalog.operations.dumping.dump import Dump, dump
+    from kafkalog.operations.export import ExportResult, export
+    from kafkalog.operations.loading.install import InstallReport, install
+    from kafkalog.operations.loading.load import LoadResult, load_files, write_table
+    from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
+    from kafkalog.operations.rebuilding.report import RebuildReport
+    from kafkalog.operations.verifying.verify import verify
+    from kafkalog.records.batch_table import BatchTable
+    from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.scanning.batch_scan import BatchScan, scan_batches
+    from kafkalog.scanning.read import read_numpy, read_pandas, read_table, scan
+    from kafkalog.scanning.scan import Scan
+    from kafkalog.state.log_config import LogConfig
+    from kafkalog.writing.partition_writer import AppendResult, PartitionWriter, Producer
 
 __version__ = "0.1.0"
 
 # Arrow and NumPy take longer to import than a small job takes to run: they come with the first use
 _LAZY = {
-    "open": "opening",
-    "scan": "api",
-    "read_table": "api",
-    "read_pandas": "api",
-    "read_numpy": "api",
-    "export": "exporter",
-    "scan_batches": "batch_scan",
-    "verify": "repair.verify",
-    "BatchScan": "batch_scan",
-    "ExportResult": "exporter",
-    "BatchTable": "batches",
-    "IndexMeasures": "index_measures",
-    "IndexStatistics": "index_statistics",
-    "RollLimits": "index_statistics",
-    "OffsetIndex": "indexes",
-    "TimeIndex": "indexes",
-    "TransactionIndex": "indexes",
+    "open": "log.open",
+    "scan": "scanning.read",
+    "read_table": "scanning.read",
+    "read_pandas": "scanning.read",
+    "read_numpy": "scanning.read",
+    "export": "operations.export",
+    "scan_batches": "scanning.batch_scan",
+    "verify": "operations.verifying.verify",
+    "BatchScan": "scanning.batch_scan",
+    "ExportResult": "operations.export",
+    "BatchTable": "records.batch_table",
+    "IndexMeasures": "indexes.measures",
+    "IndexStatistics": "indexes.statistics",
+    "RollLimits": "indexes.statistics",
+    "OffsetIndex": "indexes.index_files",
+    "TimeIndex": "indexes.index_files",
+    "TransactionIndex": "indexes.index_files",
     "Codec": "format",
     "ControlRecordType": "format",
     "TimestampType": "format",
     "TopicPartition": "format",
-    "ConversionReport": "converter.report",
-    "convert": "converter",
-    "Dump": "dumper",
-    "dump": "dumper",
-    "LogConfig": "config",
-    "LoadResult": "loader",
-    "load_files": "loader",
-    "write_table": "loader",
-    "LogDir": "log_dir",
-    "Partition": "partition",
-    "BinaryColumn": "columns",
-    "HeadersColumn": "columns",
-    "RecordColumns": "columns",
-    "RebuildReport": "repair.report",
-    "rebuild_indexes": "repair.rebuild",
-    "Scan": "scanner",
-    "Segment": "segment",
-    "InstallReport": "installer",
-    "install": "installer",
-    "AppendResult": "writer",
-    "PartitionWriter": "writer",
-    "Producer": "writer",
+    "ConversionReport": "operations.converting.report",
+    "convert": "operations.converting.convert",
+    "Dump": "operations.dumping.dump",
+    "dump": "operations.dumping.dump",
+    "LogConfig": "state.log_config",
+    "LoadResult": "operations.loading.load",
+    "load_files": "operations.loading.load",
+    "write_table": "operations.loading.load",
+    "LogDir": "log.log_dir",
+    "Partition": "log.partition",
+    "BinaryColumn": "records.columns",
+    "HeadersColumn": "records.columns",
+    "RecordColumns": "records.columns",
+    "RebuildReport": "operations.rebuilding.report",
+    "rebuild_indexes": "operations.rebuilding.rebuild",
+    "Scan": "scanning.scan",
+    "Segment": "log.segment",
+    "InstallReport": "operations.loading.install",
+    "install": "operations.loading.install",
+    "AppendResult": "writing.partition_writer",
+    "PartitionWriter": "writing.partition_writer",
+    "Producer": "writing.partition_writer",
 }
 
 __all__ = [

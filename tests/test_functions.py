@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafkalog import functions as kfn
-from kafkalog.compiled import teach_numba
+from kafkalog.scanning.user_functions import teach_numba
 
 BYTES = st.one_of(st.binary(max_size=24), st.text("0123456789+-. eE", max_size=24).map(str.encode))
 TEXTS = st.binary(max_size=4)

@@ -18,11 +18,11 @@ import pytest
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog import source as source_module
 from kafkalog.errors import FileChangedError
-from kafkalog.log_dir import LogDir
-from kafkalog.planning import plan, read_task
-from kafkalog.tailing import LogTail
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.tail import LogTail
+from kafkalog.scanning.planning import plan, read_task
+from kafkalog.storage import source as source_module
 
 SIZE = 5 * 2**20
 FIRST = 20

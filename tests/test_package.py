@@ -29,11 +29,11 @@ MODULES = sorted(
 )
 WITH_EXAMPLES = {
     "kafkalog",
-    "kafkalog.api",
-    "kafkalog.batch_scan",
-    "kafkalog.exporter",
-    "kafkalog.indexes",
-    "kafkalog.opening",
+    "kafkalog.scanning.read",
+    "kafkalog.scanning.batch_scan",
+    "kafkalog.operations.export",
+    "kafkalog.indexes.index_files",
+    "kafkalog.log.open",
 }
 
 
@@ -89,7 +89,7 @@ def test_the_public_names_are_listed_once_and_in_full() -> None:
 
 
 def test_importing_kafkalog_loads_neither_numpy_nor_arrow() -> None:
-    heavy = ("numpy", "pyarrow", "pandas", "tqdm", "kafkalog.format", "kafkalog.source")
+    heavy = ("numpy", "pyarrow", "pandas", "tqdm", "kafkalog.format", "kafkalog.storage.source")
     assert loaded_after("import kafkalog", *heavy) == []
     assert loaded_after("import kafkalog.cli", "pyarrow", "pandas", "tqdm") == []
     # the probe itself can tell

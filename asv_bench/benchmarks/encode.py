@@ -8,13 +8,13 @@ import numpy as np
 from peers import Side, compare, timed
 from peers.java import JavaPeer, JavaUnavailableError, require_java
 
-from kafkalog.batches import walk
-from kafkalog.columns import RecordColumns
-from kafkalog.compression import Compression
-from kafkalog.encoder import BatchSpec, cut_batches, encode_batches
-from kafkalog.record_accumulator import RecordAccumulator
-from kafkalog.records import decode
-from kafkalog.source import open_source
+from kafkalog.records.batch_table import walk
+from kafkalog.records.codecs import Compression
+from kafkalog.records.columns import RecordColumns
+from kafkalog.records.decode import decode
+from kafkalog.records.encode import BatchSpec, cut_batches, encode_batches
+from kafkalog.storage.source import open_source
+from kafkalog.writing.record_accumulator import RecordAccumulator
 
 from .common import UNCOMPRESSED, CpuTimed, Segments, make_segments, mb_per_s
 

@@ -23,7 +23,7 @@ _EXPORT = """
 import pyarrow.parquet
 kafkalog.export(sys.argv[1], sys.argv[2], threads=int(sys.argv[3]))
 """
-_IMPORTS = "import pyarrow.parquet, kafkalog.text_formats"
+_IMPORTS = "import pyarrow.parquet, kafkalog.interchange.text_output"
 
 
 class _Output:

@@ -26,12 +26,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "12 partitions by key, zstd": {"partitions": 12, "compression": "zstd"},
 }
 _LOAD = """
-import json, time, pyarrow.parquet, kafkalog.loader
+import json, time, pyarrow.parquet, kafkalog.operations.loading.load
 seconds, cpu = time.time(), time.process_time()
 result = kafkalog.load_files([sys.argv[1]], sys.argv[2], topic="t", **json.loads(sys.argv[3]))
 Path(sys.argv[4]).write_text(json.dumps([time.time() - seconds, time.process_time() - cpu, result.n_records]))
 """
-_IMPORTS = "import pyarrow.parquet, kafkalog.loader"
+_IMPORTS = "import pyarrow.parquet, kafkalog.operations.loading.load"
 
 
 def make_parquet(path: Path, n_bytes: int) -> int:

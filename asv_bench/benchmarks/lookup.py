@@ -10,7 +10,7 @@ from peers import compare, timed
 from peers.java import JavaPeer, JavaUnavailableError, require_java
 
 import kafkalog
-from kafkalog.indexes import OffsetIndex
+from kafkalog.indexes.index_files import OffsetIndex
 
 from .common import CpuTimed, Segments, make_segments
 

@@ -23,13 +23,13 @@ def peak_kib():
         return int(status.read_text().partition("VmHWM:")[2].split()[0])
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
 """
-_IMPORT = "import kafkalog.api"
+_IMPORT = "import kafkalog.scanning.read"
 _STREAM = """
 path, threads, memory_map = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
 for _ in kafkalog.scan(path, threads=threads, memory_map=memory_map).to_reader():
     pass
 """
-_REPAIR_IMPORTS = "import kafkalog.repair.rebuild, kafkalog.repair.verify"
+_REPAIR_IMPORTS = "import kafkalog.operations.rebuilding.rebuild, kafkalog.operations.verifying.verify"
 _REPAIRS = {
     "rebuild": """
 kafkalog.rebuild_indexes(

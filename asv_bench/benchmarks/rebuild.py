@@ -13,7 +13,7 @@ from peers import compare, timed
 from peers.java import JavaPeer, JavaUnavailableError, require_java
 
 import kafkalog
-import kafkalog.repair.rebuild
+import kafkalog.operations.rebuilding.rebuild
 
 from .common import CpuTimed, Segments
 

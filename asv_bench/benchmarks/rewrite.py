@@ -12,7 +12,7 @@ from peers import compare, timed
 from peers.ours import streaming
 
 import kafkalog
-import kafkalog.converter
+import kafkalog.operations.converting.convert
 
 from .common import CpuTimed, Segments
 

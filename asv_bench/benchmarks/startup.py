@@ -16,7 +16,7 @@ class Startup:
     number = 1
     repeat = (5, 10, 10.0)
     timeout = 120.0
-    params = (["pass", "import kafkalog", "import kafkalog.api", "import pyarrow", "kafkalog --help"],)
+    params = (["pass", "import kafkalog", "import kafkalog.scanning.read", "import pyarrow", "kafkalog --help"],)
     param_names = ("program",)
 
     def setup(self, program: str) -> None:

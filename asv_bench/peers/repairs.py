@@ -12,9 +12,9 @@ import numpy as np
 
 import kafkalog
 from kafkalog._kernels.crc import check_crcs
-from kafkalog.batches import WINDOW_BYTES, BatchTable, walk
-from kafkalog.memory import empty
-from kafkalog.source import open_source
+from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable, walk
+from kafkalog.storage.buffer_pool import empty
+from kafkalog.storage.source import open_source
 from peers import Side, timed
 
 

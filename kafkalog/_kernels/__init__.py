@@ -1,16 +1,19 @@
-"""Compiled kernels: bytes and numbers in, numbers and a status out; no files, no Python objects in a loop."""
+"""Compiled loops: bytes and numbers in; numbers and a status out.
 
-import os
-import sys
-from importlib.util import find_spec
+    `wire`         the one reader of untrusted bytes: integers and varints within bounds; the status codes
+    `crc`          CRC-32C and CRC-32, of one batch or of a table of them
+    `buffer_pool`  blocks of memory that are used again
+    `header_walk`  batch headers of a window to the columns of a batch table
+    `decode`       records of v2 batches: a walk to spans, then a fill of columns
+    `legacy`       messages of formats v0 and v1
+    `columns`      byte strings gathered in another order
+    `filters`      comparisons of byte strings in place
+    `encode`       record columns to v2 batches
+    `partitioner`  murmur2 of keys
+    `rolling`      how many batches a segment takes
+    `indexes`      which batches get an index entry; lookups of many queries
+    `dump`         the text of Kafka's DumpLogSegments
 
-if find_spec(f"{__name__}.wire") is None:
-    # Python's own message would only say that a module of that name is missing
-    _folder = os.path.dirname(os.path.abspath(__file__))
-    _version = ".".join(map(str, sys.version_info[:2]))
-    raise ImportError(
-        f"kafkalog's kernels are not compiled in {_folder} (for Python {_version}): this is a source folder. Run"
-        f" `pip install -e .` in {os.path.dirname(os.path.dirname(_folder))}, or start Python in another directory to"
-        " import a kafkalog that is installed.",
-        name=__name__,
-    )
+Kernels know no files, no Python objects in a loop and no exceptions: a status says what is wrong, and `kafkalog.errors`
+makes an exception of it. Each one pairs with the module of its name in the packages above.
+"""

@@ -19,9 +19,9 @@ from kafkalog.cli.text import parse_bytes
 if TYPE_CHECKING:
     from kafkalog.errors import Limits
     from kafkalog.format import TopicPartition
-    from kafkalog.log_dir import LogDir
-    from kafkalog.partition import Partition
-    from kafkalog.segment import Segment
+    from kafkalog.log.log_dir import LogDir
+    from kafkalog.log.partition import Partition
+    from kafkalog.log.segment import Segment
 
 PATH_HELP: Final = """\
 PATH is a log dir (a value of a broker's log.dirs, or a copy of one), a topic-partition directory such as orders-0 in
@@ -212,7 +212,7 @@ def timestamp(text: str) -> int | datetime:
 
 def condition(text: str) -> tuple[Any, ...]:
     """``COLUMN OP VALUE`` as a filter; see `FILTER_HELP`."""
-    from kafkalog.predicates import check_term
+    from kafkalog.scanning.filters import check_term
 
     match = _CONDITION.fullmatch(text)
     if match is None:
@@ -246,7 +246,7 @@ def condition(text: str) -> tuple[Any, ...]:
 
 def _value(column: str, text: str) -> Any:
     """A value in the type of a column; a ValueError says what was expected."""
-    from kafkalog.columns import BINARY_COLUMNS, FIXED_COLUMNS
+    from kafkalog.records.columns import BINARY_COLUMNS, FIXED_COLUMNS
 
     quoted = _QUOTED.fullmatch(text)
     if quoted is not None:
@@ -291,7 +291,7 @@ def flatten(lists: list[list[Any]] | None) -> list[Any] | None:
 def selected_bytes(opened: LogDir | Partition | Segment, args: argparse.Namespace) -> int:
     """Bytes of the `.log` files that ``--topics`` and ``--partitions`` leave, for a progress bar."""
     from kafkalog.errors import KafkalogError
-    from kafkalog.log_dir import LogDir
+    from kafkalog.log.log_dir import LogDir
 
     if not isinstance(opened, LogDir):
         return opened.size_in_bytes

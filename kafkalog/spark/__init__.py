@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.spark.distribution import prepare
+from kafkalog.spark.repartition import prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafkalog.spark.jobs.exporting import export as export
-    from kafkalog.spark.jobs.reading import batches as batches
-    from kafkalog.spark.jobs.reading import scan as scan
-    from kafkalog.spark.jobs.rebuilding import rebuild_indexes as rebuild_indexes
-    from kafkalog.spark.jobs.verifying import verify as verify
+    from kafkalog.spark.jobs.export import export as export
+    from kafkalog.spark.jobs.rebuild import rebuild_indexes as rebuild_indexes
+    from kafkalog.spark.jobs.scan import batches as batches
+    from kafkalog.spark.jobs.scan import scan as scan
+    from kafkalog.spark.jobs.verify import verify as verify
 
 __all__ = ["batches", "export", "prepare", "rebuild_indexes", "register", "scan", "verify"]
 
@@ -25,7 +25,10 @@ __all__ = ["batches", "export", "prepare", "rebuild_indexes", "register", "scan"
 def __getattr__(name: str) -> Any:
     """Jobs are imported when they are used: executors that read for the data source need none of them."""
     if name in __all__:
-        from kafkalog.spark.jobs import exporting, reading, rebuilding, verifying
+        from kafkalog.spark.jobs import export as exporting
+        from kafkalog.spark.jobs import rebuild as rebuilding
+        from kafkalog.spark.jobs import scan as reading
+        from kafkalog.spark.jobs import verify as verifying
 
         for module in (reading, verifying, rebuilding, exporting):
             if name in module.__dict__:

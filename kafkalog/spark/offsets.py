@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
-from kafkalog.log_dir import LogDir
-from kafkalog.opening import open as open_path
-from kafkalog.partition import Partition
-from kafkalog.spark.options import EARLIEST, LATEST, Bound, SourceOptions
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import open as open_path
+from kafkalog.log.partition import Partition
+from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 
 DATA_LOSS = (
     "Some data may have been lost because they are not available in Kafka any more; either the data was aged out by"

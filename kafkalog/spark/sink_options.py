@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from pyspark.sql.types import StructType
 
-from kafkalog.arrow_input import PLACE_COLUMNS, WRITTEN_COLUMNS
-from kafkalog.checkpoints import parse_topic_id
-from kafkalog.config import LogConfig
-from kafkalog.partitioner import MAX_PARTITIONS
-from kafkalog.routing import check_topic
+from kafkalog.interchange.arrow_input import PLACE_COLUMNS, WRITTEN_COLUMNS
 from kafkalog.spark.types import ALL_COLUMNS
-from kafkalog.writer import BATCH_SIZE
+from kafkalog.state.checkpoints import parse_topic_id
+from kafkalog.state.log_config import LogConfig
+from kafkalog.writing.partition_writer import BATCH_SIZE
+from kafkalog.writing.partitioner import MAX_PARTITIONS
+from kafkalog.writing.routing import check_topic
 
 _SUPPORTED: Final = (
     "path",

@@ -16,10 +16,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafkalog.errors import CorruptionWarning, Finding, Reason
-from kafkalog.planning import ReadTask, plan, read_task
+from kafkalog.scanning.planning import ReadTask, plan, read_task
 from kafkalog.spark import types
 from kafkalog.spark.offsets import DataLossError, open_paths, resolve, wanted_partitions
-from kafkalog.spark.options import SourceOptions, parse_options
+from kafkalog.spark.source_options import SourceOptions, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
@@ -33,7 +33,7 @@ class KafkaLogSource(DataSource):
     Parameters
     ----------
     options : mapping of str to str
-        See `kafkalog.spark.options`.
+        See `kafkalog.spark.source_options`.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -56,7 +56,7 @@ class KafkaLogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For a stream."""
-        from kafkalog.spark.stream import KafkaLogStreamReader
+        from kafkalog.spark.stream_reader import KafkaLogStreamReader
 
         options = parse_options(self.options)
         options.check_stream()
@@ -64,8 +64,8 @@ class KafkaLogSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For ``df.write``."""
-        from kafkalog.spark.sink import KafkaLogWriter
         from kafkalog.spark.sink_options import parse_sink_options
+        from kafkalog.spark.writer import KafkaLogWriter
 
         if overwrite:
             raise ValueError('a log is only ever appended to: use mode("append"), or remove the topic first')
@@ -74,7 +74,7 @@ class KafkaLogSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For ``df.writeStream``."""
         from kafkalog.spark.sink_options import parse_sink_options
-        from kafkalog.spark.stream_sink import KafkaLogStreamWriter
+        from kafkalog.spark.stream_writer import KafkaLogStreamWriter
 
         if overwrite:
             raise ValueError('a log is only ever appended to: use outputMode("append")')

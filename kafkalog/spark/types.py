@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafkalog.arrow_buffers import milliseconds
+from kafkalog.interchange.arrow_buffers import milliseconds
 
 KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """What Spark's Kafka source has, in its order; `headers` comes behind them where they are asked for."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from conformance.kafka import Broker, Client, Truth, wait_until
 
 import kafkalog
-from kafkalog.checkpoints import read_offset_checkpoint
+from kafkalog.state.checkpoints import read_offset_checkpoint
 
 SMALL: dict[str, Any] = {"internal.segment.bytes": 4000, "index.interval.bytes": 512}
 COMPACTED: dict[str, Any] = {

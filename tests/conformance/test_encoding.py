@@ -27,11 +27,11 @@ from encoding import (
     some_rows,
     twin_of,
 )
+from legacy_encoder import encode_messages
 
-from kafkalog.compression import LEVELS, Compression
-from kafkalog.encoder import cut_batches, encode_marker
 from kafkalog.format import Codec
-from kafkalog.legacy_encoder import encode_messages
+from kafkalog.records.codecs import LEVELS, Compression
+from kafkalog.records.encode import cut_batches, encode_marker
 
 pytestmark = pytest.mark.broker
 

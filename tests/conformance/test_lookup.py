@@ -13,8 +13,8 @@ from conformance.kafka import wait_until
 from oracles import BruteForce
 
 import kafkalog
-from kafkalog.checkpoints import read_offset_checkpoint
-from kafkalog.lookup import trace_timestamp
+from kafkalog.operations.trace_lookup import trace_timestamp
+from kafkalog.state.checkpoints import read_offset_checkpoint
 
 pytestmark = pytest.mark.broker
 

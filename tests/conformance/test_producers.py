@@ -10,9 +10,9 @@ import pytest
 from conformance.history import FLOODED, INTERNAL, History
 
 import kafkalog
-from kafkalog.checkpoints import read_leader_epochs
-from kafkalog.epochs import LeaderEpochs
-from kafkalog.producer_list import list_producers
+from kafkalog.operations.list_producers import list_producers
+from kafkalog.state.checkpoints import read_leader_epochs
+from kafkalog.state.leader_epochs import LeaderEpochs
 
 pytestmark = pytest.mark.broker
 

@@ -18,7 +18,7 @@ from conformance.test_rebuild import QUIET, bare_copy, derived_files, epochs_bel
 
 import kafkalog
 from kafkalog.errors import Reason
-from kafkalog.repair.rebuild import KINDS, RebuildReport
+from kafkalog.operations.rebuilding.rebuild import KINDS, RebuildReport
 
 pytestmark = pytest.mark.broker
 

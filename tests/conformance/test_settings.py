@@ -12,9 +12,9 @@ import pytest
 from conformance.kafka import Client
 
 from kafkalog import ConfigWarning, LogConfig
-from kafkalog.arrow_input import record_slices
-from kafkalog.config import OPEN_NAMESPACES
-from kafkalog.partitioner import Partitioner, hash_keys
+from kafkalog.interchange.arrow_input import record_slices
+from kafkalog.state.log_config import OPEN_NAMESPACES
+from kafkalog.writing.partitioner import Partitioner, hash_keys
 
 pytestmark = pytest.mark.broker
 

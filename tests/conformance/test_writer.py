@@ -20,9 +20,10 @@ from conformance.kafka import BrokerLife, Truth, lines_said, parse_dump
 from writing import Record, columns_of, draw
 
 import kafkalog
-from kafkalog import ConfigWarning, LogConfig, PartitionWriter, TransactionWarning, file_steps
+from kafkalog import ConfigWarning, LogConfig, PartitionWriter, TransactionWarning
 from kafkalog import format as kf
-from kafkalog.producers import ProducerSnapshot
+from kafkalog.state.producers import ProducerSnapshot
+from kafkalog.storage import atomic as file_steps
 
 pytestmark = pytest.mark.broker
 

@@ -19,12 +19,14 @@ import pytest
 import kafkalog
 import kafkalog.spark as jobs
 from kafkalog.errors import OutputExistsError, UnsafePathError
-from kafkalog.lock import hold_locks
-from kafkalog.publish import staged_directory
 from kafkalog.spark import types
-from kafkalog.spark.jobs import exporting, rebuilding, verifying
+from kafkalog.spark.jobs import export as exporting
+from kafkalog.spark.jobs import rebuild as rebuilding
+from kafkalog.spark.jobs import verify as verifying
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
 from kafkalog.spark.jobs.tables import findings_of, pack
+from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.storage.staging import staged_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

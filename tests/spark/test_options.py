@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog import format as kf
-from kafkalog.spark.options import EARLIEST, LATEST, Bound, SourceOptions, parse_options
+from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions, parse_options
 
 pytestmark = pytest.mark.spark
 

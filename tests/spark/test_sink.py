@@ -12,10 +12,10 @@ import pytest
 
 import kafkalog
 import kafkalog.spark
-from kafkalog.adoption import Place, create_job, this_owner
-from kafkalog.partitioner import murmur2
 from kafkalog.spark.sink_options import match_columns, parse_sink_options
 from kafkalog.spark.types import spark_schema
+from kafkalog.writing.job_commit import Place, create_job, this_owner
+from kafkalog.writing.partitioner import murmur2
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

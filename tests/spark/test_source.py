@@ -14,8 +14,8 @@ import pytest
 import kafkalog
 import kafkalog.spark
 from kafkalog import format as kf
-from kafkalog.indexes import OffsetIndex
-from kafkalog.planning import plan
+from kafkalog.indexes.index_files import OffsetIndex
+from kafkalog.scanning.planning import plan
 from kafkalog.spark import types
 
 if TYPE_CHECKING:

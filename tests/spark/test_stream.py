@@ -15,8 +15,8 @@ import pytest
 
 import kafkalog.spark
 from kafkalog import format as kf
-from kafkalog.spark.options import parse_options
-from kafkalog.spark.stream import KafkaLogStreamReader, share
+from kafkalog.spark.source_options import parse_options
+from kafkalog.spark.stream_reader import KafkaLogStreamReader, share
 from kafkalog.spark.types import spark_schema
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What of a job is done: a file for each finished task, so that a job that is run again does only what is missing.
 
-Lies in a directory that driver and executors share. A file appears when its task is done (`kafkalog.publish`), under a
+Lies in a directory that driver and executors share. A file appears when its task is done (`kafkalog.storage.staging`), under a
 name that depends on everything the result depends on: the files that were read with their sizes and times of change,
 the options, the version. What a killed task leaves is hidden, and removed by the next one of its name.
 """
@@ -24,7 +24,7 @@ import numpy as np
 
 import kafkalog
 from kafkalog.errors import Reason, UnsafePathError, WriteError
-from kafkalog.publish import staged_file
+from kafkalog.storage.staging import staged_file
 
 _LOCK: Final = "lock"
 _RESULT: Final = "result"

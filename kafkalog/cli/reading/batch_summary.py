@@ -1,0 +1,223 @@
+"""Who sends what: batches counted by producer, codec, format and the like, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from kafkalog.cli.text import escape_line, table
+from kafkalog.indexes.distribution import nearest_rank, rounded
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.scanning.batch_scan import BatchRows, batch_column
+
+DEFAULT_KEYS: Final = ("producer_id", "compression", "magic")
+KEYS: Final = (
+    "topic",
+    "partition",
+    "segment",
+    "producer_id",
+    "producer_epoch",
+    "partition_leader_epoch",
+    "compression",
+    "magic",
+    "timestamp_type",
+    "is_transactional",
+    "is_control",
+)
+MAX_GROUPS: Final = 100_000
+"""Groups that are told apart; a log of as many producers as batches must not fill the memory."""
+
+_CONTEXT: Final = ("topic", "partition", "segment")
+_COUNTS: Final = ("n_batches", "n_records", "n_hidden", "n_bytes", "n_transactional", "n_control", "n_idempotent")
+_PERCENTILES: Final = (50, 90, 99)
+
+
+@dataclass(slots=True)
+class _Group:
+    n_batches: int = 0
+    n_records: int = 0
+    n_hidden: int = 0
+    """Batches that hide how many records they hold."""
+    n_bytes: int = 0
+    n_transactional: int = 0
+    n_control: int = 0
+    n_idempotent: int = 0
+    smallest: int = 2**63 - 1
+    largest: int = 0
+    sizes: dict[int, int] = field(default_factory=dict)
+    """Batches by size, rounded down to `EXACT_BITS` bits."""
+
+    def merge(self, other: _Group) -> None:
+        """Count another one's batches."""
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.smallest, self.largest = min(self.smallest, other.smallest), max(self.largest, other.largest)
+        for size, n in other.sizes.items():
+            self.sizes[size] = self.sizes.get(size, 0) + n
+
+    def percentile(self, percent: int) -> int:
+        """The size that so many percent of the batches do not pass, rounded down to `EXACT_BITS` bits."""
+        sizes = sorted(self.sizes)
+        counts = [self.sizes[size] for size in sizes]
+        return max(nearest_rank(np.array(sizes, np.int64), np.array(counts, np.int64), percent), self.smallest)
+
+    @property
+    def records_a_batch(self) -> float | None:
+        """Mean, of the batches of records that say how many they hold; None for none."""
+        n = self.n_batches - self.n_control - self.n_hidden
+        return self.n_records / n if n else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        mean = self.records_a_batch
+        return {
+            "n_batches": self.n_batches,
+            "n_records": self.n_records,
+            "n_records_is_minimum": self.n_hidden > 0,
+            "n_bytes": self.n_bytes,
+            "mean_records": None if mean is None else round(mean, 2),
+            "mean_bytes": round(self.n_bytes / self.n_batches, 1),
+            "min_bytes": self.smallest,
+            **{f"p{percent}_bytes": self.percentile(percent) for percent in _PERCENTILES},
+            "max_bytes": self.largest,
+            "n_transactional": self.n_transactional,
+            "n_idempotent": self.n_idempotent,
+            "n_control": self.n_control,
+        }
+
+
+class BatchSummary:
+    """Batches by group.
+
+    Parameters
+    ----------
+    keys : sequence of str
+        What tells groups apart, out of `KEYS`.
+
+    Attributes
+    ----------
+    n_unlisted : int
+        Batches of groups beyond `MAX_GROUPS`; they are one group, the others.
+    """
+
+    def __init__(self, keys: Sequence[str] = DEFAULT_KEYS) -> None:
+        for key in keys:
+            if key not in KEYS:
+                raise ValueError(f"--by takes {', '.join(KEYS)}, not {key!r}")
+        if len(set(keys)) != len(keys):
+            raise ValueError("--by names a column twice")
+        self._keys = tuple(keys)
+        self._groups: dict[tuple[Any, ...], _Group] = {}
+        self._others = _Group()
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    @property
+    def n_unlisted(self) -> int:
+        """See the class."""
+        return self._others.n_batches
+
+    def add(self, rows: BatchRows) -> None:
+        """Count rows."""
+        topic, partition = rows.topic_partition or (None, None)
+        context = {"topic": topic, "partition": partition, "segment": rows.segment}
+        names = [key for key in self._keys if key not in _CONTEXT]
+        for values, counted in _by(names, rows.batches):
+            found = dict(zip(names, values, strict=True))
+            key = tuple(context[name] if name in _CONTEXT else found[name] for name in self._keys)
+            if key in self._groups:
+                self._groups[key].merge(counted)
+            elif len(self._groups) < MAX_GROUPS:
+                self._groups[key] = counted
+            else:
+                self._others.merge(counted)
+
+    def _sorted(self, n: int | None) -> list[tuple[tuple[Any, ...], _Group]]:
+        return sorted(self._groups.items(), key=lambda item: -item[1].n_bytes)[:n]
+
+    def json_lines(self, n: int | None = None) -> Iterator[str]:
+        """An object a group, the largest first."""
+        for key, group in self._sorted(n):
+            yield json.dumps({**dict(zip(self._keys, key, strict=True)), **group.as_dict()})
+
+    def text_lines(self, n: int | None = None) -> list[str]:
+        """A table of the groups, the largest first, and the total."""
+        total = _Group()
+        for group in (*self._groups.values(), self._others):
+            total.merge(group)
+        if not total.n_batches:
+            return ["total: 0 batches"]
+        percentiles = [f"P{percent}" for percent in _PERCENTILES]
+        header = [*map(str.upper, self._keys), "BATCHES", "RECORDS", "BYTES", "SHARE", "RECORDS/BATCH", "BYTES/BATCH"]
+        header += ["MIN", *percentiles, "MAX", "TRANSACTIONAL", "IDEMPOTENT", "CONTROL"]
+        shown = self._sorted(n)
+        rows = [header, *(self._cells(key, group, total.n_bytes) for key, group in shown)]
+        if n_more := len(self._groups) - len(shown) + bool(self.n_unlisted):
+            rest = _Group()
+            rest.merge(self._others)
+            listed = {key for key, _ in shown}
+            for key, group in self._groups.items():
+                if key not in listed:
+                    rest.merge(group)
+            rows.append(self._cells((f"{n_more:,} others", *[""] * (len(self._keys) - 1)), rest, total.n_bytes))
+        rows.append(self._cells(("total", *[""] * (len(self._keys) - 1)), total, total.n_bytes))
+        return table(rows, [*[False] * len(self._keys), *[True] * (len(header) - len(self._keys))])
+
+    def _cells(self, key: tuple[Any, ...], group: _Group, all_bytes: int) -> list[str]:
+        mean = group.records_a_batch
+        return [
+            *map(_key_text, key),
+            f"{group.n_batches:,}",
+            f"{'>=' if group.n_hidden else ''}{group.n_records:,}",
+            f"{group.n_bytes:,}",
+            f"{group.n_bytes / all_bytes:.1%}",
+            "?" if mean is None and group.n_hidden else "-" if mean is None else f"{mean:,.1f}",
+            f"{group.n_bytes / group.n_batches:,.0f}",
+            f"{group.smallest:,}",
+            *(f"{group.percentile(percent):,}" for percent in _PERCENTILES),
+            f"{group.largest:,}",
+            *(f"{n:,}" for n in (group.n_transactional, group.n_idempotent, group.n_control)),
+        ]
+
+
+def _key_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value in (None, -1) else escape_line(str(value))
+
+
+def _by(names: Sequence[str], batches: BatchTable) -> Iterator[tuple[tuple[Any, ...], _Group]]:
+    """Rows by the values of columns, counted; no Python object a row."""
+    columns = [batches.codec if name == "compression" else batch_column(name, batches) for name in names]
+    order = np.lexsort(columns) if columns else np.arange(len(batches))
+    changes = np.zeros(len(batches), np.bool_)
+    changes[0] = True
+    for column in columns:
+        changes[1:] |= np.diff(column[order].astype(np.int64)) != 0
+    starts = np.flatnonzero(changes)
+    values = [batch_column(name, batches[order[starts]]).tolist() for name in names]
+    sizes = batches.size_in_bytes.astype(np.int64)
+    control, transactional = batches.is_control, batches.is_transactional
+    counts = {
+        "n_batches": np.ones(len(batches), np.int64),
+        "n_records": np.where(control, 0, np.maximum(batches.records_count, 0)),
+        "n_hidden": batches.records_count < 0,
+        "n_bytes": sizes,
+        "n_transactional": transactional & ~control,
+        "n_control": control,
+        "n_idempotent": (batches.producer_id >= 0) & ~transactional & ~control,
+    }
+    columns_out = {name: np.add.reduceat(counts[name][order], starts, dtype=np.int64).tolist() for name in _COUNTS}
+    columns_out["smallest"] = np.minimum.reduceat(sizes[order], starts).tolist()
+    columns_out["largest"] = np.maximum.reduceat(sizes[order], starts).tolist()
+    groups = [_Group(*row) for row in zip(*columns_out.values(), strict=True)]
+    numbers = np.cumsum(changes) - 1
+    pairs, n_each = np.unique(numbers << 32 | rounded(sizes[order]), return_counts=True)
+    for number, size, n in zip((pairs >> 32).tolist(), (pairs & 0xFFFFFFFF).tolist(), n_each.tolist(), strict=True):
+        groups[number].sizes[size] = n
+    return zip(zip(*values, strict=True) if values else [()], groups, strict=True)

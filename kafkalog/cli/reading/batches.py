@@ -1,0 +1,232 @@
+"""`kafkalog batches`: the batch table, and who sends what, out of batch headers alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, count, flatten, make_limits
+from kafkalog.cli.scan_options import (
+    Watch,
+    add_on_corruption,
+    columns_of,
+    note_if_nothing_matches,
+    path_of,
+    usage_errors,
+)
+from kafkalog.errors import CorruptionError, CorruptionWarning
+
+if TYPE_CHECKING:
+    from kafkalog.scanning.batch_scan import BatchRows, BatchScan
+
+_WORDS: Final = Words(
+    description="""\
+List record batches, a line each, in the order of topic, partition and offset; or, with --summary, answer who sends
+small, large, uncompressed or transactional batches: a line a producer, codec and message format, the largest share of
+the bytes first, with the mean number of records and the mean and percentiles of the size of a batch (percentiles are
+right to 1.6 %).
+
+Only the headers of batches are read: nothing is decoded or decompressed, and no checksum is checked. Damage in headers
+is said and passed over, unless --on-corruption says otherwise, and the exit code is 1.
+
+Columns: topic, partition, segment (file name), position, size_in_bytes, base_offset, last_offset,
+partition_leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp, producer_id, producer_epoch,
+base_sequence, records_count, control_type, codec, timestamp_type, is_transactional, is_control, delete_horizon_ms,
+compression. What there is none of is -, and -1 with --json: the base_offset and records_count of a compressed v0 or v1
+message are hidden in it. With --json timestamps are in milliseconds.""",
+    examples="""\
+  kafkalog batches orders-0 -n 20
+  kafkalog batches /var/lib/kafka -t orders --summary
+  kafkalog batches /var/lib/kafka --summary --by topic,compression
+  kafkalog batches orders-0 --columns base_offset,size_in_bytes,records_count
+  kafkalog batches /var/lib/kafka --json | jq -c 'select(.size_in_bytes > 1000000)'""",
+)
+
+TEXT_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "segment",
+    "position",
+    "size_in_bytes",
+    "base_offset",
+    "last_offset",
+    "records_count",
+    "magic",
+    "compression",
+    "max_timestamp",
+    "producer_id",
+    "is_transactional",
+    "is_control",
+)
+_CONTEXT: Final = ("topic", "partition", "segment")
+_TIMESTAMPS: Final = ("base_timestamp", "max_timestamp", "delete_horizon_ms")
+_LEFT: Final = ("topic", "segment", "compression", "control_type", *_TIMESTAMPS)
+_ALWAYS: Final = ("position", "size_in_bytes", "crc", "attributes", "magic", "codec", "partition")
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "batches", _WORDS)
+    what = parser.add_argument_group("which batches")
+    add_selection(what)  # type: ignore[arg-type]
+    what.add_argument("-n", dest="n", metavar="N", type=count, help="only the first N lines")
+    what.add_argument(
+        "--start-offset", metavar="OFFSET", type=int, help="those that may hold this offset or one behind"
+    )
+    what.add_argument("--end-offset", metavar="OFFSET", type=int, help="those that may hold an offset before this")
+    how = parser.add_argument_group("how they are printed")
+    how.add_argument("--json", action="store_true", help="an object a line, with every column or those of --columns")
+    how.add_argument("--columns", metavar="C,...", help="only these columns, in this order")
+    how.add_argument("--summary", action="store_true", help="sum up who sends what")
+    how.add_argument(
+        "--by",
+        metavar="C,...",
+        help="what --summary tells apart (default: producer_id,compression,magic); also topic, partition, segment,"
+        " partition_leader_epoch, producer_epoch, timestamp_type, is_transactional, is_control",
+    )
+    reading = parser.add_argument_group("reading")
+    add_on_corruption(reading, default="skip")
+    add_limits(reading)  # type: ignore[arg-type]
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """List batches, or sum them up."""
+    if args.by is not None and not args.summary:
+        raise UsageError("--by is for --summary")
+    if args.columns is not None and args.summary:
+        raise UsageError("--summary has columns of its own; --by says what it tells apart")
+    with usage_errors():
+        from kafkalog.scanning.batch_scan import BATCH_COLUMNS, BatchScan
+
+        columns = columns_of(args) or (BATCH_COLUMNS if args.json else TEXT_COLUMNS)
+        scan = BatchScan(
+            path_of(args),
+            columns=columns,
+            topics=flatten(args.topics),
+            partitions=flatten(args.partitions),
+            start_offset=args.start_offset,
+            end_offset=args.end_offset,
+            on_corruption=args.on_corruption,
+            limits=make_limits(args.limits),
+        )
+        if args.summary:
+            from kafkalog.cli.reading.batch_summary import DEFAULT_KEYS, BatchSummary
+
+            by = DEFAULT_KEYS if args.by is None else [name.strip() for name in args.by.split(",")]
+            summary = BatchSummary(by)
+    prepare_stdout(is_json=args.json)
+    note_if_nothing_matches(args, scan, console)
+    watch = Watch(scan, console, "headers")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
+        try:
+            if args.summary:
+                for rows in scan.iter_rows():
+                    summary.add(rows)
+            else:
+                _print(scan, columns, args, watch, console)
+        except CorruptionError as error:
+            error.add_note("--on-corruption skip would go on behind it")
+            raise
+        finally:
+            console.progress.close()
+            watch.close()
+            if args.summary:
+                lines = summary.json_lines(args.n) if args.json else summary.text_lines(args.n)
+                console.write("".join(line + "\n" for line in lines))
+    if args.summary and summary.n_unlisted:
+        console.note(f"{summary.n_unlisted:,} batches of groups beyond the first {len(summary):,} count as others")
+
+
+def _print(scan: BatchScan, columns: Sequence[str], args: argparse.Namespace, watch: Watch, console: Console) -> None:
+    left = args.n
+    table = None if args.json else _TextTable(columns)
+    if table is not None:
+        console.write(table.header())
+    for rows in scan.iter_rows():
+        watch.look()
+        if left is not None:
+            rows = rows._replace(batches=rows.batches[:left])
+            left -= len(rows.batches)
+        console.write("".join(table.lines(rows) if table is not None else _json_lines(rows, columns)))
+        if left == 0:
+            return
+
+
+def _json_lines(rows: BatchRows, columns: Sequence[str]) -> Iterator[str]:
+    cells = [_values(name, rows) for name in columns]
+    for row in zip(*cells, strict=True):
+        yield json.dumps(dict(zip(columns, row, strict=True))) + "\n"
+
+
+def _values(name: str, rows: BatchRows) -> list[Any]:
+    """A column as Python's numbers, strings and booleans."""
+    from kafkalog.scanning.batch_scan import batch_column
+
+    if name in _CONTEXT:
+        topic, partition = rows.topic_partition or (None, None)
+        return [{"topic": topic, "partition": partition, "segment": rows.segment}[name]] * len(rows.batches)
+    values: list[Any] = batch_column(name, rows.batches).tolist()
+    return values
+
+
+class _TextTable:
+    """Lines with aligned columns, as wide as what was met so far needs."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = columns
+        self._widths = [max(len(name), _WIDTHS.get(name, 0)) for name in columns]
+
+    def header(self) -> str:
+        """The names."""
+        return self._line(self._columns)
+
+    def lines(self, rows: BatchRows) -> Iterator[str]:
+        """The rows."""
+        cells = [_cells(name, rows) for name in self._columns]
+        self._widths = [
+            max(width, max(map(len, column), default=0)) for width, column in zip(self._widths, cells, strict=True)
+        ]
+        return map(self._line, zip(*cells, strict=True))
+
+    def _line(self, cells: Sequence[str]) -> str:
+        parts = [
+            cell.ljust(width) if name in _LEFT else cell.rjust(width)
+            for name, cell, width in zip(self._columns, cells, self._widths, strict=True)
+        ]
+        return "  ".join(parts).rstrip() + "\n"
+
+
+_WIDTHS: Final = {"segment": 24, "topic": 12, "base_timestamp": 24, "max_timestamp": 24, "delete_horizon_ms": 24}
+
+
+def _cells(name: str, rows: BatchRows) -> list[str]:
+    """A column as text: - for none."""
+    from kafkalog.cli.text import escape_line
+    from kafkalog.format import TIMESTAMP_TYPE_NAMES, ControlRecordType
+
+    if name in _TIMESTAMPS:
+        import numpy as np
+
+        from kafkalog.scanning.batch_scan import batch_column
+
+        times = batch_column(name, rows.batches)
+        texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
+        return ["-" if time == -1 else f"{text}Z" for text, time in zip(texts, times.tolist(), strict=True)]
+    values = _values(name, rows)
+    if name == "timestamp_type":
+        return [TIMESTAMP_TYPE_NAMES[value] for value in values]
+    if name == "control_type":
+        known = {kind.value: kind.name for kind in ControlRecordType}
+        return ["-" if value == -1 else known.get(value, f"unknown({value})") for value in values]
+    if name in ("is_transactional", "is_control"):
+        return ["yes" if value else "-" for value in values]
+    if name in _ALWAYS:
+        return ["-" if value is None else str(value) for value in values]
+    return ["-" if value in (-1, None) else escape_line(str(value)) for value in values]

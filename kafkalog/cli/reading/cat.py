@@ -1,0 +1,141 @@
+"""`kafkalog cat`: records as text for people, or as JSON lines for programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import FILTER_HELP, Words, add_command
+from kafkalog.cli.scan_options import (
+    Watch,
+    add_scan_reading,
+    add_scan_selection,
+    columns_of,
+    note_if_nothing_matches,
+    path_of,
+    record_columns_of,
+    scan_options,
+    usage_errors,
+)
+from kafkalog.errors import CorruptionError, CorruptionWarning
+
+if TYPE_CHECKING:
+    from kafkalog.cli.reading.record_text import RecordFormat
+    from kafkalog.scanning.scan import Scan
+
+_WORDS: Final = Words(
+    description=f"""\
+Print records in the order of topic, partition and offset, a line each:
+
+  orders-0@42  2026-11-21T08:00:00.000Z  key="k1" value="{{\\"id\\": 7}}" headers={{trace="ab", n=null}}
+
+Bytes that are valid UTF-8 are shown as text; what does not print is escaped (\\n, \\", \\\\, \\xff), so that nothing is
+lost; null is null and an empty value is "". At a terminal long values are cut, unless --full is given. A record without
+a timestamp shows -.
+
+With --json each line is an object of the columns asked for: timestamps in milliseconds (null for a v0 record, -1 where
+a record has none), headers as a list of [name, value]; key and value in base64, or as --encoding says.
+
+Columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers (the default); leader_epoch,
+producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset, batch_position,
+segment.
+
+{FILTER_HELP}
+
+--explain prints, instead of records, how many partitions, segments, bytes and batches there are and have to be read,
+and what rules out the others; it reads batch headers only.
+
+By default transactions are not looked at: records of aborted and open ones are printed too. With --isolation-level
+read_committed, records are those that a consumer of that level gets: aborted ones are left out, and a partition ends
+where its earliest open transaction begins (a note says where). What a damaged marker leaves unknown is an error, or is
+left out and reported: see --on-corruption.""",
+    examples="""\
+  kafkalog cat /var/lib/kafka -t orders -p 0,3 -n 20
+  kafkalog cat orders-0 --start-offset 1000 --end-offset 1100 --full
+  kafkalog cat /backup/kafka -t orders --start-timestamp 2026-11-21T08:00:00Z --json --encoding utf8 | jq .value
+  kafkalog cat orders-0 --isolation-level read_committed
+  kafkalog cat /backup/kafka -t orders --filter 'key == user-42' --filter 'headers has trace-id'
+  kafkalog cat damaged-0 --on-corruption skip --json > intact.jsonl
+  kafkalog cat __consumer_offsets-7 --columns offset,key,producer_id --include-control""",
+)
+
+_CUT_AT: Final = 160
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "cat", _WORDS)
+    add_scan_selection(parser)
+    how = parser.add_argument_group("how they are printed")
+    how.add_argument("--json", action="store_true", help="an object a line")
+    how.add_argument("--explain", action="store_true", help="no records, but what has to be read for them, and why")
+    how.add_argument("--columns", metavar="C,...", help="only these columns, in this order")
+    how.add_argument(
+        "--encoding",
+        choices=("base64", "utf8", "hex"),
+        help='of bytes in JSON (default: base64); with utf8, bytes that are not valid become {"base64": ...}',
+    )
+    how.add_argument("--full", action="store_true", help="do not cut long values at a terminal")
+    add_scan_reading(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Print records."""
+    if args.encoding is not None and not args.json:
+        raise UsageError("--encoding is for --json; text shows bytes as text")
+    from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
+
+    columns = record_columns_of(args) if args.json else columns_of(args)
+    record_format: RecordFormat
+    if args.json:
+        record_format = JsonFormat(columns, encoding=args.encoding or "base64")
+    else:
+        cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
+        record_format = TextFormat(columns, include_control=args.include_control, cut_at=cut_at)
+    prepare_stdout(is_json=args.json)
+    shown = record_format.shown
+    beside = [name for name in dict.fromkeys(record_format.columns) if name not in shown]
+    with usage_errors():
+        from kafkalog.scanning.scan import Scan
+
+        scan = Scan(path_of(args), columns=[*shown, *beside], **scan_options(args))
+    if args.explain:
+        _explain(scan, args.json, console)
+        return
+    note_if_nothing_matches(args, scan, console)
+    watch = Watch(scan, console, None if sys.stdout.isatty() else "records")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
+        _print(scan, record_format, args.n, watch, console)
+
+
+def _explain(scan: Scan, is_json: bool, console: Console) -> None:
+    explanation = scan.explain()
+    console.write(json.dumps(explanation.as_dict(), default=str) + "\n" if is_json else f"{explanation}\n")
+
+
+def _print(scan: Scan, record_format: RecordFormat, n: int | None, watch: Watch, console: Console) -> None:
+    """Records to stdout, and what is found about the files to stderr as it is found."""
+    stream = scan.to_batches()
+    try:
+        while n is None or n > 0:
+            batch = next(stream, None)
+            watch.look()
+            if batch is None:
+                break
+            if n is not None:
+                batch = batch.slice(0, n)
+                n -= batch.num_rows
+            console.write(record_format.lines(batch))
+    except CorruptionError as error:
+        error.add_note("--on-corruption skip would go on behind it")
+        raise
+    finally:
+        cast(Any, stream).close()
+        watch.close()

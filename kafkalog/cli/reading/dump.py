@@ -1,0 +1,191 @@
+"""`kafkalog dump`: files as Kafka's `DumpLogSegments` prints them, or as JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import Words, add_command, add_limits, make_limits
+from kafkalog.cli.text import parse_bytes
+
+if TYPE_CHECKING:
+    from kafkalog.operations.dumping.dump import Dump
+
+_WORDS: Final = Words(
+    description="""\
+Print the files of a segment as Kafka's own tool, DumpLogSegments (kafka-dump-log.sh), prints them: the same lines, the
+same options, no JVM. A batch of a log is a line
+
+  baseOffset: 5 lastOffset: 11 count: 7 ... position: 843 CreateTime: 1700000001100 size: 899 ... isvalid: true
+
+and with --deep-iteration or --print-data-log each of its records another, which begins with "|". Records are shown
+even where the checksum is wrong (isvalid: false). Where the tool throws, the dump stops behind the same lines, with an
+error that says where; --keep-going goes on with the next file.
+
+stderr gets what the tool lists there in the end: index entries that do not fit the log, and gaps between offsets. The
+latter are usual in a compacted log, and in any log that does not begin at 0. Of the former some are usual, too, in
+files that older brokers wrote. Damage is said besides, and makes the exit code 1, which the tool's never is.
+
+With --json each line is an object: of a "kind" (file, batch, record, offset_index_entry, time_index_entry,
+aborted_transaction, producer, trailing_bytes, sanity, mismatch), with keys, values and the values of headers in base64,
+or as --encoding says.""",
+    examples="""\
+  kafkalog dump orders-0/00000000000000000000.log
+  kafkalog dump --print-data-log orders-0/*.log | grep 'key: k42 '
+  kafkalog dump --index-sanity-check orders-0/*.index orders-0/*.timeindex
+  kafkalog dump --key-decoder long --print-data-log orders-0/00000000000000000000.log
+  kafkalog dump --json --print-data-log orders-0/*.log | jq 'select(.kind == "record") | .headers'""",
+)
+_FILES_HELP: Final = """\
+FILE is a .log, .index, .timeindex, .txnindex, .snapshot or (of the metadata log) .checkpoint file. An index is compared
+with the log beside it. Files are only read, never written."""
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "dump", _WORDS, paths=("FILE", "files of segments", _FILES_HELP))
+    what = parser.add_argument_group("what is printed")
+    what.add_argument("--deep-iteration", action="store_true", help="records, too, less their keys and values")
+    what.add_argument("--print-data-log", action="store_true", help="records with their keys and values")
+    what.add_argument("--skip-record-metadata", action="store_true", help="of records nothing but keys and values")
+    for name in ("key", "value"):
+        what.add_argument(
+            f"--{name}-decoder",
+            f"--{name}-decoder-class",
+            metavar="DECODER",
+            help=f"how {name}s are read: string (default), integer or long, or one of Kafka's classes for them;"
+            " implies --print-data-log",
+        )
+    what.add_argument(
+        "--dialect",
+        metavar="VERSION",
+        default="4.3",
+        help="whose lines: 4.3 (default), or 2.8 for those of older tools",
+    )
+    what.add_argument("--json", action="store_true", help="an object a line")
+    what.add_argument(
+        "--encoding",
+        choices=("base64", "utf8", "hex"),
+        help='of bytes in JSON (default: base64); with utf8, bytes that are not valid become {"base64": ...}',
+    )
+    indexes = parser.add_argument_group("indexes")
+    indexes.add_argument(
+        "--index-sanity-check", action="store_true", help="say only whether an index passes a broker's own check"
+    )
+    indexes.add_argument(
+        "--verify-index-only", action="store_true", help="print no entries, only what does not fit the log"
+    )
+    indexes.add_argument(
+        "--max-message-size",
+        metavar="BYTES",
+        type=_size,
+        default=None,
+        help="look for a batch no further behind an indexed position (default: 5M)",
+    )
+    reading = parser.add_argument_group("reading")
+    reading.add_argument("--max-bytes", metavar="BYTES", type=_size, help="read no more of a log")
+    reading.add_argument("--keep-going", action="store_true", help="behind an error go on with the next file")
+    add_limits(reading)  # type: ignore[arg-type]
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Print files."""
+    if args.encoding is not None and not args.json:
+        raise UsageError("--encoding is for --json; the tool's lines show bytes as its decoders do")
+    dump = _dump(args)
+    for path in args.paths:
+        if os.path.isdir(path):
+            raise UsageError(f"{path} is a directory; dump takes files, such as {os.path.join(path, '*.log')}")
+    progress: Callable[[int], None] | None = None
+    if sys.stderr.isatty() and not sys.stdout.isatty() and not args.quiet:
+        console.start_progress(sum(os.path.getsize(path) for path in args.paths if os.path.isfile(path)), "dump")
+        progress = console.progress.reach
+    try:
+        if args.json:
+            prepare_stdout(is_json=True)
+            _print_json(dump, args.encoding or "base64", console, progress)
+        else:
+            for chunk in dump.chunks(progress):
+                console.write_bytes(chunk)
+                _say_notes(dump, console)
+    except ValueError as error:
+        # a decoder that does not fit; errors about files are ValueErrors of their own class
+        if hasattr(error, "reason"):
+            raise
+        raise UsageError(str(error)) from error
+    finally:
+        _say_notes(dump, console)
+        console.flush()
+        if not args.json:
+            console.list(dump.mismatches())
+        console.findings(dump.findings)
+        console.unkept_findings(dump.n_damage - sum(finding.damage for finding in dump.findings))
+
+
+def _dump(args: argparse.Namespace) -> Dump:
+    from kafkalog.operations.dumping.dump import dump
+
+    options = {} if args.max_message_size is None else {"max_message_size": args.max_message_size}
+    limits = make_limits(args.limits)
+    try:
+        return dump(
+            args.paths,
+            deep_iteration=args.deep_iteration,
+            print_data_log=args.print_data_log,
+            skip_record_metadata=args.skip_record_metadata,
+            max_bytes=args.max_bytes,
+            index_sanity_check=args.index_sanity_check,
+            verify_index_only=args.verify_index_only,
+            dialect=args.dialect,
+            key_decoder=args.key_decoder,
+            value_decoder=args.value_decoder,
+            keep_going=args.keep_going,
+            limits=limits,
+            **options,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _print_json(dump: Dump, encoding: str, console: Console, progress: Callable[[int], None] | None) -> None:
+    from kafkalog.interchange.text_output import ENCODERS
+
+    encode, dumps = ENCODERS[encoding], json.JSONEncoder(ensure_ascii=False).encode
+    lines: list[str] = []
+    try:
+        for row in dump.rows(progress):
+            for name in ("key", "value"):
+                if isinstance(row.get(name), bytes):
+                    row[name] = encode(row[name])
+            if "headers" in row:
+                row["headers"] = [[name, encode(value)] for name, value in row["headers"]]
+            lines.append(dumps(row) + "\n")
+            if len(lines) == _LINES_AT_A_TIME:
+                console.write("".join(lines))
+                lines.clear()
+                _say_notes(dump, console)
+    finally:
+        if lines:
+            console.write("".join(lines))
+
+
+_LINES_AT_A_TIME = 1000
+
+
+def _say_notes(dump: Dump, console: Console) -> None:
+    console.list(dump.notes)
+    dump.notes.clear()
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -1,0 +1,155 @@
+"""`kafkalog epochs`: leader epochs, where they end, and where a follower would have to truncate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, make_limits, selected_keys
+from kafkalog.cli.text import escape_line, table
+from kafkalog.errors import KafkalogError
+
+if TYPE_CHECKING:
+    from kafkalog.log.partition import Partition
+
+_WORDS: Final = Words(
+    description="""\
+List the leader epochs of partitions, with the offsets where each begins and ends: those of leader-epoch-checkpoint,
+or, where there is no such file, those of the batches.
+
+--end-offset-for E answers as the leader of this log answers OffsetForLeaderEpoch: the largest epoch at or below E and
+the offset where it ends, or -1 for both where E lies above all that is known.
+
+--follower EPOCH,END says what a follower with that last epoch and log end offset has to do before it can fetch from
+this log: how much it keeps, and whether that is all. Where the answer is an older epoch than its own, the follower
+truncates, and asks again about what is then its last epoch.""",
+    examples="""\
+  kafkalog epochs orders-0
+  kafkalog epochs /var/lib/kafka -t orders --end-offset-for 7
+  kafkalog epochs orders-0 --follower 7,120344
+  kafkalog epochs --json /var/lib/kafka | jq -c '[.topic, .partition, .epochs[-1].epoch]'""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "epochs", _WORDS)
+    add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
+    what = parser.add_argument_group("what is asked (each may be repeated)")
+    what.add_argument(
+        "--end-offset-for", metavar="E", action="append", default=[], type=_epoch, help="where this epoch ends"
+    )
+    what.add_argument(
+        "--follower",
+        metavar="EPOCH,END",
+        action="append",
+        default=[],
+        type=_follower,
+        help="where a follower truncates whose last epoch and log end offset these are",
+    )
+    how = parser.add_argument_group("how it is shown")
+    how.add_argument("--json", action="store_true", help="an object a line for each partition")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def _epoch(text: str) -> int:
+    if text != "-1" and (not text.isdecimal() or int(text) >= 2**31):
+        raise argparse.ArgumentTypeError(f"a leader epoch is expected, not {text!r}")
+    return int(text)
+
+
+def _follower(text: str) -> tuple[int, int]:
+    epoch, comma, end = text.partition(",")
+    if not comma or not end.isdecimal() or int(end) >= 2**63:
+        raise argparse.ArgumentTypeError(f"an epoch and a log end offset are expected, such as 7,120344, not {text!r}")
+    return _epoch(epoch), int(end)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Answer for each partition."""
+    from kafkalog.log.log_dir import LogDir
+
+    prepare_stdout(is_json=args.json)
+    log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=make_limits(args.limits))
+    console.findings(log_dir.findings)
+    keys = selected_keys(log_dir, args)
+    if not keys:
+        console.note("no partition matches")
+    for key in keys:
+        try:
+            partition = log_dir[key]
+            fields = _answer(partition, args.end_offset_for, args.follower)
+        except KafkalogError as error:
+            console.error(error)
+            continue
+        lines = [json.dumps(fields)] if args.json else _text(partition, fields)
+        console.write("".join(f"{line}\n" for line in lines))
+
+
+def _answer(partition: Partition, ends: list[int], followers: list[tuple[int, int]]) -> dict[str, Any]:
+    from kafkalog.format import LEADER_EPOCH_CHECKPOINT
+
+    topic, number = partition.topic_partition or (None, None)
+    entries = partition.epoch_cache.entries.tolist()
+    stops = [*(start for _, start in entries[1:]), partition.log_end_offset]
+    has_file = (partition.path / LEADER_EPOCH_CHECKPOINT).exists()
+    rows = []
+    for epoch, end in followers:
+        answer = partition.truncation_for(epoch, end)
+        rows.append(
+            {
+                "epoch": epoch,
+                "follower_end_offset": end,
+                **answer._asdict(),
+                "removes": answer.removes(end),
+            }
+        )
+    return {
+        "topic": topic,
+        "partition": number,
+        "source": "checkpoint" if has_file else "batches",
+        "log_end_offset": partition.log_end_offset,
+        "epochs": [
+            {"epoch": epoch, "start_offset": start, "end_offset": end}
+            for (epoch, start), end in zip(entries, stops, strict=False)
+        ],
+        "end_offsets": [{"epoch": epoch, **partition.end_offset_for_epoch(epoch)._asdict()} for epoch in ends],
+        "followers": rows,
+    }
+
+
+def _text(partition: Partition, fields: dict[str, Any]) -> Iterator[str]:
+    name = str(partition.topic_partition or partition.path)
+    source = "" if fields["source"] == "checkpoint" else " (of the batches: there is no leader-epoch-checkpoint)"
+    n = len(fields["epochs"])
+    yield escape_line(f"{name}: {n} leader epoch{'' if n == 1 else 's'}{source}")
+    if n:
+        rows = [[str(row[key]) for key in ("epoch", "start_offset", "end_offset")] for row in fields["epochs"]]
+        yield from (f"  {line}" for line in table([["EPOCH", "START", "END"], *rows], [True, True, True]))
+    for row in fields["end_offsets"]:
+        yield f"  end of epoch {row['epoch']}: {_end(row)}"
+    for row in fields["followers"]:
+        yield f"  follower at epoch {row['epoch']}, end {row['follower_end_offset']}: {_truncation(row)}"
+
+
+def _end(row: dict[str, Any]) -> str:
+    if row["end_offset"] < 0:
+        return "unknown here (-1)"
+    return f"offset {row['end_offset']}" + ("" if row["leader_epoch"] == row["epoch"] else f" of {row['leader_epoch']}")
+
+
+def _truncation(row: dict[str, Any]) -> str:
+    if row["truncate_to"] < 0:
+        return "the epoch is unknown here: it truncates to its high watermark"
+    if not row["removes"] and row["is_final"]:
+        return f"nothing to truncate (epoch {row['leader_epoch']} ends at {row['end_offset']})"
+    if row["is_final"]:
+        return f"truncates to {row['truncate_to']} (where epoch {row['leader_epoch']} ends)"
+    return (
+        f"truncates to {row['truncate_to']} or to where its own epoch {row['leader_epoch']} ends, the lower, and asks"
+        " again"
+    )

@@ -1,0 +1,343 @@
+"""`kafkalog index-stats`: how good the sparse indexes are, and what other settings would make of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits
+from kafkalog.cli.scan_options import add_on_corruption, note_if_nothing_matches, path_of, usage_errors
+from kafkalog.cli.text import escape_line, human_bytes, parse_bytes, table
+from kafkalog.errors import CorruptionError, CorruptionWarning, KafkalogError, OutputExistsError, Reason
+
+if TYPE_CHECKING:
+    from kafkalog.indexes.measures import IndexMeasures
+    from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits
+    from kafkalog.scanning.batch_scan import BatchScan
+
+_WORDS: Final = Words(
+    description="""\
+Measure the sparse indexes of partitions, a line each (or, with -s, of segments). A lookup takes the entry at or below
+its offset and passes over batches from there on: the fewer and the less even the entries, the more bytes it passes; the
+more entries, the more disk and page cache the indexes take.
+
+  ENTRIES, TIME    entries of the offset and the time index
+  /MIB             offset entries to a MiB of log
+  MEAN P50 P99 MAX of the gaps between entries (segment start and end included): in bytes, or what --gaps says;
+                   percentiles are right to 1.6 %
+  CV               their standard deviation by their mean: 0 is even, 1 is as uneven as by chance
+  SCAN             bytes that a lookup of an offset passes over until its batch, the mean over all offsets of batches
+  SCAN/BYTE        the same for the first offset of the batch around a byte of the log, the mean over all bytes
+  WORST            the most that a lookup of an offset passes over
+  INDEX/LOG        bytes of both indexes by bytes of log; what is allocated ahead does not count
+  LATE, MAX LAG    batches whose largest timestamp lies below an earlier one's in the segment, and by how much at most:
+                   the time index goes by the largest timestamp so far, and never leads to these
+  NEAREST ROLL     the limit that the (last) segment is nearest to, and how near: segment.bytes, segment.ms (by record
+                   time), a full offset or time index, an offset that is no int32 beyond the segment's base
+
+--what-if measures the indexes that a rebuild with other values of index.interval.bytes would give, without writing
+anything. --recommend names the knee of index size against SCAN: of the values of --what-if (else 256, 512 ... 65536),
+both scaled to 0..1, the one farthest below the line from the smallest index to the one with the least to scan.
+
+Only headers of batches are read, and no checksum is checked. An index that leads a lookup behind its batch is damage
+and not measured; 'kafkalog lookup' shows where it leads.""",
+    examples="""\
+  kafkalog index-stats /var/lib/kafka -t orders
+  kafkalog index-stats -s orders-0 --gaps ms
+  kafkalog index-stats orders-0 --what-if 512,4096,65536
+  kafkalog index-stats orders-0 --recommend --plot orders.svg
+  kafkalog index-stats --json /var/lib/kafka | jq -c '[.topic, .partition, .index.worst_scan]'""",
+)
+
+_HEADER: Final = ["BYTES", "ENTRIES", "TIME", "/MIB", "MEAN", "P50", "P99", "MAX", "CV", "SCAN", "SCAN/BYTE", "WORST"]
+_TAIL: Final = ["INDEX/LOG", "LATE", "MAX LAG", "NEAREST ROLL"]
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "index-stats", _WORDS)
+    add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
+    what = parser.add_argument_group("what is measured")
+    what.add_argument(
+        "--what-if", metavar="N,...", type=_intervals, help="also indexes made with these index.interval.bytes"
+    )
+    what.add_argument("--recommend", action="store_true", help="name the index.interval.bytes at the knee")
+    what.add_argument(
+        "--segment-bytes", metavar="N", type=_size, help="the topic's segment.bytes, for NEAREST ROLL (default: 1G)"
+    )
+    what.add_argument("--segment-ms", metavar="N", type=_size, help="its segment.ms (default: 604800000, a week)")
+    what.add_argument("--segment-index-bytes", metavar="N", type=_size, help="its segment.index.bytes (default: 10M)")
+    how = parser.add_argument_group("how it is shown")
+    how.add_argument("-s", "--segments", action="store_true", help="a line a segment")
+    how.add_argument(
+        "--gaps", choices=("bytes", "offsets", "ms"), default="bytes", help="what gaps are shown in (default: bytes)"
+    )
+    how.add_argument("--json", action="store_true", help="an object a line, with all figures")
+    how.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="also draw the gaps and the trade-off curve of all partitions together; FILE ends in .svg, .png or .pdf",
+    )
+    how.add_argument("--overwrite", action="store_true", help="replace FILE")
+    reading = parser.add_argument_group("reading")
+    add_on_corruption(reading, default="skip")
+    add_limits(reading)  # type: ignore[arg-type]
+    parser.set_defaults(run=run)
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _intervals(text: str) -> list[int]:
+    found = list(dict.fromkeys(_size(part) for part in text.split(",") if part.strip()))
+    if not found or max(found) >= 2**31:
+        raise argparse.ArgumentTypeError(f"numbers of bytes below 2G are expected, not {text!r}")
+    return found
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Measure, and show."""
+    with usage_errors():
+        from kafkalog.indexes.statistics import KNEE_CANDIDATES, PartitionMeter
+        from kafkalog.scanning.batch_scan import BatchScan
+
+        roll_limits = _roll_limits(args)
+        scan = BatchScan(
+            path_of(args),
+            topics=flatten(args.topics),
+            partitions=flatten(args.partitions),
+            on_corruption=args.on_corruption,
+            limits=make_limits(args.limits),
+        )
+    if args.recommend and args.what_if is not None and len(args.what_if) < 3:
+        raise UsageError("a knee is looked for among three values of --what-if or more")
+    picture = None if args.plot is None else _Picture(args)
+    intervals: Sequence[int] = args.what_if or (KNEE_CANDIDATES if args.recommend or args.plot else ())
+    prepare_stdout(is_json=args.json)
+    note_if_nothing_matches(args, scan, console)
+    total = PartitionMeter(args.paths[0], None, intervals)
+    shown: list[IndexStatistics] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
+        try:
+            for meter in _measure(scan, intervals, roll_limits, args, console):
+                total.merge(meter)
+                statistics = meter.statistics()
+                if args.json:
+                    rows = statistics.segments if args.segments else (statistics,)
+                    console.write("".join(json.dumps(_fields(row, args)) + "\n" for row in rows))
+                shown.append(statistics)
+        except CorruptionError as error:
+            error.add_note("--on-corruption skip would go on behind it")
+            raise
+        finally:
+            console.progress.close()
+            if not args.json:
+                console.write("".join(line + "\n" for line in _text(shown, total.statistics(), args)))
+    if picture is not None:
+        name = str(shown[0].topic_partition or os.path.basename(shown[0].path)) if len(shown) == 1 else args.paths[0]
+        picture.write(total.statistics(keep_gaps=True), name, len(shown))
+
+
+def _roll_limits(args: argparse.Namespace) -> RollLimits:
+    from kafkalog.indexes.statistics import RollLimits
+
+    names = ("segment_bytes", "segment_ms", "segment_index_bytes")
+    return RollLimits(**{name: getattr(args, name) for name in names if getattr(args, name) is not None})
+
+
+def _measure(
+    scan: BatchScan, intervals: Sequence[int], roll_limits: RollLimits, args: argparse.Namespace, console: Console
+) -> Iterator[PartitionMeter]:
+    """The partitions; one that cannot be read to its end is said, unless damage is to end it all."""
+    if console.shows_progress:
+        console.start_progress(sum(partition.size_in_bytes for _, partition in scan.partitions()), "headers")
+    console.findings(getattr(scan.target, "findings", ()))
+    n_said = len(scan.findings)
+    for _, partition in scan.partitions():
+        console.findings(partition.findings)
+        try:
+            yield partition.measure_indexes(
+                intervals=intervals,
+                roll_limits=roll_limits,
+                on_corruption=args.on_corruption,
+                report=partial(_report, console),
+                progress=console.progress.advance,
+            )
+        except KafkalogError as error:
+            if args.on_corruption == "raise":
+                raise
+            console.error(error)
+    console.findings(scan.findings[n_said:])  # partitions that could not be opened
+
+
+def _report(console: Console, finding: Any) -> None:
+    console.findings([finding])
+
+
+class _Picture:
+    """The file of ``--plot``; what is wrong with it is known before anything is read."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        from kafkalog.indexes.plot import FORMATS, import_matplotlib
+        from kafkalog.storage.output_paths import check_outside
+
+        self._path, self._overwrite = args.plot, args.overwrite
+        self._format = os.path.splitext(args.plot)[1].lstrip(".").lower()
+        if self._format not in FORMATS:
+            raise UsageError(f"--plot: the name of a picture ends in .{', .'.join(FORMATS)}, not as {args.plot}")
+        try:
+            import_matplotlib()
+        except ModuleNotFoundError as error:
+            raise UsageError(f"--plot: {error}") from None
+        check_outside(args.plot, args.paths)
+        if not self._overwrite and os.path.lexists(self._path):
+            exists = OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=self._path)
+            exists.add_note("--overwrite replaces it")
+            raise exists
+
+    def write(self, statistics: IndexStatistics, name: str, n_partitions: int) -> None:
+        """Draw it."""
+        from kafkalog.indexes.plot import draw
+        from kafkalog.storage.staging import staged_file
+
+        if n_partitions > 1:
+            name = f"{n_partitions:,} partitions of {name}"
+        with usage_errors():
+            picture = draw(statistics, escape_line(name), format=self._format)
+        with staged_file(self._path, overwrite=self._overwrite) as file:
+            file.write(picture)
+
+
+def _fields(statistics: IndexStatistics, args: argparse.Namespace) -> dict[str, Any]:
+    fields = statistics.as_dict()
+    if not args.recommend:
+        del fields["knee"]
+    if not (args.recommend or args.what_if):
+        del fields["what_if"]
+    return fields
+
+
+def _text(shown: list[IndexStatistics], total: IndexStatistics, args: argparse.Namespace) -> Iterator[str]:
+    rows = [row for one in shown for row in (one.segments if args.segments else (one,))]
+    if not rows:
+        return
+    names = ["PARTITION", "SEGMENT"] if args.segments else ["PARTITION"]
+    lines = [[*_names(row, args), *_cells(row, row.index, args), *_tail(row)] for row in rows]
+    is_right = [*[False] * len(names), *[True] * (len(_HEADER) + len(_TAIL) - 1), False]
+    yield from table([[*names, *_HEADER, *_TAIL], *lines], is_right)
+    yield _sentence(total, len(shown))
+    if args.what_if or args.recommend:
+        yield ""
+        yield from _what_if(rows, args, names)
+        for one in shown if args.recommend else ():
+            yield _recommendation(one)
+
+
+def _names(row: IndexStatistics, args: argparse.Namespace) -> list[str]:
+    name = escape_line(
+        str(row.topic_partition or os.path.basename(os.path.dirname(row.path) if row.segment else row.path))
+    )
+    return [name, escape_line(row.segment or "")] if args.segments else [name]
+
+
+def _cells(row: IndexStatistics, measures: IndexMeasures | None, args: argparse.Namespace) -> list[str]:
+    if measures is None:
+        return [f"{row.size_in_bytes:,}", *["-"] * (len(_HEADER) - 1), "-"]
+    gaps = getattr(measures, f"gap_{args.gaps}")
+    return [
+        f"{measures.size_in_bytes:,}",
+        f"{measures.n_entries:,}",
+        _number(measures.n_time_entries),
+        _number(measures.entries_per_mib, 1),
+        *(_number(value) for value in (gaps.mean, gaps.p50, gaps.p99, gaps.max)),
+        _number(gaps.coefficient_of_variation, 2),
+        _number(measures.expected_scan_by_offset),
+        _number(measures.expected_scan_by_byte),
+        f"{measures.worst_scan:,}",
+        "-" if measures.index_bytes_per_log_byte is None else f"{measures.index_bytes_per_log_byte:.3%}",
+    ]
+
+
+def _tail(row: IndexStatistics) -> list[str]:
+    nearest = row.nearest_roll
+    near = "-" if nearest is None else f"{nearest} {_share(row.roll[nearest] or 0.0)}"
+    return [f"{row.lag.n:,}", "-" if row.lag.max is None else _duration(row.lag.max), near]
+
+
+def _what_if(rows: list[IndexStatistics], args: argparse.Namespace, names: list[str]) -> Iterator[str]:
+    lines = []
+    for row in rows:
+        knee = row.knee if args.recommend else None
+        if row.index is not None:
+            lines.append([*_names(row, args), "as it is", *_cells(row, row.index, args), ""])
+        for measures in row.what_if:
+            mark = "<- knee" if measures is knee else ""
+            lines.append([*_names(row, args), f"{measures.index_interval_bytes:,}", *_cells(row, measures, args), mark])
+    header = [*names, "INTERVAL", *_HEADER, "INDEX/LOG", ""]
+    yield from table([header, *lines], [*[False] * len(names), *[True] * (len(_HEADER) + 2), False])
+
+
+def _sentence(total: IndexStatistics, n: int) -> str:
+    """What it means."""
+    things = [
+        f"{count:,} {name}{'' if count == 1 else 's'}"
+        for count, name in ((n, "partition"), (total.n_segments, "segment"))
+    ]
+    parts = [f"total: {', '.join(things)}, {human_bytes(total.size_in_bytes)} of log"]
+    measures = total.index
+    if measures is None or measures.expected_scan_by_offset is None:
+        parts.append("no index to measure")
+    else:
+        parts.append(
+            f"a lookup passes over {human_bytes(round(measures.expected_scan_by_offset))} of log on average and"
+            f" {human_bytes(measures.worst_scan)} at worst"
+        )
+        parts.append(f"indexes of {human_bytes(measures.index_bytes)} add {measures.index_bytes_per_log_byte or 0:.3%}")
+    if total.n_unindexed and measures is not None:
+        parts.append(f"{total.n_unindexed:,} of the segments without an index that can be measured")
+    return "; ".join(parts)
+
+
+def _recommendation(one: IndexStatistics) -> str:
+    name = escape_line(str(one.topic_partition or os.path.basename(one.path)))
+    knee = one.knee
+    if knee is None or knee.expected_scan_by_offset is None:
+        return f"{name}: no knee: the values that were tried make too few different indexes to choose by"
+    text = (
+        f"{name}: index.interval.bytes={knee.index_interval_bytes}: {human_bytes(round(knee.expected_scan_by_offset))}"
+        f" passed over a lookup, indexes of {knee.index_bytes_per_log_byte or 0:.3%}"
+    )
+    now = one.index
+    if now is None or now.expected_scan_by_offset is None:
+        return text
+    return (
+        f"{text}; as it is {human_bytes(round(now.expected_scan_by_offset))}"
+        f" and {now.index_bytes_per_log_byte or 0:.3%}"
+    )
+
+
+def _number(value: float | None, places: int = 0) -> str:
+    return "-" if value is None else f"{value:,.{places}f}"
+
+
+def _share(value: float) -> str:
+    return f"{value:.0%}" if value >= 0.1 or not value else f"{value:.2%}" if value >= 0.0001 else "<0.01%"
+
+
+def _duration(ms: int) -> str:
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
+        if ms >= size:
+            return f"{ms / size:,.1f} {unit}"
+    return f"{ms} ms"

@@ -1,0 +1,262 @@
+"""`kafkalog lookup`: how an offset or a time leads to a record, step by step."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, timestamp
+from kafkalog.cli.text import escape_line, iso_milliseconds
+from kafkalog.errors import KafkalogError
+
+if TYPE_CHECKING:
+    from kafkalog.cli.reading.record_text import RecordFormat
+    from kafkalog.log.partition import Partition
+    from kafkalog.log.segment import Segment
+    from kafkalog.operations.trace_lookup import IndexStep, SegmentStep, Trace
+    from kafkalog.scanning.scan import Scan
+
+_WORDS: Final = Words(
+    description="""\
+Find the record at an offset, or the first one at or after a time, and show each step: the segment and why it, the
+entries of its indexes, the position where the scan begins, how many batches were scanned, the batch, the record.
+
+  orders-0: first record at or after 1700000250000 (2023-11-14T22:17:30.000Z)
+    segment       00000000000000000000.log (1 of 2), whose batches reach 1700000363523 (2023-11-14T22:19:23.523Z)
+    time index    entry 5 of 8: 1700000225239 (2023-11-14T22:17:05.239Z) at offset 225
+    offset index  entry 5 of 7: offset 225 at position 23926
+    scan          3 batches from position 23926 on
+    batch         offsets 241..255 at position 26107, 1659 bytes, v2, zstd, largest timestamp 1700000255604
+    record        orders-0@250  2023-11-14T22:17:30.467Z  key="key-19" value="golf november34946"
+    answer        250
+
+Times are answered as a broker's ListOffsets answers: the first segment whose largest timestamp is late enough is asked,
+and no other; so there may be no answer though a later record would do, and the answer says why. An offset without a
+record leads to the next one. Transaction markers count as records. Long keys and values are cut, and their sizes said;
+--json shows them whole.
+
+Answers do not depend on index files: they come from the batches. Where an index leads elsewhere, a broker that trusts
+it answers something else: that is said as damage.""",
+    examples="""\
+  kafkalog lookup orders-0 --offset 12345
+  kafkalog lookup /var/lib/kafka -t orders --timestamp 2026-11-21T08:00:00Z
+  kafkalog lookup /var/lib/kafka -t orders -p 3 --timestamp earliest --timestamp max-timestamp --timestamp latest
+  kafkalog lookup --json /backup/kafka --timestamp 1763712000000 | jq -c '[.topic, .partition, .offset]'""",
+)
+
+_CUT_AT: Final = 160
+
+_Question = tuple[str, Any]
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "lookup", _WORDS)
+    what = parser.add_argument_group("what to find (at least one; each may be repeated)")
+    what.add_argument(
+        "--offset", metavar="N", dest="questions", action="append", type=_offset, help="the record at this offset"
+    )
+    what.add_argument(
+        "--timestamp",
+        metavar="TIME",
+        dest="questions",
+        action="append",
+        type=_time,
+        help="the first record at or after this: ms, ISO 8601 with Z or an offset; or earliest, latest (the offsets"
+        " where the log begins and ends) or max-timestamp (the first record with the largest timestamp)",
+    )
+    add_selection(parser.add_argument_group("in which partitions"))  # type: ignore[arg-type]
+    how = parser.add_argument_group("how it is shown")
+    how.add_argument(
+        "--json", action="store_true", help="an object a line for each partition and question; key and value in base64"
+    )
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def _offset(text: str) -> _Question:
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"an offset is expected, not {text!r}")
+    return "offset", int(text)
+
+
+def _time(text: str) -> _Question:
+    if text in ("earliest", "latest", "max-timestamp"):
+        return "timestamp", text
+    time = timestamp(text)
+    is_late_enough = 0 <= time < 2**63 if isinstance(time, int) else time.timestamp() >= 0
+    if not is_late_enough:
+        raise argparse.ArgumentTypeError(f"a time from 1970 on is expected, not {text}")
+    return "timestamp", time
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Look up, and show."""
+    if not args.questions:
+        raise UsageError("what is to be found? say --offset or --timestamp")
+    from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
+    from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
+
+    prepare_stdout(is_json=args.json)
+    record_format: RecordFormat
+    if args.json:
+        record_format = JsonFormat([*DEFAULT_COLUMNS, "is_control"])
+    else:
+        record_format = TextFormat(None, include_control=True, cut_at=_CUT_AT)
+    partitions = _partitions(args)
+    if not partitions:
+        console.note("no partition matches")
+    total = sum(partition.size_in_bytes for partition in partitions)
+    console.start_progress(len(args.questions) * total, "headers")
+    before = 0
+    for partition in partitions:
+        for question in args.questions:
+            reach = _Reach(console, before)
+            try:
+                trace = _trace(partition, question, reach)
+                record = _record(partition, trace, record_format)
+            except KafkalogError as error:
+                console.error(error)
+            else:
+                console.findings(trace.findings)
+                lines = [_json(trace, record)] if args.json else _text(partition, trace, record)
+                console.write("".join(f"{line}\n" for line in lines))
+            before += partition.size_in_bytes
+            console.progress.reach(before)
+
+
+class _Reach:
+    """Tells the progress bar of segments that are done."""
+
+    def __init__(self, console: Console, before: int) -> None:
+        self._progress, self._done = console.progress, before
+
+    def __call__(self, segment: Segment) -> None:
+        self._done += segment.size_in_bytes
+        self._progress.reach(self._done)
+
+
+def _partitions(args: argparse.Namespace) -> list[Partition]:
+    """Those that were chosen."""
+    from kafkalog.scanning.scan import Scan
+
+    try:
+        scan: Scan = Scan(
+            args.paths[0] if len(args.paths) == 1 else args.paths,
+            topics=flatten(args.topics),
+            partitions=flatten(args.partitions),
+            limits=make_limits(args.limits),
+        )
+    except KafkalogError:
+        raise
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return [partition for _, partition in scan.partitions()]
+
+
+def _trace(partition: Partition, question: _Question, reach: _Reach) -> Trace:
+    from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
+
+    kind, value = question
+    return trace_offset(partition, value) if kind == "offset" else trace_timestamp(partition, value, on_segment=reach)
+
+
+def _record(partition: Partition, trace: Trace, record_format: RecordFormat) -> str | None:
+    """The record that was found, formatted."""
+    from kafkalog.scanning.scan import Scan
+
+    if trace.offset < 0 or trace.asked.get("timestamp") in ("earliest", "latest"):
+        return None
+    scan = Scan(
+        partition,
+        columns=list(dict.fromkeys(record_format.columns)),
+        start_offset=trace.offset,
+        end_offset=trace.offset + 1,
+        include_control=True,
+        include_deleted=True,
+        threads=1,
+    )
+    batches = scan.head(1).to_batches()
+    return record_format.lines(batches[0]).rstrip("\n") if batches else None
+
+
+def _json(trace: Trace, record: str | None) -> str:
+    fields = trace.as_dict()
+    fields["record"] = None if record is None else json.loads(record)
+    return json.dumps(fields)
+
+
+def _text(partition: Partition, trace: Trace, record: str | None) -> Iterator[str]:
+    """The steps for people."""
+    name = str(trace.topic_partition or partition.path)
+    yield escape_line(f"{name}: {_question(trace)}")
+    for word, text in _steps(partition, trace):
+        yield f"  {word:<14}{escape_line(text)}"
+    if record is not None:
+        yield f"  {'record':<14}{record}"
+    answer = "none" if trace.offset < 0 else str(trace.offset)
+    yield f"  {'answer':<14}{answer}" + (f": {trace.reason}" if trace.reason else "")
+
+
+def _question(trace: Trace) -> str:
+    if "offset" in trace.asked:
+        return f"offset {trace.asked['offset']}"
+    time = trace.asked["timestamp"]
+    return f"first record at or after {_moment(time)}" if isinstance(time, int) else time
+
+
+def _steps(partition: Partition, trace: Trace) -> Iterator[tuple[str, str]]:
+    numbers = {segment.base_offset: number for number, segment in enumerate(partition.segments, 1)}
+    for step in trace.segments:
+        if step.is_chosen:
+            yield "segment", _segment(step, numbers.get(step.base_offset, 0), len(partition.segments))
+    if trace.segments and not any(step.is_chosen for step in trace.segments):
+        reach = "" if "offset" in trace.asked else f": {_latest(trace)}"
+        yield "segment", f"none of {len(partition.segments)}{reach}"
+    if trace.time_index is not None:
+        entry = trace.time_index
+        found = f"{_moment(entry.timestamp)} at offset {entry.offset}" if entry.timestamp is not None else ""
+        yield "time index", _entry(entry, found)
+    if trace.offset_index is not None:
+        entry = trace.offset_index
+        passed_over = "" if trace.position == entry.position or not entry.is_right else " (not proven, so not followed)"
+        yield "offset index", _entry(entry, f"offset {entry.offset} at position {entry.position}{passed_over}")
+    batch = trace.batch
+    if batch is not None:
+        plural = "" if trace.batches_scanned == 1 else "es"
+        yield "scan", f"{trace.batches_scanned} batch{plural} from position {trace.position} on"
+        first = batch.base_offset if batch.base_offset >= 0 else "?"
+        where = f"at position {batch.position}, {batch.size_in_bytes} bytes, v{batch.magic}, {batch.codec}"
+        yield "batch", f"offsets {first}..{batch.last_offset} {where}, largest timestamp {batch.max_timestamp}"
+
+
+def _segment(step: SegmentStep, number: int, n: int) -> str:
+    text = f"{os.path.basename(step.path)} ({number} of {n})"
+    if step.modified is not None:
+        return f"{text}: no batch has a timestamp; the file was last written to at {_moment(step.modified)}"
+    if step.largest_timestamp is None:
+        return text
+    return f"{text}, whose batches reach {_moment(step.largest_timestamp)}"
+
+
+def _latest(trace: Trace) -> str:
+    latest = max(step.largest_timestamp or 0 for step in trace.segments)
+    return "no batch has a timestamp" if latest < 0 else f"their batches reach {_moment(latest)}"
+
+
+def _entry(entry: IndexStep, found: str) -> str:
+    if not entry.n_entries:
+        return "empty: from the start of the segment"
+    if entry.entry < 0:
+        return f"no entry of {entry.n_entries} is low enough: from the start of the segment"
+    wrong = "" if entry.is_right else " (wrong)"
+    return f"entry {entry.entry + 1} of {entry.n_entries}: {found}{wrong}"
+
+
+def _moment(time: int) -> str:
+    return f"{time} ({iso_milliseconds(time)})"

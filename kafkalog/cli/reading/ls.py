@@ -1,0 +1,217 @@
+"""`kafkalog ls`: what is in log dirs, a line a partition or a segment, out of batch headers alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, selected_keys
+from kafkalog.cli.text import escape_line, human_bytes, iso_seconds, table
+
+if TYPE_CHECKING:
+    from kafkalog.cli.reading.summary import PartitionSummary, SegmentSummary, Summary
+    from kafkalog.errors import Limits
+    from kafkalog.log.log_dir import LogDir
+    from kafkalog.log.partition import Partition
+
+_WORDS: Final = Words(
+    description="""\
+List what is in log dirs, a line a partition: segments, bytes of the .log files, offsets (from the log start offset to
+the log end offset, which is not included), records, first and last timestamp (UTC), format versions, codecs.
+
+Only the headers of batches are read, and no checksum is checked: 'kafkalog cat PATH >/dev/null' does that. Damage that
+is met ends the walk of its segment: the line says so, its numbers are what lies before the damage, and the other
+segments are listed as usual. RECORDS is marked >= where compressed v0 or v1 messages hide how many they hold. It counts
+what is in the files: transaction markers do not count, records below the log start offset do. FIRST is the earliest
+first timestamp that a batch header names, LAST the latest of all, markers aside. Directories that a broker has set
+apart (-delete, -future, -stray) are listed below the others.""",
+    examples="""\
+  kafkalog ls /var/lib/kafka
+  kafkalog ls /disk1/kafka /disk2/kafka -t orders,payments
+  kafkalog ls -s /var/lib/kafka/orders-0
+  kafkalog ls --json /var/lib/kafka | jq -r 'select(.damaged) | .path'""",
+)
+
+_HEADER: Final = ["SEGMENTS", "BYTES", "START", "END", "RECORDS", "FIRST", "LAST", "FORMATS", "CODECS", ""]
+_RIGHT: Final = [False, True, True, True, True, True, False, False, False, False, False]
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "ls", _WORDS)
+    add_selection(parser)
+    parser.add_argument("-s", "--segments", action="store_true", help="a line a segment")
+    parser.add_argument("--json", action="store_true", help="an object a line, with exact numbers; timestamps in ms")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """List."""
+    from kafkalog.cli.reading.summary import summarise
+
+    prepare_stdout(is_json=args.json)
+    limits = make_limits(args.limits)
+    log_dir = _open(args.paths, limits, console)
+    if log_dir is None:
+        return
+    wanted = _selector(log_dir, flatten(args.topics), flatten(args.partitions))
+    console.findings(log_dir.findings)
+    if log_dir.is_live:
+        console.note("a broker runs on this log dir: the files may change while they are read")
+    partitions = list(_partitions(log_dir, wanted, limits, console))
+    # what cannot be opened matches, too, and has been said
+    if not partitions and not selected_keys(log_dir, args):
+        console.note("no partition to list" if len(log_dir) == 0 else "no partition matches")
+    console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
+    done = 0
+    summaries: list[PartitionSummary] = []
+    for partition in partitions:
+        summary = summarise(partition, partial(_reach, console, done))
+        done += partition.size_in_bytes
+        console.findings(summary.findings)
+        if not summary.segments:
+            console.note(f"{summary.path} holds no segments (files named after an offset, such as {'0' * 20}.log)")
+        if args.json:
+            rows: list[Summary] = [*summary.segments] if args.segments else [summary]
+            console.write("".join(json.dumps(row.as_dict()) + "\n" for row in rows))
+        else:
+            summaries.append(summary)
+    console.progress.close()
+    if not args.json:
+        console.write("".join(line + "\n" for line in _lines(summaries, args.segments)))
+
+
+def _reach(console: Console, before: int, position: int) -> None:
+    console.progress.reach(before + position)
+
+
+def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:
+    """The paths that can be read as one log dir; the others are said."""
+    from kafkalog.errors import KafkalogError
+    from kafkalog.log.log_dir import LogDir
+
+    good = []
+    for path in dict.fromkeys(paths):
+        try:
+            log_dir = LogDir([path], limits=limits)
+            good.append(path)
+        except KafkalogError as error:
+            console.error(error)
+    if not good:
+        return None
+    return log_dir if len(good) == len(paths) == 1 else LogDir(good, limits=limits)
+
+
+def _selector(log_dir: LogDir, topics: list[str] | None, numbers: list[int] | None) -> Callable[[str, int], bool]:
+    from kafkalog.format import parse_partition_directory
+
+    known = set(log_dir.topics)
+    for path in (path for paths in log_dir.set_apart.values() for path in paths):
+        if (directory := parse_partition_directory(path.name)) is not None:
+            known.add(directory.topic_partition.topic)
+    for topic in topics or ():
+        if topic not in known:
+            near = ", ".join(sorted(known)[:8]) + (", ..." if len(known) > 8 else "")
+            raise UsageError(f"no topic {topic!r} here; there are {near or 'none'}")
+
+    def wanted(topic: str, number: int) -> bool:
+        return (topics is None or topic in topics) and (numbers is None or number in numbers)
+
+    return wanted
+
+
+def _partitions(
+    log_dir: LogDir, wanted: Callable[[str, int], bool], limits: Limits, console: Console
+) -> Iterator[Partition]:
+    """Those to list, the ones set apart last; one that cannot be opened is said."""
+    from kafkalog.errors import KafkalogError
+    from kafkalog.format import parse_partition_directory
+    from kafkalog.log.partition import Partition
+
+    openers: list[Callable[[], Partition]] = [partial(log_dir.__getitem__, key) for key in log_dir if wanted(*key)]
+    for paths in log_dir.set_apart.values():
+        for path in sorted(paths):
+            directory = parse_partition_directory(path.name)
+            if directory is not None and wanted(*directory.topic_partition):
+                openers.append(partial(Partition, path, limits=limits))
+    for open_partition in openers:
+        try:
+            yield open_partition()
+        except KafkalogError as error:
+            console.error(error)
+
+
+def _lines(summaries: list[PartitionSummary], with_segments: bool) -> list[str]:
+    """A table of the partitions, one of those set apart if there are any, and the total."""
+    make = _segment_table if with_segments else _partition_table
+    lines = make([summary for summary in summaries if summary.kind is None])
+    if apart := [summary for summary in summaries if summary.kind is not None]:
+        lines += ["", "set apart by a broker:", *make(apart), ""]
+    return [*lines, _total(summaries)]
+
+
+def _partition_table(summaries: list[PartitionSummary]) -> list[str]:
+    rows = [[escape_line(summary.name), str(len(summary.segments)), *_cells(summary)] for summary in summaries]
+    return table([["PARTITION", *_HEADER], *rows], _RIGHT)
+
+
+def _segment_table(summaries: list[PartitionSummary]) -> list[str]:
+    rows = [
+        [escape_line(summary.name), escape_line(segment.file_name), *_cells(segment)]
+        for summary in summaries
+        for segment in summary.segments
+    ]
+    return table([["PARTITION", "SEGMENT", *_HEADER[1:]], *rows], [False, False, *_RIGHT[2:]])
+
+
+def _cells(summary: PartitionSummary | SegmentSummary) -> list[str]:
+    n_records = f"{summary.n_records:,}" if sys.stdout.isatty() else str(summary.n_records)
+    if summary.n_records_is_minimum:
+        n_records = f">={n_records}" if summary.n_records else "?"
+    return [
+        human_bytes(summary.size_in_bytes) if sys.stdout.isatty() else str(summary.size_in_bytes),
+        str(summary.start),
+        str(summary.end),
+        n_records,
+        iso_seconds(summary.first_timestamp),
+        iso_seconds(summary.max_timestamp),
+        ",".join(f"v{magic}" for magic in summary.magics) or "-",
+        ",".join(summary.codecs) or "-",
+        _mark(summary),
+    ]
+
+
+def _mark(summary: PartitionSummary | SegmentSummary) -> str:
+    damage = [finding for finding in summary.findings if finding.damage]
+    if not damage:
+        return ""
+    where = f" at {damage[0].position}" if damage[0].position is not None else ""
+    name = os.path.basename(damage[0].path or "")
+    more = f", {len(damage) - 1} more" if len(damage) > 1 else ""
+    return f"! {damage[0].reason.value} in {escape_line(name)}{where}{more}"
+
+
+def _total(summaries: list[PartitionSummary]) -> str:
+    def things(n: int, name: str) -> str:
+        return f"{n:,} {name}" + ("" if n == 1 else "s")
+
+    size = sum(summary.size_in_bytes for summary in summaries)
+    is_minimum = any(summary.n_records_is_minimum for summary in summaries)
+    records = ("at least " if is_minimum else "") + things(sum(summary.n_records for summary in summaries), "record")
+    n_damaged = sum(summary.damaged for summary in summaries)
+    parts = [
+        things(len({summary.topic for summary in summaries}), "topic"),
+        things(len(summaries), "partition"),
+        things(sum(len(summary.segments) for summary in summaries), "segment"),
+        human_bytes(size) if sys.stdout.isatty() else f"{size} bytes",
+        records,
+    ]
+    return "total: " + ", ".join(parts) + (f"; {things(n_damaged, 'partition')} with damage" if n_damaged else "")

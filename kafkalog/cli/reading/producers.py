@@ -1,0 +1,177 @@
+"""`kafkalog producers`: who writes, and which transactions are open or hang."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, make_limits, selected_keys, timestamp
+from kafkalog.cli.text import counted, escape_line, iso_milliseconds, table
+from kafkalog.errors import KafkalogError
+
+if TYPE_CHECKING:
+    from kafkalog.operations.list_producers import PartitionProducers, Producer
+
+_WORDS: Final = Words(
+    description="""\
+List the idempotent and transactional producers of partitions, as their batches and markers show them: epoch, last
+sequence and offset, the time of the last batch or marker, and the transaction that is open, if one is.
+
+Of open transactions the age is told by the clock (--now for another one: files may be old). One in which nothing was
+written for longer than a broker allows any to be open (--transaction-max-timeout-ms) is hanging: nobody will end it,
+and read_committed consumers wait for ever. The one that the last stable offset waits for is marked as blocking.
+
+Only headers and transaction markers are read. Damage is said and passed over; behind it a transaction may seem open
+whose marker was hit.""",
+    examples="""\
+  kafkalog producers orders-0
+  kafkalog producers --open /var/lib/kafka
+  kafkalog producers --open --now 2026-11-21T08:00:00Z /backup/kafka -t orders
+  kafkalog producers --json /var/lib/kafka | jq -c '.producers[] | select(.is_hanging)'""",
+)
+_HEADER: Final = ["PRODUCER", "EPOCH", "SEQUENCE", "OFFSET", "LAST WRITTEN", "TRANSACTION", "AGE", ""]
+_RIGHT: Final = [True, True, True, True, False, True, True, False]
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "producers", _WORDS)
+    add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
+    what = parser.add_argument_group("what is listed")
+    what.add_argument("--open", action="store_true", help="only producers with an open transaction")
+    what.add_argument(
+        "--now", metavar="TIME", type=timestamp, help="the clock that ages are told by: ms, or ISO 8601 with a zone"
+    )
+    what.add_argument(
+        "--transaction-max-timeout-ms",
+        metavar="MS",
+        type=_milliseconds,
+        help="the broker's setting, after which an open transaction hangs (default: 900000)",
+    )
+    how = parser.add_argument_group("how it is shown")
+    how.add_argument("--json", action="store_true", help="an object a line for each partition; times in ms")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def _milliseconds(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"milliseconds are expected, not {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """List."""
+    from kafkalog.format import milliseconds
+    from kafkalog.log.log_dir import LogDir
+    from kafkalog.operations.list_producers import TRANSACTION_MAX_TIMEOUT_MS, list_producers
+
+    prepare_stdout(is_json=args.json)
+    now = args.now
+    if now is None:
+        now = time.time_ns() // 10**6
+    elif isinstance(now, datetime):
+        now = milliseconds(now)
+    timeout = args.transaction_max_timeout_ms
+    log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=make_limits(args.limits))
+    console.findings(log_dir.findings)
+    keys = selected_keys(log_dir, args)
+    if not keys:
+        console.note("no partition matches")
+    partitions = []
+    for key in keys:
+        try:
+            partitions.append(log_dir[key])
+        except KafkalogError as error:
+            console.error(error)
+    n_unread = len(keys) - len(partitions)
+    console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
+    n_open = n_hanging = 0
+    for partition in partitions:
+        try:
+            found = list_producers(
+                partition,
+                now_ms=now,
+                transaction_max_timeout_ms=TRANSACTION_MAX_TIMEOUT_MS if timeout is None else timeout,
+                on_corruption="skip",
+                report=lambda finding: console.findings([finding]),
+                progress=console.progress.advance,
+            )
+        except KafkalogError as error:
+            console.error(error)
+            n_unread += 1
+            continue
+        if not partition.is_whole:
+            console.note(f"{partition.path}: only some segments were named; what began or ended in others is not known")
+        n_unread += any(segment.error is not None for segment in partition.segments)
+        n_open += len(found.open)
+        n_hanging += len(found.hanging)
+        rows = found.open if args.open else found.producers
+        lines = [_json(found, rows)] if args.json else _text(found, rows, now, only_open=args.open)
+        console.write("".join(f"{line}\n" for line in lines))
+    if not args.json:
+        hang = f", {n_hanging} of them hanging" if n_hanging else ""
+        unread = f"; {counted(n_unread, 'partition')} could not be read whole" if n_unread else ""
+        console.write(f"total: {counted(n_open, 'open transaction')}{hang}{unread}\n")
+
+
+def _json(found: PartitionProducers, rows: list[Producer]) -> str:
+    topic, number = found.topic_partition or (None, None)
+    fields = {
+        "topic": topic,
+        "partition": number,
+        "path": found.path,
+        "last_stable_offset": found.last_stable_offset,
+        "log_end_offset": found.log_end_offset,
+        "n_open": len(found.open),
+        "n_hanging": len(found.hanging),
+        "producers": [row.as_dict() for row in rows],
+    }
+    return json.dumps(fields)
+
+
+def _text(found: PartitionProducers, rows: list[Producer], now: int, *, only_open: bool) -> Iterator[str]:
+    if not rows:
+        return
+    name = str(found.topic_partition or found.path)
+    n = len(rows)
+    what = f"{n} producer{'' if n == 1 else 's'}" + (" with an open transaction" if only_open else "")
+    held = found.log_end_offset - found.last_stable_offset
+    stable = f"; last stable offset {found.last_stable_offset}, {held} before the end" if held else ""
+    yield escape_line(f"{name}: {what}{stable}")
+    yield from (f"  {line}" for line in table([_HEADER, *(_row(row, now) for row in rows)], _RIGHT))
+
+
+def _row(row: Producer, now: int) -> list[str]:
+    marks = []
+    if row.is_hanging:
+        marks.append("hanging")
+    elif row.transaction_start_offset is not None:
+        marks.append("open")
+    if row.is_blocking:
+        marks.append("blocking")
+    began = row.transaction_start_timestamp
+    age = "" if began is None or began < 0 else _duration(max(now - began, 0))
+    return [
+        str(row.producer_id),
+        str(row.producer_epoch),
+        str(row.last_sequence) if row.last_sequence >= 0 else "-",
+        str(row.last_offset) if row.last_offset >= 0 else "-",
+        iso_milliseconds(row.last_timestamp),
+        "-" if row.transaction_start_offset is None else f"from {row.transaction_start_offset}",
+        age or "-",
+        ", ".join(marks),
+    ]
+
+
+def _duration(milliseconds: int) -> str:
+    """A span of time in its two largest units."""
+    seconds, rest = divmod(milliseconds, 1000)
+    units = [("d", seconds // 86400), ("h", seconds // 3600 % 24), ("min", seconds // 60 % 60), ("s", seconds % 60)]
+    parts = [f"{n} {unit}" for unit, n in units if n]
+    return " ".join(parts[:2]) if parts else f"{rest} ms"

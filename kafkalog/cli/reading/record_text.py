@@ -1,0 +1,181 @@
+"""Record batches as lines: text for people here, JSON for programs by `kafkalog.interchange.text_output`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalog.cli.text import quote_bytes, quote_name
+from kafkalog.format import TIMESTAMP_TYPE_NAMES, ControlRecordType
+from kafkalog.interchange.arrow_buffers import milliseconds
+from kafkalog.interchange.text_output import BYTES_COLUMNS, Headers, JsonLines, bytes_list, headers_list
+
+TEXT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+
+_WHERE: Final = ("topic", "partition", "offset")
+
+
+class RecordFormat(ABC):
+    """How records become lines.
+
+    Attributes
+    ----------
+    shown : sequence of str
+        Columns that are shown.
+    columns : sequence of str
+        Columns that are needed; `lines` takes batches with these and any others.
+    """
+
+    shown: Sequence[str]
+    columns: Sequence[str]
+
+    @abstractmethod
+    def lines(self, batch: pa.RecordBatch) -> str:
+        """The records, a line each."""
+
+
+class JsonFormat(RecordFormat):
+    """A JSON object a record: `kafkalog.interchange.text_output.JsonLines`.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+    encoding : {"base64", "utf8", "hex"}
+        Of key, value and header values.
+    """
+
+    def __init__(self, columns: Sequence[str] | None, *, encoding: str = "base64") -> None:
+        self._lines = JsonLines(columns, encoding=encoding)
+        self.shown = self.columns = self._lines.columns
+
+    def lines(self, batch: pa.RecordBatch) -> str:
+        """The records, a line each."""
+        return self._lines.lines(batch)
+
+
+class TextFormat(RecordFormat):
+    """A line for people: ``topic-partition@offset  time  name=value ...``.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+    include_control : bool
+        Control records may be among the records; they are named.
+    cut_at : int, optional
+        Show no more than so many bytes of a key or a value.
+    """
+
+    def __init__(
+        self, columns: Sequence[str] | None, *, include_control: bool = False, cut_at: int | None = None
+    ) -> None:
+        self.shown = TEXT_COLUMNS if columns is None else columns
+        self._include_control = include_control
+        self.columns = [*self.shown, *(["is_control", "key", "value"] if include_control else [])]
+        self._cut_at = cut_at
+
+    def lines(self, batch: pa.RecordBatch) -> str:
+        """The records, a line each."""
+        n = batch.num_rows
+        wheres = self._wheres(batch)
+        times = _iso_times(batch) if "timestamp" in self.shown else None
+        others = [name for name in self.shown if name not in (*_WHERE, "timestamp")]
+        cells = [self._cells(batch, name) for name in others]
+        markers = self._markers(batch)
+        lines = []
+        for row in range(n):
+            parts = [wheres[row]] if wheres else []
+            if times is not None:
+                parts.append(times[row])
+            if markers is not None and (marker := markers[row]) is not None:
+                shown = [
+                    column[row]
+                    for name, column in zip(others, cells, strict=True)
+                    if name not in (*BYTES_COLUMNS, "headers")
+                ]
+                parts.append(" ".join([marker, *shown]))
+            elif cells:
+                parts.append(" ".join([column[row] for column in cells if column[row]]))
+            lines.append("  ".join(parts) + "\n")
+        return "".join(lines)
+
+    def _wheres(self, batch: pa.RecordBatch) -> list[str]:
+        """``topic-partition@offset``, as much of it as is shown and known."""
+        names = [name for name in _WHERE if name in self.shown]
+        if not names:
+            return []
+        signs = {"topic": "", "partition": "-" if "topic" in names else "partition=", "offset": "@"}
+        columns = [
+            [f"{signs[name]}{value}" if value is not None else "" for value in batch.column(name).to_pylist()]
+            for name in names
+        ]
+        return list(map("".join, zip(*columns, strict=True)))
+
+    def _cells(self, batch: pa.RecordBatch, name: str) -> list[str]:
+        """``name=value`` for each record; "" for headers where there are none."""
+        cut_at = self._cut_at
+        if name in BYTES_COLUMNS:
+            return [f"{name}={quote_bytes(value, cut_at)}" for value in bytes_list(batch.column(name))]
+        if name == "headers":
+            return [
+                _header_text(headers, cut_at) if headers else "" for headers in headers_list(batch.column("headers"))
+            ]
+        values: list[Any] = batch.column(name).to_pylist()
+        if name == "timestamp_type":
+            return [f"{name}={TIMESTAMP_TYPE_NAMES[value]}" for value in values]
+        if name in ("is_transactional", "is_control"):
+            return [f"{name}={str(value).lower()}" for value in values]
+        return [f"{name}={'null' if value is None else value}" for value in values]
+
+    def _markers(self, batch: pa.RecordBatch) -> list[str | None] | None:
+        """What control records say, None for other records; None if there are no control records."""
+        if not self._include_control:
+            return None
+        is_control = batch.column("is_control").to_pylist()
+        if not any(is_control):
+            return None
+        keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
+        return [
+            control_text(key, value, self._cut_at) if control else None
+            for control, key, value in zip(is_control, keys, values, strict=True)
+        ]
+
+
+def control_text(key: bytes | None, value: bytes | None, cut_at: int | None = None) -> str:
+    r"""A control record in words.
+
+    Notes
+    -----
+    Key: version int16, type int16. Value of ABORT and COMMIT: version int16, coordinator epoch int32.
+    Source: ControlRecordType.parse, EndTransactionMarker.deserialize, Kafka 4.3.
+
+    Examples
+    --------
+    >>> control_text(b"\0\0\0\1", b"\0\0\0\0\0\7")
+    'control=COMMIT coordinator_epoch=7'
+    """
+    number = int.from_bytes(key[2:4], "big", signed=True) if key is not None and len(key) >= 4 else None
+    try:
+        kind = ControlRecordType(number) if number is not None else None
+    except ValueError:
+        kind = None
+    if kind is None:
+        return f"control=UNKNOWN key={quote_bytes(key, cut_at)} value={quote_bytes(value, cut_at)}"
+    if kind in (ControlRecordType.ABORT, ControlRecordType.COMMIT) and value is not None and len(value) >= 6:
+        return f"control={kind.name} coordinator_epoch={int.from_bytes(value[2:6], 'big', signed=True)}"
+    return f"control={kind.name} value={quote_bytes(value, cut_at)}"
+
+
+def _header_text(headers: Headers, cut_at: int | None) -> str:
+    pairs = (f"{quote_name(header['key'])}={quote_bytes(header['value'], cut_at)}" for header in headers)
+    return f"headers={{{', '.join(pairs)}}}"
+
+
+def _iso_times(batch: pa.RecordBatch) -> list[str]:
+    """UTC with milliseconds; ``-`` where a record has no timestamp."""
+    times = milliseconds(batch.column("timestamp"))
+    texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
+    return [f"{text}Z" if time != -1 else "-" for text, time in zip(texts, times.tolist(), strict=True)]

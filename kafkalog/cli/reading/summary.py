@@ -1,0 +1,230 @@
+"""What batch headers tell of a segment or a partition, in a few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kafkalog.errors import Finding, KafkalogError, SidecarError
+from kafkalog.format import codec_name
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.records.batch_table import BatchTable
+
+
+@dataclass(slots=True)
+class Summary:
+    """What segments and partitions have in common.
+
+    Attributes
+    ----------
+    topic, partition : str, int or None
+        What the directory's name says.
+    path : str
+    size_in_bytes : int
+    start, end : int
+        Offsets, half-open.
+    n_batches, n_records, n_control_records : int
+        Records and control records as the headers count them. With `n_records_is_minimum` there are more: compressed v0
+        and v1 messages hide how many they hold (each counts 1), and behind damage nothing is counted.
+    first_timestamp, max_timestamp : int or None
+        Milliseconds, control batches aside. The first is the smallest first timestamp of a batch: a record inside may
+        be older.
+    magics, codecs
+        Sorted, those present.
+    findings : list of Finding
+    """
+
+    topic: str | None
+    partition: int | None
+    path: str
+    size_in_bytes: int = 0
+    start: int = 0
+    end: int = 0
+    n_batches: int = 0
+    n_records: int = 0
+    n_control_records: int = 0
+    n_records_is_minimum: bool = False
+    first_timestamp: int | None = None
+    max_timestamp: int | None = None
+    magics: list[int] = field(default_factory=list)
+    codec_ids: list[int] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether a finding is damage."""
+        return any(finding.damage for finding in self.findings)
+
+    @property
+    def codecs(self) -> list[str]:
+        """Names of the codecs."""
+        return [codec_name(codec) for codec in self.codec_ids]
+
+    def add(self, other: Summary) -> None:
+        """Count another one's batches."""
+        self.size_in_bytes += other.size_in_bytes
+        self.n_batches += other.n_batches
+        self.n_records += other.n_records
+        self.n_control_records += other.n_control_records
+        self.n_records_is_minimum |= other.n_records_is_minimum
+        self.first_timestamp = _of_both(min, self.first_timestamp, other.first_timestamp)
+        self.max_timestamp = _of_both(max, self.max_timestamp, other.max_timestamp)
+        self.magics = sorted({*self.magics, *other.magics})
+        self.codec_ids = sorted({*self.codec_ids, *other.codec_ids})
+        self.findings = [*self.findings, *other.findings]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "n_batches": self.n_batches,
+            "n_records": self.n_records,
+            "n_records_is_minimum": self.n_records_is_minimum,
+            "n_control_records": self.n_control_records,
+            "first_timestamp": self.first_timestamp,
+            "max_timestamp": self.max_timestamp,
+            "magic": self.magics,
+            "codecs": self.codecs,
+            "damaged": self.damaged,
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+@dataclass(slots=True)
+class SegmentSummary(Summary):
+    """A `.log` file: offsets from what its name says to behind its last whole batch."""
+
+    file_name: str = ""
+    kind: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "kind": self.kind,
+            "path": self.path,
+            "size_in_bytes": self.size_in_bytes,
+            "base_offset": self.start,
+            "next_offset": self.end,
+            **Summary.as_dict(self),
+        }
+
+
+@dataclass(slots=True)
+class PartitionSummary(Summary):
+    """A topic-partition directory: offsets from the log start offset to the log end offset."""
+
+    name: str = ""
+    kind: str | None = None
+    high_watermark: int | None = None
+    leader_epoch: int | None = None
+    topic_id: str | None = None
+    segments: list[SegmentSummary] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "kind": self.kind,
+            "path": self.path,
+            "topic_id": self.topic_id,
+            "n_segments": len(self.segments),
+            "size_in_bytes": self.size_in_bytes,
+            "log_start_offset": self.start,
+            "log_end_offset": self.end,
+            "high_watermark": self.high_watermark,
+            "leader_epoch": self.leader_epoch,
+            **Summary.as_dict(self),
+        }
+
+
+def summarise(partition: Partition, progress: Callable[[int], object]) -> PartitionSummary:
+    """Walk the batch headers of a partition.
+
+    Parameters
+    ----------
+    partition : Partition
+    progress : callable
+        Told how many bytes of the partition are walked.
+    """
+    key = partition.topic_partition
+    topic, number = (None, None) if key is None else key
+    name = str(partition.path) if key is None else partition.path.name if partition.kind else str(key)
+    summary = PartitionSummary(topic, number, str(partition.path), name=name, kind=partition.kind)
+    done = 0
+    for segment in partition.segments:
+        found = summarise_segment(segment, _after(done, progress))
+        found.kind = partition.kind
+        done += segment.size_in_bytes
+        progress(done)
+        summary.add(found)
+        summary.segments.append(found)
+    summary.start = partition.log_start_offset
+    summary.end = max(summary.start, summary.segments[-1].end if summary.segments else 0)
+    summary.high_watermark = partition.high_watermark
+    try:
+        epochs = partition.leader_epochs
+        summary.leader_epoch = int(epochs["epoch"][-1]) if len(epochs) else None
+        summary.topic_id = partition.topic_id
+    except KafkalogError as error:
+        summary.findings.append(error.to_finding())
+    # checkpoints are read when they are first asked for, so this comes last
+    summary.findings = [*partition.findings, *summary.findings]
+    return summary
+
+
+def summarise_segment(segment: Segment, progress: Callable[[int], object]) -> SegmentSummary:
+    """Walk the batch headers of a segment; damage ends the walk and is among the findings."""
+    topic, number = (None, None) if segment.topic_partition is None else segment.topic_partition
+    summary = SegmentSummary(topic, number, str(segment.path), segment.size_in_bytes, file_name=segment.path.name)
+    summary.start = summary.end = segment.base_offset
+    try:
+        for batches in segment.iter_batches():
+            summary.add(_summarise_batches(batches))
+            summary.end = int(batches.last_offset[-1]) + 1
+            progress(int(batches.next_position[-1]))
+        summary.findings += segment.findings
+    except KafkalogError as error:
+        summary.findings.append(error.to_finding())
+        summary.n_records_is_minimum = not isinstance(error, SidecarError)
+    return summary
+
+
+def _summarise_batches(batches: BatchTable) -> Summary:
+    """One table; the offsets are left to the caller."""
+    known = batches.records_count >= 0
+    is_control = batches.is_control
+    n_known = batches.records_count.astype(np.int64) * known
+    n_control = int(n_known[is_control].sum())
+    # a broker that stamps leaves the first timestamp as the producer sent it, and the cleaner uses it for its horizon
+    first = np.where(batches.timestamp_type == 1, batches.max_timestamp, batches.base_timestamp)
+    first = first[(first >= 0) & (batches.delete_horizon_ms < 0) & ~is_control]
+    largest = int(batches.max_timestamp[~is_control].max(initial=-1))
+    return Summary(
+        None,
+        None,
+        "",
+        n_batches=len(batches),
+        n_records=int(n_known.sum()) - n_control + int(np.count_nonzero(~known)),
+        n_control_records=n_control,
+        n_records_is_minimum=not known.all(),
+        first_timestamp=int(first.min()) if first.size else None,
+        max_timestamp=largest if largest >= 0 else None,
+        magics=np.unique(batches.magic).tolist(),
+        codec_ids=np.unique(batches.codec).tolist(),
+    )
+
+
+def _after(before: int, progress: Callable[[int], object]) -> Callable[[int], object]:
+    return lambda position: progress(before + position)
+
+
+def _of_both(which: Callable[[int, int], int], left: int | None, right: int | None) -> int | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return which(left, right)

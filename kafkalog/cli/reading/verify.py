@@ -1,0 +1,239 @@
+"""`kafkalog verify`: whether batches, indexes, snapshots and checkpoints are as a broker needs them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, selected_keys
+from kafkalog.cli.text import counted, escape_line, human_bytes
+
+if TYPE_CHECKING:
+    from kafkalog.errors import Finding
+    from kafkalog.operations.verifying.segment import VerifiedSegment
+    from kafkalog.operations.verifying.verify import Verification, VerifiedPartition
+
+_WORDS: Final = Words(
+    description="""\
+Check everything in log dirs: the checksum of every batch, offset, time and transaction indexes entry by entry against
+the batches, producer snapshots, leader epochs, checkpoints. A line a segment: OK, or what was found and what a broker
+would do with it. The exit code is 0 if nothing is damaged, else 1.
+
+A broker itself hardly looks at index files: one that is in the wrong order, points to the wrong place, lacks most of
+its entries or ends in zeros is taken as it is, and lookups fail, slow down, or silently pass records over. Such are
+found here, and so are files that keep a broker from starting, as one that ends in .log or .index and is not named
+after an offset. What healthy brokers of any version leave is accepted: the larger steps of followers and the log
+cleaner, segments that were opened again, files preallocated by a broker that runs or crashed, truncated epochs.
+
+Facts that are normal, such as a torn tail in the last segment after a crash, are shown, and change no exit code. After
+a clean shutdown such a tail is damage: no broker will cut it off.
+
+Whether an offset index lacks entries can only be judged by the topic's index.interval.bytes. Without
+--index-interval-bytes it is taken for the default, 4096, unless the entries agree with another usual setting.""",
+    examples="""\
+  kafkalog verify /var/lib/kafka
+  kafkalog verify --indexes /var/lib/kafka -t orders
+  kafkalog verify --deep /backup/kafka/orders-0
+  kafkalog verify --json /var/lib/kafka | jq -r 'select(.ok == false) | .path'""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "verify", _WORDS)
+    add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
+    what = parser.add_argument_group("what is checked")
+    depth = what.add_mutually_exclusive_group()
+    depth.add_argument(
+        "--indexes", action="store_true", help="only the indexes, against batch headers; no checksum is computed"
+    )
+    depth.add_argument(
+        "--deep", action="store_true", help="also decode every record, and compare headers with what they hold"
+    )
+    what.add_argument(
+        "--index-interval-bytes",
+        metavar="N",
+        type=_interval,
+        help="the topics' index.interval.bytes: an index with far fewer entries is too sparse",
+    )
+    what.add_argument("--jobs", metavar="N", type=_jobs, help="segments read at the same time (default: up to 4)")
+    how = parser.add_argument_group("how it is shown")
+    how.add_argument(
+        "--json", action="store_true", help="an object a line: each segment, partition and log dir with its findings"
+    )
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def _interval(text: str) -> int:
+    if not text.isdecimal() or int(text) > 2**31 - 1:
+        raise argparse.ArgumentTypeError(f"a number of bytes is expected, not {text!r}")
+    return int(text)
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 256:
+        raise argparse.ArgumentTypeError(f"a number from 1 to 256 is expected, not {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Check, and show."""
+    from kafkalog.log.log_dir import LogDir
+    from kafkalog.operations.verifying.verify import Verification, iter_verify
+
+    prepare_stdout(is_json=args.json)
+    limits = make_limits(args.limits)
+    log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=limits)
+    topics, numbers = flatten(args.topics), flatten(args.partitions)
+    if log_dir.is_live:
+        console.note("a broker runs on this log dir: the files may change while they are read")
+    sizes = [partition.size_in_bytes for partition in _chosen(log_dir, topics, numbers)]
+    console.start_progress(sum(sizes), "headers" if args.indexes else "verify")
+    result = Verification()
+    totals = _Totals()
+    done = iter_verify(
+        log_dir,
+        topics=topics,
+        partitions=numbers,
+        indexes_only=args.indexes,
+        deep=args.deep,
+        index_interval_bytes=args.index_interval_bytes,
+        jobs=args.jobs,
+        limits=limits,
+        progress=console.progress.advance,
+        into=result,
+    )
+    for partition in done:
+        totals.add(partition)
+        console.judge(partition.all_findings())
+        console.unkept_findings(partition.n_more_findings)
+        lines = _json_lines(partition) if args.json else _text_lines(partition, verbose=args.verbose)
+        console.write("".join(f"{line}\n" for line in lines))
+    if not totals.n_partitions and not selected_keys(log_dir, args):
+        console.note("no partition matches" if len(log_dir) else "no partition to verify")
+    totals.add_findings(result.findings)
+    console.judge(result.findings)
+    console.progress.close()
+    console.write("".join(f"{line}\n" for line in _root_lines(result, log_dir, totals, is_json=args.json)))
+
+
+def _chosen(log_dir: Any, topics: list[str] | None, numbers: list[int] | None) -> Iterator[Any]:
+    from kafkalog.errors import KafkalogError
+
+    for key in log_dir.select(topics, numbers):
+        try:
+            yield log_dir[key]
+        except KafkalogError:
+            continue  # said when it is verified
+
+
+class _Totals:
+    """What the last line says."""
+
+    def __init__(self) -> None:
+        self.n_partitions = self.n_segments = self.n_batches = self.n_bytes = 0
+        self.n_damage = self.n_damaged = self.n_facts = 0
+
+    def add(self, partition: VerifiedPartition) -> None:
+        self.n_partitions += 1
+        self.n_segments += len(partition.segments)
+        self.n_batches += sum(segment.n_batches for segment in partition.segments)
+        self.n_bytes += sum(segment.size_in_bytes for segment in partition.segments)
+        self.n_damaged += not partition.is_ok
+        self.n_damage += partition.n_more_findings
+        self.add_findings(partition.all_findings())
+
+    def add_findings(self, findings: Any) -> None:
+        for finding in findings:
+            self.n_damage += finding.damage
+            self.n_facts += not finding.damage
+
+    def as_text(self) -> str:
+        size = human_bytes(self.n_bytes) if sys.stdout.isatty() else f"{self.n_bytes} bytes"
+        parts = [
+            counted(self.n_partitions, "partition"),
+            counted(self.n_segments, "segment"),
+            counted(self.n_batches, "batch"),
+            size,
+        ]
+        if not self.n_damage:
+            return f"total: {', '.join(parts)}; all OK"
+        where = f" in {counted(self.n_damaged, 'partition')}" if self.n_damaged else ""
+        return f"total: {', '.join(parts)}; {counted(self.n_damage, 'finding')} of damage{where}"
+
+
+def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]:
+    name = str(partition.topic_partition or partition.path)
+    if partition.kind is not None:
+        name = os.path.basename(partition.path)
+    for segment in partition.segments:
+        yield escape_line(f"{name}  {os.path.basename(segment.path)}  {_verdict(segment)}")
+        yield from _finding_lines(segment.findings, verbose=verbose)
+    if partition.findings or not partition.segments:
+        n_damage = sum(finding.damage for finding in partition.findings)
+        state = f"{counted(n_damage, 'finding')} of damage" if n_damage else "OK"
+        yield escape_line(f"{name}  {'other files' if partition.segments else 'no segments'}  {state}")
+        yield from _finding_lines(partition.findings, verbose=verbose)
+
+
+def _verdict(segment: VerifiedSegment) -> str:
+    n_damage = sum(finding.damage for finding in segment.findings) + segment.n_more_findings
+    return f"{counted(n_damage, 'finding')} of damage" if n_damage else "OK"
+
+
+_MOST_LINES: Final = 20
+
+
+def _finding_lines(findings: list[Finding], *, verbose: bool) -> Iterator[str]:
+    """A line a finding, damage before facts; not all of a long list."""
+    ordered = sorted(findings, key=lambda finding: not finding.damage)
+    shown = ordered if verbose else ordered[:_MOST_LINES]
+    for finding in shown:
+        where = os.path.basename(finding.path or "")
+        if finding.position is not None:
+            where += f"@{finding.position}"
+        mark = "!" if finding.damage else "-"
+        yield escape_line(f"  {mark} {where}: {finding.reason.value}: {finding.detail}")
+    if len(shown) < len(ordered):
+        yield f"  ... {len(ordered) - len(shown)} more; -v shows each"
+
+
+def _json_lines(partition: VerifiedPartition) -> Iterator[str]:
+    topic, number = partition.topic_partition or (None, None)
+    place = {"topic": topic, "partition": number}
+    for segment in partition.segments:
+        fields = {
+            "kind": "segment",
+            "path": segment.path,
+            **place,
+            "base_offset": segment.base_offset,
+            "last_offset": segment.last_offset,
+            "size_in_bytes": segment.size_in_bytes,
+            "n_batches": segment.n_batches,
+            "ok": segment.is_ok,
+            "findings": [finding.as_dict() for finding in segment.findings],
+        }
+        yield json.dumps(fields)
+    rest = [finding.as_dict() for finding in partition.findings]
+    fields = {"kind": "partition", "path": partition.path, **place, "ok": partition.is_ok, "findings": rest}
+    yield json.dumps(fields)
+
+
+def _root_lines(result: Verification, log_dir: Any, totals: _Totals, *, is_json: bool) -> Iterator[str]:
+    if is_json:
+        rows = [finding.as_dict() for finding in result.findings]
+        paths = [str(path) for path in log_dir.paths]
+        path = paths[0] if len(paths) == 1 else paths
+        yield json.dumps({"kind": "total", "path": path, "ok": not totals.n_damage, "findings": rows})
+        return
+    if result.findings:
+        yield "log dir"
+        for finding in result.findings:
+            yield escape_line(f"  {'!' if finding.damage else '-'} {finding}")
+    yield totals.as_text()

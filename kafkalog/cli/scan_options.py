@@ -1,0 +1,181 @@
+"""What commands that scan records have in common: the options of a scan, its findings, its progress bar."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import (
+    add_filters,
+    add_limits,
+    add_selection,
+    count,
+    flatten,
+    make_limits,
+    selected_keys,
+    timestamp,
+)
+from kafkalog.errors import KafkalogError
+
+if TYPE_CHECKING:
+    from kafkalog.scanning.scan import Scan
+
+
+def add_scan_selection(parser: argparse.ArgumentParser) -> None:
+    """Which records."""
+    what = parser.add_argument_group("which records")
+    add_selection(what)  # type: ignore[arg-type]
+    what.add_argument("-n", dest="n", metavar="N", type=count, help="only the first N records")
+    what.add_argument("--start-offset", metavar="OFFSET", type=int, help="from this offset on")
+    what.add_argument("--end-offset", metavar="OFFSET", type=int, help="up to this offset, which is not included")
+    what.add_argument(
+        "--start-timestamp", metavar="TIME", type=timestamp, help="not before this: ms, or ISO 8601 with Z or an offset"
+    )
+    what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this")
+    add_filters(what)  # type: ignore[arg-type]
+    what.add_argument(
+        "--isolation-level",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="read_committed leaves out aborted transactions and what follows the first open one",
+    )
+    what.add_argument(
+        "--include-control",
+        action="store_true",
+        help="also what brokers write for themselves: transaction markers, Raft's",
+    )
+    what.add_argument(
+        "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
+    )
+
+
+def add_scan_reading(parser: argparse.ArgumentParser) -> None:
+    """How they are read."""
+    reading = parser.add_argument_group("reading")
+    add_on_corruption(reading, default="raise")
+    reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
+    reading.add_argument("--threads", metavar="N", type=int, help="threads that decode (default: one a CPU)")
+    add_limits(reading)  # type: ignore[arg-type]
+
+
+def add_on_corruption(parser: Any, *, default: str) -> None:
+    """``--on-corruption``."""
+    meanings = {
+        "raise": "end with an error",
+        "stop": "end that partition there, as a broker would",
+        "skip": "go on behind it",
+    }
+    said = [f"{meaning} ({value}{', the default' if value == default else ''})" for value, meaning in meanings.items()]
+    parser.add_argument(
+        "--on-corruption",
+        choices=tuple(meanings),
+        default=default,
+        help=f"at damage: {'; '.join(said)}",
+    )
+
+
+def columns_of(args: argparse.Namespace) -> list[str] | None:
+    """The names of ``--columns``."""
+    return None if args.columns is None else [name.strip() for name in args.columns.split(",")]
+
+
+def record_columns_of(args: argparse.Namespace) -> list[str] | None:
+    """The same for records; with control records among them the default says which ones they are."""
+    if args.columns is not None or not args.include_control:
+        return columns_of(args)
+    from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
+
+    return [*DEFAULT_COLUMNS, "is_control"]
+
+
+def scan_options(args: argparse.Namespace) -> dict[str, Any]:
+    """What `kafkalog.scan` takes, columns aside."""
+    return {
+        "topics": flatten(args.topics),
+        "partitions": flatten(args.partitions),
+        "start_offset": args.start_offset,
+        "end_offset": args.end_offset,
+        "start_timestamp": args.start_timestamp,
+        "end_timestamp": args.end_timestamp,
+        "filters": args.filters,
+        "isolation_level": args.isolation_level,
+        "include_control": args.include_control,
+        "include_deleted": args.include_deleted,
+        "on_corruption": args.on_corruption,
+        "check_crcs": not args.no_check_crcs,
+        "threads": args.threads,
+        "limits": make_limits(args.limits),
+    }
+
+
+def path_of(args: argparse.Namespace) -> str | list[str]:
+    """The paths, as `kafkalog.scan` takes them."""
+    paths: list[str] = args.paths
+    return paths[0] if len(paths) == 1 else paths
+
+
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """What the library finds wrong with an option is wrong usage."""
+    try:
+        yield
+    except KafkalogError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from error
+
+
+def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Console) -> None:
+    """A selection that selects no partition is worth knowing."""
+    if not args.topics and not args.partitions:
+        return
+    from kafkalog.log.log_dir import LogDir
+
+    target = scan.target
+    if not (selected_keys(target, args) if isinstance(target, LogDir) else [*scan.partitions()]):
+        console.note("no partition matches")
+
+
+class Watch:
+    """Says what a pass of a scan finds as it finds it, and how far it is.
+
+    Parameters
+    ----------
+    scan : Scan
+        Or anything with its `findings`, `n_damage`, `partitions` and `progress`.
+    console : Console
+    what : str, optional
+        A word for a progress bar; none without.
+    """
+
+    def __init__(self, scan: Scan | Any, console: Console, what: str | None = None) -> None:
+        self._scan, self._console = scan, console
+        self._n_said = 0
+        if what is not None and console.shows_progress:
+            total = sum(segment.size_in_bytes for _, partition in scan.partitions() for segment in partition.segments)
+            console.start_progress(total, what)
+            scan.progress = self._advance
+
+    def _advance(self, n_bytes: int) -> None:
+        self._console.progress.advance(n_bytes)
+        self.look()
+
+    def look(self) -> None:
+        """Say new damage."""
+        if self._scan.n_damage:
+            self._say()
+
+    def _say(self) -> None:
+        findings = self._scan.findings
+        self._console.findings(findings[self._n_said :])
+        self._n_said = len(findings)
+
+    def close(self) -> None:
+        """Say the rest."""
+        self._say()
+        kept = sum(finding.damage for finding in self._scan.findings)
+        self._console.unkept_findings(self._scan.n_damage - kept)

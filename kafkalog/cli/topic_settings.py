@@ -1,0 +1,54 @@
+"""A topic's settings named on the command line: one that Kafka does not have is wrong usage, the rest is said."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.scan_options import usage_errors
+
+if TYPE_CHECKING:
+    from kafkalog.cli.console import Console
+    from kafkalog.state.log_config import LogConfig
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Names that a person wrote; a file may be of another Kafka, and is not asked."""
+    from kafkalog.state.log_config import is_setting, topic_settings
+
+    for name in names:
+        if not is_setting(name):
+            close = difflib.get_close_matches(name, topic_settings(), 1)
+            hint = f"; is {close[0]} meant?" if close else ""
+            raise UsageError(f"{name} is not a setting of a Kafka topic or broker{hint}")
+
+
+@contextlib.contextmanager
+def noting(console: Console) -> Iterator[None]:
+    """What is odd about settings is a note, said as soon as it is found out."""
+    from kafkalog.errors import ConfigWarning
+
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, ConfigWarning):
+                console.note(str(message))
+            else:
+                shown(message, category, *where, **more)
+
+        warnings.simplefilter("always", ConfigWarning)
+        warnings.showwarning = show
+        yield
+
+
+def settings_of(properties: Mapping[str, object], console: Console) -> LogConfig:
+    """Settings; what is odd about them is said."""
+    from kafkalog.state.log_config import LogConfig
+
+    with noting(console), usage_errors():
+        return LogConfig.from_properties(properties)

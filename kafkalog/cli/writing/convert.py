@@ -1,0 +1,243 @@
+"""`kafkalog convert`: a log anew, in v2, with another codec, other batches or segments, records out or redacted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import (
+    FILTER_HELP,
+    Words,
+    add_command,
+    add_limits,
+    add_selection,
+    condition,
+    flatten,
+    make_limits,
+    selected_bytes,
+)
+from kafkalog.cli.scan_options import add_on_corruption, path_of, usage_errors
+from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
+from kafkalog.cli.topic_settings import check_names, noting, settings_of
+from kafkalog.errors import CorruptionError, CorruptionWarning
+
+if TYPE_CHECKING:
+    from kafkalog.operations.converting.report import ConversionReport
+    from kafkalog.state.log_config import LogConfig
+
+_WORDS: Final = Words(
+    description=f"""\
+Write a log anew in format v2, into a new place. Offsets, timestamps, their types, keys, values and headers are kept; so
+are transactions, producers and the log end offset. With no option, what is v2 already is copied byte for byte, and v0
+and v1 messages become v2 batches. A v0 message, which has no timestamp, gets -1.
+
+DST is made: a directory with a directory a partition. Where SRC is one partition, DST may be a partition's directory
+itself, such as copy/orders-0. SRC is only read, and DST may not lie in it or in a log dir. It appears when everything
+is written and durable; when something fails, damage included, or on Ctrl-C, nothing of it is there.
+
+  drop     records go, and their offsets stay free, as after compaction. Batches that lose nothing are copied as they
+           are; transaction markers always stay. A batch that loses everything goes as well, or stays as an empty one
+           where a producer, a transaction or the end of the log is known by it.
+  redact   a part of records is made null or hashed: 'value=null' makes tombstones, 'headers=null' removes headers.
+           In a compacted topic hash keys, do not make them null: a broker's cleaner drops records without a key.
+
+To erase a person, drop by key, or make the values null and let compaction do the rest:
+  kafkalog convert SRC DST --drop 'key == user-42'
+  kafkalog convert SRC DST --redact value=null --redact-where 'key == user-42'
+
+{FILTER_HELP}
+--drop and --redact-where are written the same way. Null compares with nothing: it is neither kept nor dropped for what
+it is not.""",
+    examples="""\
+  kafkalog convert /backup/kafka /new/kafka -t orders             old formats to v2
+  kafkalog convert orders-0 copy/orders-0 --compression zstd --compression-level 5 --batch-size 256K
+  kafkalog convert orders-0 copy/orders-0 --drop 'key in user-42,user-43' --dry-run
+  kafkalog convert orders-0 copy/orders-0 --redact key=hash --redact-secret-file secret --redact headers.email=null
+  kafkalog convert orders-0 copy/orders-0 --filter 'timestamp >= 2026-11-01T00:00Z' --config segment.bytes=104857600""",
+)
+_PATHS: Final = (
+    "SRC",
+    "log dir, partition directory or .log file",
+    "SRC is a log dir, a topic-partition directory or a single .log file. Several may be given; the last path is DST.",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "convert", _WORDS, paths=_PATHS)
+    parser.add_argument("destination", metavar="DST", help="directory to make")
+    what = parser.add_argument_group("which records")
+    add_selection(what)  # type: ignore[arg-type]
+    what.add_argument(
+        "--filter",
+        metavar="'COLUMN OP VALUE'",
+        dest="filters",
+        action="append",
+        type=condition,
+        help="keep only records of which this holds; may be repeated: then all must hold",
+    )
+    what.add_argument(
+        "--drop",
+        metavar="'COLUMN OP VALUE'",
+        action="append",
+        type=condition,
+        help="drop the records of which this holds; may be repeated: then those of which all hold",
+    )
+    what.add_argument(
+        "--redact",
+        metavar="PART=HOW",
+        action="append",
+        default=[],
+        type=_redaction,
+        help="of records that stay: key, value, headers or headers.NAME, each null or hash (SHA-256 in hex); a"
+        " compacted topic cannot have null keys",
+    )
+    what.add_argument(
+        "--redact-where",
+        metavar="'COLUMN OP VALUE'",
+        action="append",
+        type=condition,
+        help="redact only records of which this holds; may be repeated: then all must hold",
+    )
+    what.add_argument("--redact-secret-file", metavar="FILE", help="hash with HMAC-SHA-256 and the secret in this file")
+    what.add_argument(
+        "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
+    )
+    how = parser.add_argument_group("how they are written")
+    how.add_argument(
+        "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: as each batch has it)"
+    )
+    how.add_argument("--compression-level", metavar="N", type=int, help="of the codec, in Kafka's range")
+    how.add_argument(
+        "--batch-size",
+        metavar="BYTES",
+        type=_size,
+        help="join and cut batches to this size before compression (K and M are understood; default: they stay, and"
+        " single v0 and v1 messages are put together to 16K)",
+    )
+    how.add_argument("--segment-bytes", metavar="BYTES", type=_size, help="cut segments anew at this size")
+    how.add_argument(
+        "--config",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=_property,
+        help="cut segments anew by a topic's settings, such as segment.ms=3600000 or index.interval.bytes=1024; may be"
+        " repeated",
+    )
+    reading = parser.add_argument_group("reading and reporting")
+    add_on_corruption(reading, default="raise")
+    reading.add_argument("--threads", metavar="N", type=int, help="threads that decode and encode (default: one a CPU)")
+    reading.add_argument("--dry-run", action="store_true", help="write nothing: say what would come out")
+    reading.add_argument("--json", action="store_true", help="an object a line for each partition")
+    add_limits(reading)  # type: ignore[arg-type]
+    parser.set_defaults(run=run)
+
+
+def _redaction(text: str) -> tuple[str, str]:
+    target, equals, action = text.rpartition("=")
+    if not equals or not target.strip():
+        raise argparse.ArgumentTypeError(f"PART=HOW is expected, such as value=null, not {text!r}")
+    return target.strip(), action.strip()
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise argparse.ArgumentTypeError(f"NAME=VALUE is expected, such as segment.bytes=1048576, not {text!r}")
+    return name.strip(), value.strip()
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Convert, and say what became of each partition."""
+    from kafkalog.log.open import open as open_path
+    from kafkalog.operations.converting.convert import convert
+
+    prepare_stdout(is_json=args.json)
+    limits = make_limits(args.limits)
+    opened = open_path(path_of(args), limits=limits)
+    config = _config(args, console)
+    secret = None
+    if args.redact_secret_file is not None:
+        secret = Path(args.redact_secret_file).read_bytes().rstrip(b"\r\n")
+        if not secret:
+            raise UsageError(f"{args.redact_secret_file} holds no secret")
+    console.start_progress(selected_bytes(opened, args), "records")
+    with noting(console), usage_errors():
+        warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
+        try:
+            report = convert(
+                opened,
+                args.destination,
+                topics=flatten(args.topics),
+                partitions=flatten(args.partitions),
+                filters=args.filters,
+                drop=args.drop,
+                redact=dict(args.redact) or None,
+                redact_where=args.redact_where,
+                redact_secret=secret,
+                compression=args.compression,
+                compression_level=args.compression_level,
+                batch_size=args.batch_size,
+                config=config,
+                include_deleted=args.include_deleted,
+                on_corruption=args.on_corruption,
+                threads=args.threads,
+                dry_run=args.dry_run,
+                progress=console.progress.advance,
+                limits=limits,
+            )
+        except CorruptionError as error:
+            error.add_note("--on-corruption skip would convert what is intact")
+            raise
+        finally:
+            console.progress.close()
+    console.findings(report.findings.rows)
+    console.unkept_findings(report.findings.n_more)
+    _show(report, args, console)
+
+
+def _config(args: argparse.Namespace, console: Console) -> LogConfig | None:
+    properties = dict(args.config)
+    check_names(properties)
+    if args.segment_bytes is not None:
+        properties["segment.bytes"] = str(args.segment_bytes)
+    return settings_of(properties, console) if properties else None
+
+
+def _show(report: ConversionReport, args: argparse.Namespace, console: Console) -> None:
+    for one in report.partitions:
+        if args.json:
+            console.write(json.dumps(one.as_dict()) + "\n")
+            continue
+        changes = [
+            f"{n:,} {what}"
+            for n, what in ((one.n_records_dropped, "dropped"), (one.n_records_redacted, "redacted"))
+            if n
+        ]
+        text = (
+            f"{one.topic_partition}  offsets {one.start_offset}..{one.end_offset}"
+            f"  records {one.n_records_before:,} -> {one.n_records_after:,}"
+            + (f" ({', '.join(changes)})" if changes else "")
+            + f"  batches {one.n_batches_before:,} -> {one.n_batches_after:,} ({one.n_batches_kept:,} as they are)"
+            f"  bytes {one.n_bytes_before:,} -> {one.n_bytes_after:,}"
+        )
+        console.write(escape_line(text) + "\n")
+    if len(report.partitions) > 1 or args.dry_run:
+        verb = "would be" if args.dry_run else "are"
+        console.note(
+            f"{len(report.partitions):,} partitions, {human_bytes(report.total('n_bytes_before'))}, {verb}"
+            f" {human_bytes(report.total('n_bytes_after'))} in {args.destination}"
+        )

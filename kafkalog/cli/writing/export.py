@@ -1,0 +1,166 @@
+"""`kafkalog export`: records into a Parquet, Arrow, CSV or JSON lines file, or a partitioned directory."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from typing import Any, BinaryIO, Final
+
+from kafkalog.cli.console import Console
+from kafkalog.cli.exits import OutputError, UsageError
+from kafkalog.cli.options import Words, add_command
+from kafkalog.cli.scan_options import (
+    Watch,
+    add_scan_reading,
+    add_scan_selection,
+    note_if_nothing_matches,
+    path_of,
+    record_columns_of,
+    scan_options,
+    usage_errors,
+)
+from kafkalog.cli.text import human_bytes
+from kafkalog.errors import CorruptionError, CorruptionWarning, OutputExistsError
+
+_WORDS: Final = Words(
+    description="""\
+Write records to a file, whose name says the format:
+
+  .parquet  .arrow (Arrow's IPC file, Feather)  .arrows (its stream)  .csv  .jsonl  .csv.gz  .csv.zst  .jsonl.gz ...
+
+or, with --partition-by, to a directory that Hive, Spark, DuckDB, Polars and pyarrow read as one table:
+
+  out/topic=orders/partition=0/date=2026-11-21/part-0.parquet
+
+The topic and the partition are then in the path and not in the files; the date is the timestamp's, in UTC, and
+__HIVE_DEFAULT_PARTITION__ for a record without one. '-o -' is stdout, for csv, jsonl and arrows (say --format).
+
+All or nothing: the output appears under its name when everything is written and durable. When something fails, damage
+included, or on Ctrl-C, what was there before is untouched and nothing temporary is left. What exists is replaced only
+with --overwrite, a directory only if an export made it. Nothing is ever written into a log dir. Memory is bounded,
+whatever the size of the log: about 200 MiB for Parquet.
+
+Faithful: null and empty, headers in their order and with duplicates, and timestamps are kept as in the log (null for a
+v0 record, -1 where a record has none). Bytes are bytes in Parquet and Arrow, and base64 in CSV and JSON lines unless
+--encoding says otherwise. In CSV null is nothing and an empty value is "" (in quotes); for readers that do not tell
+these apart, --null '\\N' writes null so. In CSV timestamps are milliseconds, and headers JSON: [["name", "value"]].
+JSON lines are those of 'kafkalog cat --json'.""",
+    examples="""\
+  kafkalog export /backup/kafka -t orders -o orders.parquet
+  kafkalog export /backup/kafka -o lake --partition-by topic,partition,date
+  kafkalog export orders-0 --columns offset,timestamp,value -o orders.csv.gz --encoding utf8
+  kafkalog export damaged-0 --on-corruption skip -o intact.parquet
+  kafkalog export orders-0 -o - --format jsonl | jq .offset""",
+)
+
+_STREAMS: Final = ("arrows", "csv", "jsonl")
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "export", _WORDS)
+    where = parser.add_argument_group("where to")
+    where.add_argument("-o", "--output", metavar="TO", required=True, help="file or directory to make; - for stdout")
+    where.add_argument("--overwrite", action="store_true", help="replace what is there, if an export can have made it")
+    where.add_argument(
+        "--format",
+        choices=("parquet", "arrow", "arrows", "csv", "jsonl"),
+        help="default: what the name ends in; parquet for a directory",
+    )
+    where.add_argument(
+        "--partition-by", metavar="KEY,...", help="make a directory: any of topic, partition, date, in this order"
+    )
+    where.add_argument(
+        "--compression",
+        choices=("none", "snappy", "gzip", "lz4", "zstd", "brotli"),
+        help="default: zstd in Parquet, else none; lz4 and zstd in Arrow; gzip and zstd of a CSV or JSON lines file",
+    )
+    where.add_argument(
+        "--row-group-rows",
+        metavar="N",
+        type=int,
+        help="most rows in a Parquet row group (default: 1048576, and 64 MiB) or a record batch of an Arrow file",
+    )
+    where.add_argument(
+        "--columns", metavar="C,...", help="only these columns, in this order: see 'kafkalog cat --help'"
+    )
+    where.add_argument(
+        "--encoding",
+        choices=("base64", "utf8", "hex"),
+        help="of bytes in CSV and JSON lines (default: base64); with utf8, bytes that are not valid become"
+        ' {"base64": ...} in JSON, and end an export to CSV',
+    )
+    where.add_argument("--null", metavar="TEXT", help="what stands for null in CSV (default: nothing)")
+    add_scan_selection(parser)
+    add_scan_reading(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Export."""
+    to = _stdout(args) if args.output == "-" else args.output
+    with usage_errors():
+        from kafkalog.operations.export import Exporter
+
+        options, columns = scan_options(args), record_columns_of(args)
+        exporter = Exporter(
+            path_of(args),
+            to,
+            format=args.format,
+            partition_by=[key.strip() for key in args.partition_by.split(",")] if args.partition_by else (),
+            compression=args.compression,
+            row_group_rows=args.row_group_rows,
+            encoding=args.encoding,
+            null=args.null,
+            max_records=args.n,
+            overwrite=args.overwrite,
+            **({} if columns is None else {"columns": columns}),
+            **options,
+        )
+    from kafkalog.interchange.text_output import NotTextError
+
+    note_if_nothing_matches(args, exporter.scan, console)
+    watch = Watch(exporter.scan, console, "records")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
+        try:
+            result = exporter.run()
+        except CorruptionError as error:
+            error.add_note("--on-corruption skip would export what is intact")
+            raise
+        except OutputExistsError as error:
+            if not args.overwrite:
+                error.add_note("--overwrite replaces it")
+            raise
+        except NotTextError as error:
+            raise UsageError(str(error)) from error
+        finally:
+            console.progress.close()
+            watch.close()
+    if args.output != "-":
+        n, unit = result.n_files, "file" if result.n_files == 1 else "files"
+        console.detail(f"{result.n_records:,} records in {n:,} {unit}, {human_bytes(result.n_bytes)}: {args.output}")
+
+
+def _stdout(args: argparse.Namespace) -> BinaryIO:
+    if args.format == "arrow" or args.format is None or args.format == "parquet":
+        raise UsageError(f"to stdout goes a stream: say --format {' or '.join(_STREAMS)}")
+    if args.partition_by:
+        raise UsageError("--partition-by makes a directory: name one with -o")
+    if args.format == "arrows" and sys.stdout.isatty():
+        raise UsageError("Arrow's stream is nothing to look at: send it to a program or a file")
+    return _Stdout()  # type: ignore[return-value]
+
+
+class _Stdout:
+    """stdout as a binary file; what it does not take is an output error."""
+
+    def write(self, data: Any) -> int:
+        try:
+            sys.stdout.buffer.write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"the output could not be written: {error.strerror or error}") from error
+        return memoryview(data).nbytes

@@ -1,0 +1,246 @@
+"""`kafkalog load`: files of records into the partitions of a log dir."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import Words, add_command, add_limits, make_limits
+from kafkalog.cli.scan_options import usage_errors
+from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
+from kafkalog.cli.topic_settings import check_names, noting, settings_of
+
+if TYPE_CHECKING:
+    from kafkalog.operations.loading.load import LoadResult
+    from kafkalog.state.log_config import LogConfig
+
+_INPUTS: Final = (
+    "INPUT",
+    "Parquet, Arrow, CSV or JSON lines file, or a directory of such files; - is stdin",
+    """\
+INPUTs are read one after the other; their names say the format, as those of an export do:
+.parquet .arrow .arrows .csv .jsonl .csv.gz .jsonl.zst ... '-' is stdin, for csv, jsonl and arrows (say --format).
+A directory stands for all files of such names in and below it, in the order of their names, hidden ones and those that
+begin with _ left out; topic=T and partition=N in the path of a file are the columns that it lacks, as 'kafkalog export
+--partition-by topic,partition' leaves them.""",
+)
+
+_WORDS: Final = Words(
+    description="""\
+Write records as partition directories of a log dir, with all that a broker expects in them: segments, indexes,
+producer snapshots, leader epochs.
+
+Columns: value, and any of key, timestamp, headers, offset, partition, topic, under these names or under those that
+--value-column and so on give. What a record does not have is refused: --ignore-columns leaves it out. What 'kafkalog
+export' adds besides (timestamp_type, ...) is passed over, so an export can be loaded as it is.
+
+Partitions: the column says, or, with --partitions N, Kafka's default partitioner (murmur2 of the key; records without
+a key fill one partition after the other). Without either, all go to partition 0. Offsets are kept if there are any, and
+counted from 0 otherwise; with --partitions they are counted anew.
+
+Timestamps: with a time zone, or milliseconds; without a zone --timezone has to say which. What is finer than a
+millisecond is refused unless --truncate-timestamps cuts it off. Null is no timestamp. A broker deletes what lies
+further back than the topic's retention.ms soon after it starts: a note says so beforehand, also with --dry-run.
+
+CSV and JSON lines: keys, values and header values are base64 as in an export; --encoding utf8 takes text as it is.
+
+All or nothing: everything is written beside LOG_DIR and moved into it when it is complete and durable. When something
+fails, or on Ctrl-C, nothing is there. A crash between the renames of a LOG_DIR that was there leaves some partitions,
+each complete. A partition that is there is never touched, and a log dir on which a broker runs is refused.
+With --install LOG_DIR is a stopped broker's: the partitions get the topic ids that it knows and replace empty ones.""",
+    examples="""\
+  kafkalog load orders.parquet -o /tmp/log --topic orders --partitions 12 --compression zstd
+  kafkalog load a.csv -o log --topic t --encoding utf8 --value-column body --timestamp-column created_at
+  kafkalog export /backup/kafka -o - --format arrows | kafkalog load - --format arrows -o copy
+  kafkalog load /lake/kafka -o copy    # what 'kafkalog export --partition-by topic,date' made
+  kafkalog load orders.parquet -o /var/lib/kafka --topic orders --install --dry-run
+  kafkalog load a.jsonl -o /tmp/log --topic t --config segment.bytes=104857600 --config segment.ms=3600000 --json""",
+)
+
+_ROLES: Final = ("key", "value", "timestamp", "headers", "offset", "partition", "topic")
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "load", _WORDS, paths=_INPUTS)
+    where = parser.add_argument_group("where to")
+    where.add_argument("-o", "--output", metavar="LOG_DIR", required=True, help="log dir; made if it is not there")
+    where.add_argument("--topic", metavar="T", help="default: the column says")
+    where.add_argument("--partitions", metavar="N", type=int, help="spread records over N partitions by key")
+    where.add_argument("--topic-id", metavar="ID", help="for partition.metadata: 22 characters, as Kafka shows them")
+    where.add_argument("--install", action="store_true", help="LOG_DIR is a stopped broker's, and has the topics")
+    where.add_argument("--replace", action="store_true", help="with --install: replace partitions with records, too")
+    where.add_argument(
+        "--metadata-log-dir", metavar="DIR", help="with --install: the broker's metadata.log.dir (default: LOG_DIR)"
+    )
+    where.add_argument("--dry-run", action="store_true", help="read everything and write nothing")
+    where.add_argument(
+        "--stage-in", metavar="DIR", help="write in DIR meanwhile, on the same file system (default: beside LOG_DIR)"
+    )
+    what = parser.add_argument_group("what")
+    what.add_argument(
+        "--format",
+        choices=("parquet", "arrow", "arrows", "csv", "jsonl"),
+        help="of the INPUTs (default: what their names end in)",
+    )
+    for role in _ROLES:
+        what.add_argument(f"--{role}-column", metavar="C", help=f"the {role}'s column (default: {role})")
+    what.add_argument(
+        "--ignore-columns", metavar="C,...", help="leave these columns out; '*' for all that are not known"
+    )
+    what.add_argument("--timezone", metavar="TZ", help="of timestamps without a zone: UTC, Europe/Berlin, ...")
+    what.add_argument("--truncate-timestamps", action="store_true", help="cut off what is finer than a millisecond")
+    what.add_argument(
+        "--keep-offsets",
+        action=argparse.BooleanOptionalAction,
+        help="whether the column offset counts (default: unless there is --partitions)",
+    )
+    what.add_argument(
+        "--encoding",
+        choices=("base64", "utf8", "hex"),
+        default="base64",
+        help="of keys, values and header values in CSV and JSON lines (default: base64)",
+    )
+    what.add_argument("--null", metavar="TEXT", default="", help="what stands for null in CSV (default: nothing)")
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--compression",
+        choices=("none", "gzip", "snappy", "lz4", "zstd"),
+        help="default: the topic's compression.type, else none",
+    )
+    how.add_argument("--compression-level", metavar="N", type=int, help="default: the topic's, else Kafka's")
+    how.add_argument(
+        "--batch-size", metavar="N", type=_size, default=16_384, help="bytes of a batch, uncompressed (default: 16K)"
+    )
+    how.add_argument("--max-records-per-batch", metavar="N", type=int, help="default: as many as fit")
+    how.add_argument(
+        "--config",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a setting of the topics, such as segment.bytes=104857600; may be repeated",
+    )
+    how.add_argument("--config-file", metavar="FILE", help="settings in Java's format, such as server.properties")
+    how.add_argument(
+        "--timestamp-type", choices=("CreateTime", "LogAppendTime"), help="default: the topic's, else CreateTime"
+    )
+    how.add_argument("--leader-epoch", metavar="N", type=int, default=0, help="of the batches (default: 0)")
+    how.add_argument("--json", action="store_true", help="on stdout an object a line for each partition")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def _size(text: str) -> int:
+    try:
+        number = parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not 1 <= number < 2**31:
+        raise argparse.ArgumentTypeError(f"a number of bytes below 2 GiB is expected, not {text!r}")
+    return number
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Load."""
+    if args.replace and not args.install:
+        raise UsageError("--replace goes with --install")
+    if args.metadata_log_dir is not None and not args.install:
+        raise UsageError("--metadata-log-dir goes with --install")
+    if "-" in args.paths and (len(args.paths) > 1 or args.format is None):
+        raise UsageError("stdin is the only input then, and its format has to be said: --format csv, jsonl or arrows")
+    prepare_stdout(is_json=args.json)
+    from kafkalog.operations.loading.load import load_files
+
+    inputs: list[Any] = [sys.stdin.buffer if path == "-" else path for path in args.paths]
+    config = _config(args, console)
+    console.start_progress(sum(_size_of(path, args.format) for path in args.paths), "records")
+    try:
+        with noting(console), usage_errors():
+            result = load_files(
+                inputs,
+                args.output,
+                format=args.format,
+                encoding=args.encoding,
+                null=args.null,
+                dry_run=args.dry_run,
+                install=args.install,
+                replace=args.replace,
+                metadata_log_dir=args.metadata_log_dir,
+                progress=console.progress.reach,
+                topic=args.topic,
+                partitions=args.partitions,
+                config=config,
+                compression=args.compression,
+                compression_level=args.compression_level,
+                batch_size=args.batch_size,
+                max_records_per_batch=args.max_records_per_batch,
+                columns={role: name for role in _ROLES if (name := getattr(args, f"{role}_column")) is not None},
+                ignore_columns=_ignored(args.ignore_columns),
+                naive_timezone=args.timezone,
+                truncate_timestamps=args.truncate_timestamps,
+                keep_offsets=args.keep_offsets,
+                leader_epoch=args.leader_epoch,
+                topic_id=args.topic_id,
+                timestamp_type=args.timestamp_type,
+                stage_in=args.stage_in,
+                limits=make_limits(args.limits),
+            )
+    finally:
+        console.progress.close()
+    _show(result, args, console)
+
+
+def _config(args: argparse.Namespace, console: Console) -> LogConfig:
+    """Settings of the file, and over them those that were named one by one."""
+    from kafkalog.state.log_config import read_properties_file
+
+    with usage_errors():
+        given: dict[str, object] = {} if args.config_file is None else read_properties_file(args.config_file)
+    named: dict[str, object] = {}
+    for text in args.config:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--config takes NAME=VALUE, not {text!r}")
+        named[name.strip()] = value
+    check_names(named)
+    return settings_of({**given, **named}, console)
+
+
+def _ignored(text: str | None) -> list[str] | bool:
+    if text is None:
+        return []
+    return True if text.strip() == "*" else [name.strip() for name in text.split(",")]
+
+
+def _size_of(path: str, format: str | None) -> int:
+    """Bytes of the files that an input stands for; what is wrong with it is said when it is read."""
+    from kafkalog.errors import KafkalogError
+    from kafkalog.interchange.input_paths import input_files
+
+    if path == "-":
+        return 0
+    with contextlib.suppress(OSError, KafkalogError):
+        return sum(os.stat(str(file.path)).st_size for file in input_files([path], format=format))
+    return 0
+
+
+def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> None:
+    for each in result.partitions:
+        if args.json:
+            console.write(json.dumps({"path": os.path.join(result.path, f"{each.topic}-{each.partition}"),
+                                      **each.as_dict()}) + "\n")  # fmt: skip
+        else:
+            text = f"{each.topic}-{each.partition}  {each.n_records:,} records  {human_bytes(each.n_bytes)}"
+            offsets = f"  offsets {each.first_offset} to {each.next_offset - 1}" if each.n_records else ""
+            console.write(escape_line(text + offsets) + "\n")
+    for note in result.notes:
+        console.note(note)
+    n = len(result.partitions)
+    verb = "would be written to" if args.dry_run else "written to"
+    console.note(f"{result.n_records:,} records in {n:,} partition{'' if n == 1 else 's'} {verb} {result.path}")

@@ -1,0 +1,222 @@
+"""`kafkalog reindex`: indexes and the other derived files anew, as a broker's recovery makes them."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import OutputError, UsageError
+from kafkalog.cli.options import (
+    Words,
+    add_command,
+    add_limits,
+    add_selection,
+    flatten,
+    make_limits,
+    names,
+    selected_bytes,
+    timestamp,
+)
+from kafkalog.cli.text import counted, escape_line, parse_bytes
+
+if TYPE_CHECKING:
+    from kafkalog.operations.rebuilding.report import RebuildReport, RebuiltFile
+
+_KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
+
+_WORDS: Final = Words(
+    description="""\
+Rebuild a log's indexes out of its .log files alone, byte for byte as a broker's own recovery writes them. Say where to:
+--out DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.
+
+  offset    .index                   where batches are
+  time      .timeindex               the largest timestamp so far
+  txn       .txnindex                aborted transactions
+  snapshot  .snapshot                producers and their open transactions
+  epochs    leader-epoch-checkpoint  merged with what the file says: an epoch may have no batch
+
+Entries are as dense as the topic's index.interval.bytes. Without --index-interval-bytes it is taken from the
+__cluster_metadata-0 beside the partitions, else from the indexes that are there, else it is 4096; -v says which.
+
+No .log is touched. A segment whose .log is damaged keeps the files it has, and the damage is reported: a broker that
+starts without recovering the segment, as after a clean shutdown, reads on behind the damage with them. Later segments
+get new offset and time indexes; their .txnindex and .snapshot are kept. With --damaged cut the indexes of the segment
+end before the damage, as those of a broker that recovers it, and later segments, which recovery deletes, keep theirs.
+
+In place each file is replaced in one step: a crash leaves the old one or the new one. The old one is kept beside it as
+NAME.kafkalog-backup (-2, -3 ... where there is one already), which a broker ignores; --no-backup keeps none. A log dir
+on which a broker runs is refused. On stdout is a line for each file that is new, changed or removed.""",
+    examples="""\
+  kafkalog reindex /var/lib/kafka/orders-0 --dry-run
+  kafkalog reindex /var/lib/kafka -t orders --in-place
+  kafkalog reindex orders-0 --in-place --damaged cut --kinds offset,time,txn,snapshot
+  kafkalog reindex /backup/kafka --kinds offset,time,txn,snapshot,epochs --out /tmp/indexes --jobs 4
+  kafkalog reindex --dry-run --json orders-0/00000000000000000000.log --kinds offset --index-interval-bytes 1024""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the command."""
+    parser = add_command(commands, "reindex", _WORDS, writes=True)
+    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", metavar="DIR", help="make this directory, with a directory a partition")
+    where.add_argument("--in-place", action="store_true", help="replace the files beside the .log files")
+    where.add_argument("--dry-run", action="store_true", help="write nothing: say what would change in place")
+    what = parser.add_argument_group("what")
+    what.add_argument(
+        "--kinds",
+        metavar="K,...",
+        type=_kinds,
+        default=list(_KINDS[:3]),
+        help="of offset, time, txn (these by default), snapshot, epochs",
+    )
+    add_selection(what)  # type: ignore[arg-type]
+    how = parser.add_argument_group("how")
+    add_damage_options(how)
+    how.add_argument(
+        "--index-interval-bytes",
+        metavar="N",
+        type=_interval,
+        help="the topics' index.interval.bytes (K and M are understood); auto, the default, finds it out",
+    )
+    how.add_argument("--jobs", metavar="N", type=_jobs, default=1, help="segments to read at a time (default: 1)")
+    how.add_argument(
+        "--now",
+        metavar="TIME",
+        type=timestamp,
+        help="drop producers from snapshots that were idle for a day at that time, as a broker does that rebuilds then:"
+        " ms, or ISO 8601 with Z or an offset (default: none, so that a result does not depend on the day)",
+    )
+    how.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def add_damage_options(parser: Any) -> None:
+    """Add ``--damaged`` and ``--backup``."""
+    parser.add_argument(
+        "--damaged",
+        choices=("keep", "cut"),
+        default="keep",
+        help="segments whose .log is damaged keep the files they have (keep, the default), or get indexes that end"
+        " before the damage (cut)",
+    )
+    parser.add_argument(
+        "--backup",
+        action=argparse.BooleanOptionalAction,
+        help="in place: keep old files as NAME.kafkalog-backup beside the new ones (the default)",
+    )
+
+
+def note_backups(n_backups: int, console: Console) -> None:
+    """Say where old files are."""
+    if n_backups:
+        console.note(
+            f"{counted(n_backups, 'old file')} kept beside the new ones as NAME.kafkalog-backup: delete them once all"
+            " is well"
+        )
+
+
+def _kinds(text: str) -> list[str]:
+    found = names(text)
+    for name in found:
+        if name not in _KINDS:
+            raise argparse.ArgumentTypeError(f"no kind {name!r}; there are {', '.join(_KINDS)}")
+    return found
+
+
+def _interval(text: str) -> int | None:
+    if text == "auto":
+        return None
+    try:
+        number = 0 if text == "0" else parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not 0 <= number < 2**31:
+        raise argparse.ArgumentTypeError(f"a number of bytes below 2 GiB is expected, not {text!r}")
+    return number
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 256:
+        raise argparse.ArgumentTypeError(f"a number from 1 to 256 is expected, not {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Rebuild, and say what became of each file."""
+    if args.backup and not args.in_place:
+        raise UsageError("--backup goes with --in-place")
+    from kafkalog.log.open import open as open_path
+    from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
+
+    prepare_stdout(is_json=args.json)
+    limits = make_limits(args.limits)
+    opened = open_path(args.paths[0] if len(args.paths) == 1 else args.paths, limits=limits)
+    console.start_progress(selected_bytes(opened, args), "indexes")
+    lock = threading.Lock()
+
+    def progress(n_bytes: int) -> None:
+        with lock:
+            console.progress.advance(n_bytes)
+
+    unsaid: list[Exception] = []
+
+    def show(file: RebuiltFile) -> None:
+        if unsaid:
+            return
+        try:
+            if args.json:
+                console.write(json.dumps(file.as_dict()) + "\n")
+            elif args.out is not None or file.change != "same":
+                text = f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}"
+                console.write(escape_line(text) + "\n")
+        except (BrokenPipeError, OutputError) as error:
+            unsaid.append(error)  # that nobody listens does not end what has begun
+
+    report = rebuild_indexes(
+        opened,
+        kinds=args.kinds,
+        out=args.out,
+        in_place=args.in_place,
+        backup=args.backup,
+        damaged=args.damaged,
+        index_interval_bytes=args.index_interval_bytes,
+        topics=flatten(args.topics),
+        partitions=flatten(args.partitions),
+        jobs=args.jobs,
+        dry_run=args.dry_run,
+        now=args.now,
+        progress=progress,
+        on_file=show,
+        limits=limits,
+    )
+    console.progress.close()
+    if unsaid:
+        raise unsaid[0]
+    console.findings(report.findings.rows)
+    console.unkept_findings(report.findings.n_more)
+    _show(report, args, console)
+
+
+def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:
+    if not report.intervals and not report.findings.rows:
+        console.note("no partition matches")
+    for name, interval in report.intervals.items():
+        console.detail(f"{name}: index.interval.bytes {interval.n_bytes} ({interval.origin})")
+    for why, same in itertools.groupby(report.skipped, lambda one: one.why):
+        every = list(same)
+        paths = list(dict.fromkeys(skipped.path for skipped in every))
+        kinds = ", ".join(dict.fromkeys(skipped.kind for skipped in every))
+        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        console.note(f"{paths[0]}{more}: no {kinds}: {why}")
+    counts = ", ".join(
+        f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
+    )
+    verb = "would be" if args.dry_run else "compared with what is there:" if args.out is not None else "are"
+    console.note(f"{len(report.files):,} files {verb} {counts}" if counts else "no files")
+    note_backups(sum(file.backup is not None for file in report.files), console)

@@ -1,0 +1,497 @@
+"""`kafkalog spark`: scan, batches, verify, rebuild-indexes and export as Spark jobs."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.commands import SUMMARIES
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, names, timestamp
+from kafkalog.cli.scan_options import add_on_corruption, add_scan_selection, path_of, scan_options, usage_errors
+from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes
+from kafkalog.cli.writing.reindex import add_damage_options, note_backups
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkalog.errors import Finding
+
+_DESCRIPTION: Final = """\
+Work on log dirs as Spark jobs. The default master is local[*]: all processors of this machine, nothing to set up. With
+--master spark://HOST:7077, yarn or k8s://... the same runs on a cluster, whose nodes need kafkalog, and the paths as
+they are here: a shared file system. Needs pyspark (pip install 'kafkalog[spark]') and Java 17.
+
+Tasks are planned by bytes: large segments are cut, small ones packed together."""
+_EXAMPLES: Final = """\
+examples:
+  kafkalog spark scan /backup/kafka -t orders
+  kafkalog spark verify /backup/kafka --master spark://master:7077
+  kafkalog spark rebuild-indexes /backup/kafka --in-place
+  kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
+
+'kafkalog spark COMMAND --help' says more about a command."""
+
+_MASTERS: Final = """
+--master is local[*] by default, all processors of this machine; spark://HOST:PORT, yarn, k8s://... are clusters, whose
+nodes need kafkalog and these paths. --conf gives Spark's settings, such as spark.executor.memory=2g."""
+
+_SCAN: Final = Words(
+    summary="count records by partition, or ask a question in SQL",
+    description="""\
+Read records, and say for each partition how many there are, from which offset and time to which, and how many bytes of
+keys and values. With --sql any question: the records are the table 'records', with the columns of Spark's Kafka source
+(key, value, topic, partition, offset, timestamp, timestampType) or those of --columns.
+"""
+    + _MASTERS,
+    examples="""\
+  kafkalog spark scan /backup/kafka
+  kafkalog spark scan /backup/kafka -t orders --start-timestamp 2026-11-21T08:00Z --json
+  kafkalog spark scan /backup/kafka --sql "select key, count(*) from records group by key" """,
+)
+_BATCHES: Final = Words(
+    summary="who sends what, out of batch headers, or a question in SQL",
+    description="""\
+Walk the headers of all record batches, and say for each topic and codec how many batches, records and bytes there are.
+Nothing is decoded. With --sql any question: the table is 'batches', with the columns of 'kafkalog batches --json'.
+"""
+    + _MASTERS,
+    examples="""\
+  kafkalog spark batches /backup/kafka
+  kafkalog spark batches /backup/kafka --sql "select producer_id, avg(size_in_bytes) from batches group by 1" """,
+)
+_VERIFY: Final = Words(
+    summary="check checksums, indexes, producer snapshots and checkpoints",
+    description="""\
+What 'kafkalog verify' checks, with the same findings and exit codes, segments side by side: a line a segment with
+damage (with -v also where anything else was found), and a total of all. With --json every segment and partition. With
+--work-dir a run that was killed goes on from where it was."""
+    + _MASTERS,
+    examples="""\
+  kafkalog spark verify /backup/kafka
+  kafkalog spark verify --deep /backup/kafka --json | jq -r 'select(.ok == false) | .path'""",
+)
+_REBUILD: Final = Words(
+    summary="rebuild indexes from .log files",
+    description="""\
+What 'kafkalog reindex' makes, byte for byte, segments side by side. Say where to: --out DIR, --in-place or --dry-run.
+A run that failed or was killed goes on from where it was: what is done is kept in a hidden directory beside DIR or the
+log dir (--work-dir for another place that all nodes share) until all is done."""
+    + _MASTERS,
+    examples="""\
+  kafkalog spark rebuild-indexes /backup/kafka --dry-run
+  kafkalog spark rebuild-indexes /backup/kafka --in-place --kinds offset,time,txn,snapshot,epochs""",
+)
+_EXPORT: Final = Words(
+    summary="write records to a directory of Parquet, Arrow, CSV or JSON lines files",
+    description="""\
+Write records into a directory that appears when everything is written. Each task writes files of its own; with
+--partition-by they are in topic=.../partition=.../date=... directories. A run that failed or was killed goes on from
+where it was: what is done is kept in a hidden directory beside the output until all is done."""
+    + _MASTERS,
+    examples="""\
+  kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
+  kafkalog spark export /backup/kafka -t orders -o orders --format csv --compression gzip""",
+)
+
+_RECORDS_SQL: Final = """\
+select topic, partition, count(*) n_records, min(offset) first_offset, max(offset) last_offset,
+min(timestamp) first_timestamp, max(timestamp) last_timestamp,
+coalesce(sum(octet_length(key)), 0) key_bytes, coalesce(sum(octet_length(value)), 0) value_bytes
+from records group by topic, partition order by topic, partition"""
+_BATCHES_SQL: Final = """\
+select topic, compression, count(*) n_batches, sum(if(records_count < 0, null, records_count)) n_records,
+sum(size_in_bytes) size_in_bytes, min(if(base_offset < 0, null, base_offset)) first_offset,
+max(last_offset) last_offset from batches group by topic, compression order by topic, compression"""
+
+
+def add_parser(commands: Any) -> None:
+    """Tell the command line of the commands."""
+    parser = commands.add_parser(
+        "spark",
+        help=SUMMARIES["spark"],
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    jobs = parser.add_subparsers(title="commands", metavar="COMMAND", dest="job", required=True)
+    _add_scan(jobs)
+    _add_batches(jobs)
+    _add_verify(jobs)
+    _add_rebuild(jobs)
+    _add_export(jobs)
+
+
+def _add_job(jobs: Any, name: str, words: Words, run: Any, *, writes: bool = False) -> argparse.ArgumentParser:
+    parser = add_command(jobs, name, words, writes=writes)
+    where = parser.add_argument_group("Spark")
+    where.add_argument("--master", metavar="URL", default="local[*]", help="where to run (default: %(default)s)")
+    where.add_argument(
+        "--conf",
+        metavar="K=V",
+        action="append",
+        default=[],
+        type=_setting,
+        help="a setting of Spark's; may be repeated",
+    )
+    where.add_argument("--task-bytes", metavar="N", type=_bytes, help="bytes of .log files a task (K, M, G understood)")
+    parser.add_argument("--json", action="store_true", help="an object a line")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"name=value is expected, such as spark.executor.memory=2g, not {text!r}")
+    return name, value
+
+
+def _bytes(text: str) -> int:
+    try:
+        number = parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if number < 1:
+        raise argparse.ArgumentTypeError("a task has one byte at least")
+    return number
+
+
+def _add_scan(jobs: Any) -> None:
+    parser = _add_job(jobs, "scan", _SCAN, _run_scan)
+    parser.add_argument("--sql", metavar="QUERY", help="a question about the table 'records'")
+    parser.add_argument("--columns", metavar="C,...", type=names, help="of the table")
+    add_scan_selection(parser)
+    _add_reading(parser)
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    reading = parser.add_argument_group("reading")
+    add_on_corruption(reading, default="raise")
+    reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
+    add_limits(reading)  # type: ignore[arg-type]
+    parser.set_defaults(threads=None)
+
+
+def _add_batches(jobs: Any) -> None:
+    parser = _add_job(jobs, "batches", _BATCHES, _run_batches)
+    parser.add_argument("--sql", metavar="QUERY", help="a question about the table 'batches'")
+    add_selection(parser)
+    add_on_corruption(parser, default="skip")
+    add_limits(parser)
+
+
+def _add_verify(jobs: Any) -> None:
+    parser = _add_job(jobs, "verify", _VERIFY, _run_verify)
+    add_selection(parser)
+    depth = parser.add_mutually_exclusive_group()
+    depth.add_argument("--indexes", action="store_true", help="only the indexes, against batch headers")
+    depth.add_argument("--deep", action="store_true", help="also decode every record")
+    parser.add_argument("--index-interval-bytes", metavar="N", type=_bytes, help="the topics' index.interval.bytes")
+    parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
+    add_limits(parser)
+
+
+def _add_rebuild(jobs: Any) -> None:
+    parser = _add_job(jobs, "rebuild-indexes", _REBUILD, _run_rebuild, writes=True)
+    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", metavar="DIR", help="make this directory, with a directory a partition")
+    where.add_argument("--in-place", action="store_true", help="replace the files beside the .log files")
+    where.add_argument("--dry-run", action="store_true", help="write nothing: say what would change in place")
+    add_selection(parser)
+    parser.add_argument(
+        "--kinds",
+        metavar="K,...",
+        type=names,
+        default=["offset", "time", "txn"],
+        help="of offset, time, txn (these by default), snapshot, epochs",
+    )
+    add_damage_options(parser)
+    parser.add_argument("--index-interval-bytes", metavar="N", type=_bytes, help="default: found out")
+    parser.add_argument(
+        "--now",
+        metavar="TIME",
+        type=timestamp,
+        help="drop producers from snapshots that were idle for a day at that time (default: none)",
+    )
+    parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
+    add_limits(parser)
+
+
+def _add_export(jobs: Any) -> None:
+    parser = _add_job(jobs, "export", _EXPORT, _run_export)
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="directory to make")
+    parser.add_argument("--overwrite", action="store_true", help="replace what is there, if an export made it")
+    parser.add_argument(
+        "--format", choices=("parquet", "arrow", "arrows", "csv", "jsonl"), default="parquet", help="default: parquet"
+    )
+    parser.add_argument("--partition-by", metavar="KEY,...", type=names, default=[], help="of topic, partition, date")
+    parser.add_argument("--compression", choices=("none", "snappy", "gzip", "lz4", "zstd", "brotli"))
+    parser.add_argument("--columns", metavar="C,...", type=names, help="only these columns, in this order")
+    add_scan_selection(parser)
+    _add_reading(parser)
+
+
+@contextlib.contextmanager
+def _running(args: argparse.Namespace, console: Console) -> Iterator[SparkSession]:
+    """A session; what it raises becomes ours, what it does is shown."""
+    prepare_stdout(is_json=args.json)
+    from kafkalog.spark.session import SparkUnavailableError, our_errors, session, watched
+
+    conf = dict(args.conf)
+    if console.verbose:
+        conf.setdefault("spark.log.level", "WARN")
+    console.start_progress(0, args.job, unit=" tasks")
+
+    def tell(done: int, n: int) -> None:
+        console.progress.resize(n)
+        console.progress.reach(done)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with session(args.master, conf, name=f"kafkalog {args.job}") as spark, contextlib.ExitStack() as stack:
+                if console.shows_progress:
+                    stack.enter_context(watched(spark, tell))
+                with usage_errors(), our_errors():
+                    yield spark
+        except SparkUnavailableError as error:
+            raise UsageError(str(error)) from error
+        finally:
+            console.progress.close()
+
+
+def _task_bytes(args: argparse.Namespace) -> dict[str, Any]:
+    return {} if args.task_bytes is None else {"task_bytes": args.task_bytes}
+
+
+def _scan_options(args: argparse.Namespace) -> dict[str, Any]:
+    options = scan_options(args)
+    del options["threads"]
+    if args.n is not None:
+        raise UsageError("-n is for one reader; give --sql 'select ... limit N', or offsets")
+    return {**options, **_task_bytes(args)}
+
+
+def _run_scan(args: argparse.Namespace, console: Console) -> None:
+    options = _scan_options(args)
+    with _running(args, console) as spark:
+        from kafkalog.spark.jobs.scan import scan
+
+        needed = ["key", "value", "topic", "partition", "offset", "timestamp"]
+        columns = args.columns or (needed if args.sql is None else None)
+        frame = scan(spark, path_of(args), columns=columns, **options)
+        _show(_ask(spark, frame, "records", args.sql or _RECORDS_SQL), args, console)
+
+
+def _run_batches(args: argparse.Namespace, console: Console) -> None:
+    with _running(args, console) as spark:
+        from kafkalog.spark.jobs.scan import batches
+
+        frame = batches(
+            spark,
+            path_of(args),
+            topics=flatten(args.topics),
+            partitions=flatten(args.partitions),
+            on_corruption=args.on_corruption,
+            limits=make_limits(args.limits),
+            **_task_bytes(args),
+        )
+        _show(_ask(spark, frame, "batches", args.sql or _BATCHES_SQL), args, console)
+
+
+def _ask(spark: SparkSession, frame: DataFrame, name: str, query: str) -> DataFrame:
+    frame.createOrReplaceTempView(name)
+    return spark.sql(query)
+
+
+def _show(frame: DataFrame, args: argparse.Namespace, console: Console) -> None:
+    """Rows as lines: JSON, or columns side by side."""
+    if args.json:
+        for row in frame.toLocalIterator():
+            console.write(json.dumps(row.asDict(recursive=True), default=_as_json) + "\n")
+        return
+    rows = [[_as_text(value) for value in row] for row in frame.collect()]
+    widths = [max(map(len, column)) for column in zip(frame.columns, *rows, strict=True)]
+    for cells in (frame.columns, *rows):
+        line = "  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True))
+        console.write(escape_line(line.rstrip()) + "\n")
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    # Spark's rows have times of the local zone that do not say so
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode(errors="backslashreplace")
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+    return "" if value is None else str(value)
+
+
+def _run_verify(args: argparse.Namespace, console: Console) -> None:
+    with _running(args, console) as spark:
+        from kafkalog.spark.jobs.tables import MAX_FINDINGS
+        from kafkalog.spark.jobs.verify import verify
+
+        frame = verify(
+            spark,
+            path_of(args),
+            topics=flatten(args.topics),
+            partitions=flatten(args.partitions),
+            indexes_only=args.indexes,
+            deep=args.deep,
+            index_interval_bytes=args.index_interval_bytes,
+            work_dir=args.work_dir,
+            limits=make_limits([("max_findings", MAX_FINDINGS), *args.limits]),
+            **_task_bytes(args),
+        )
+        totals = {"segment": 0, "partition": 0, "bytes": 0, "batches": 0, "damage": 0}
+        for row in _rows(frame):
+            findings = _judge(row, console)
+            totals["damage"] += row["n_damage"]
+            if row["kind"] != "log_dir":
+                totals[row["kind"]] += 1
+                totals["bytes"] += row["size_in_bytes"] or 0
+                totals["batches"] += row["n_batches"] or 0
+            if args.json:
+                console.write(json.dumps({**row, "ok": row["status"] == "ok"}) + "\n")
+            elif row["n_damage"] or (findings and console.verbose):
+                state = f"{counted(row['n_damage'], 'finding')} of damage" if row["n_damage"] else "OK"
+                console.write(escape_line(f"{row['path'] or 'log dir'}  {state}") + "\n")
+                _write_findings(findings, console)
+    if not args.json:
+        state = f"{counted(totals['damage'], 'finding')} of damage" if totals["damage"] else "all OK"
+        parts = [
+            counted(totals["partition"], "partition"),
+            counted(totals["segment"], "segment"),
+            counted(totals["batches"], "batch"),
+            f"{totals['bytes']} bytes",
+        ]
+        console.write(f"total: {', '.join(parts)}; {state}\n")
+
+
+def _rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
+    for row in frame.toLocalIterator():
+        yield row.asDict(recursive=True)
+
+
+def _judge(row: dict[str, Any], console: Console) -> list[Finding]:
+    """The findings of a row, which count for the exit code."""
+    from kafkalog.spark.jobs.tables import findings_of
+
+    findings = findings_of(row["findings"])
+    console.judge(findings)
+    kept = sum(finding.damage for finding in findings)
+    console.unkept_findings(max(row.get("n_damage", kept) - kept, 0))
+    return findings
+
+
+def _write_findings(findings: list[Finding], console: Console) -> None:
+    for finding in sorted(findings, key=lambda one: not one.damage):
+        if finding.damage or console.verbose:
+            where = os.path.basename(finding.path or "")
+            where += "" if finding.position is None else f"@{finding.position}"
+            mark = "!" if finding.damage else "-"
+            console.write(escape_line(f"  {mark} {where}: {finding.reason.value}: {finding.detail}") + "\n")
+
+
+def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
+    if args.backup and not args.in_place:
+        raise UsageError("--backup goes with --in-place")
+    changes: dict[str, int] = {}
+    n_backups = 0
+    with _running(args, console) as spark:
+        from kafkalog.spark.jobs.rebuild import rebuild_indexes
+
+        frame = rebuild_indexes(
+            spark,
+            path_of(args),
+            kinds=args.kinds,
+            out=args.out,
+            in_place=args.in_place,
+            backup=args.backup,
+            damaged=args.damaged,
+            index_interval_bytes=args.index_interval_bytes,
+            topics=flatten(args.topics),
+            partitions=flatten(args.partitions),
+            dry_run=args.dry_run,
+            now=args.now,
+            work_dir=args.work_dir,
+            limits=make_limits(args.limits),
+            **_task_bytes(args),
+        )
+        for row in _rows(frame):
+            _report(row, console, is_json=args.json, changes=changes, with_same=args.out is not None)
+            n_backups += sum(file["backup"] is not None for file in row["files"])
+    counts = ", ".join(f"{n:,} {change}" for change, n in sorted(changes.items()))
+    verb = "would be" if args.dry_run else "compared with what is there:" if args.out is not None else "are"
+    console.note(f"{sum(changes.values()):,} files {verb} {counts}" if counts else "no files")
+    note_backups(n_backups, console)
+
+
+def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: dict[str, int], with_same: bool) -> None:
+    from kafkalog.spark.jobs.tables import findings_of
+
+    console.findings(findings_of(row["findings"]))
+    for one in row["skipped"]:
+        console.note(f"{row['path']}: no {one['kind']}: {one['why']}")
+    if is_json:
+        console.write(json.dumps(row) + "\n")
+    for file in row["files"]:
+        changes[file["change"]] = changes.get(file["change"], 0) + 1
+        if not is_json and (with_same or file["change"] != "same"):
+            text = f"{file['change']:<8} {file['kind']:<8} {file['n_entries']:>9,} entries  {file['path']}"
+            console.write(escape_line(text) + "\n")
+
+
+def _run_export(args: argparse.Namespace, console: Console) -> None:
+    options = _scan_options(args)
+    n_records = n_bytes = 0
+    states: dict[str, int] = {}
+    with _running(args, console) as spark:
+        from kafkalog.errors import CorruptionError, OutputExistsError
+        from kafkalog.spark.jobs.export import export
+        from kafkalog.spark.jobs.tables import findings_of
+
+        try:
+            frame = export(
+                spark,
+                path_of(args),
+                args.output,
+                format=args.format,
+                partition_by=args.partition_by,
+                columns=args.columns,
+                compression=args.compression,
+                overwrite=args.overwrite,
+                **options,
+            )
+        except CorruptionError as error:
+            error.add_note("--on-corruption skip would export what is intact")
+            raise
+        except OutputExistsError as error:
+            if not args.overwrite:
+                error.add_note("--overwrite replaces it")
+            raise
+        for row in _rows(frame):
+            console.findings(findings_of(row["findings"]))
+            n_records += row["n_records"]
+            n_bytes += row["size_in_bytes"]
+            states[row["status"]] = states.get(row["status"], 0) + 1
+            if args.json:
+                console.write(json.dumps(row) + "\n")
+    counts = ", ".join(f"{n:,} {state}" for state, n in sorted(states.items()))
+    console.note(f"{n_records:,} records out of {human_bytes(n_bytes)}, segments: {counts or 'none'}: {args.output}")

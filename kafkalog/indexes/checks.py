@@ -1,0 +1,459 @@
+"""Whether the entries of an index are those that a broker writes for these batches, and what it does if they are not.
+
+The batches come a window at a time, as a table each, and what is kept between windows is a few numbers: the memory does
+not grow with the log. Every entry that would lead a lookup past a record is found; forms that only older brokers,
+followers and cleaners write are accepted. Mirrors the appending half of `LogSegment`, `OffsetIndex` and `TimeIndex`;
+opens no file, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.errors import Finding, Reason
+from kafkalog.indexes.spacing import LARGEST_APPEND, Gaps, Spacing
+
+if TYPE_CHECKING:
+    from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
+    from kafkalog.records.batch_table import BatchTable
+
+_SCAN_ENTRIES: Final = 2**20
+
+
+class Tally:
+    """Entries of which the same is wrong: how many, and the first."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[Reason, str], tuple[int, str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._kinds)
+
+    def add(self, reason: Reason, consequence: str, n: int, first: str) -> None:
+        """Count `n` entries; `first` says what the first of them is."""
+        if n:
+            before, kept = self._kinds.get((reason, consequence), (0, first))
+            self._kinds[reason, consequence] = before + int(n), kept
+
+    def findings(self, path: str | None, base_offset: int) -> list[Finding]:
+        """A row a kind."""
+        rows = []
+        for (reason, consequence), (n, first) in self._kinds.items():
+            more = f" and {n - 1} more" if n > 1 else ""
+            rows.append(Finding(reason, f"{first}{more}: {consequence}", path=path, base_offset=base_offset))
+        return rows
+
+
+class OffsetIndexCheck:
+    """Holds an offset index against batches that are fed in the order of the file.
+
+    Parameters
+    ----------
+    index : OffsetIndex
+    time_index : TimeIndex, optional
+        Of the same segment: many more entries there show that some are gone here.
+    interval_bytes : int, optional
+        The topic's `index.interval.bytes`, if it is known: whether the index is too sparse is judged by it. Without it,
+        by the default, unless the entries agree with another usual setting (a power of two or of ten).
+
+    Notes
+    -----
+    A healthy entry is (last offset of an append, position of its first batch). A broker from 4.1 on takes a batch for
+    an append; before, an append was all that one request or one buffer of the cleaner held, and the cleaner wrote the
+    last record's offset. So: a batch begins at the position; all batches before it lie below the offset; its own first
+    offset does not lie above; and the batches before the next entry reach it.
+
+    Source: LogSegment.append, OffsetIndex.append, Kafka 2.8 and 4.3.
+    """
+
+    def __init__(
+        self, index: OffsetIndex, *, time_index: TimeIndex | None = None, interval_bytes: int | None = None
+    ) -> None:
+        self._index, self._time_index = index, time_index
+        self._tally = Tally()
+        self._order = _check_order(index.entries, "position", "relative_offset", self._describe, self._tally)
+        self._next = 0  # entry, in the order of positions
+        self._end = 0  # position behind the batches seen
+        self._last_offset = index.base_offset - 1
+        self._before: tuple[int, int, bool] | None = None  # number, offset, whether its append was one batch
+        self._is_holed = False  # since the entry before
+        self._gaps = Gaps(interval_bytes)
+        self._entry_position = 0
+        self._last_size = 0
+        self._n_epochs = 0
+        self._epoch = -1
+
+    def feed(self, batches: BatchTable) -> None:
+        """Batches behind those fed before; where some between were left out, what points there is not judged."""
+        if not len(batches):
+            return
+        start, end = int(batches.position[0]), int(batches.next_position[-1])
+        if start != self._end:
+            self._skip(start)
+            self._is_holed = True
+        numbers, position, offset = self._entries_before(end)
+        if numbers.size:
+            self._judge(batches, numbers, position, offset)
+        epochs = batches.partition_leader_epoch
+        self._n_epochs += int((epochs[1:] != epochs[:-1]).sum()) + int(epochs[0] != self._epoch)
+        self._epoch = int(epochs[-1])
+        self._end = end
+        self._last_offset = max(self._last_offset, int(batches.last_offset.max()))
+        self._last_size = int(batches.size_in_bytes[-1])
+
+    def _judge(
+        self,
+        batches: BatchTable,
+        numbers: npt.NDArray[np.int64],
+        position: npt.NDArray[np.int64],
+        offset: npt.NDArray[np.int64],
+    ) -> None:
+        """The entries that point into these batches."""
+        row = np.searchsorted(batches.position, position)
+        begins = batches.position[np.minimum(row, len(batches) - 1)] == position
+        self._tally.add(
+            Reason.INDEX_POSITION,
+            "no batch begins there, so a broker that follows it fails, or answers what it finds in the middle of one",
+            int((~begins).sum()),
+            self._describe(numbers[np.argmin(begins)]),
+        )
+        numbers, row, position, offset = numbers[begins], row[begins], position[begins], offset[begins]
+        if not numbers.size:
+            return
+        below = np.maximum.accumulate(np.concatenate([[self._last_offset], batches.last_offset[:-1]]))[row]
+        passes = offset <= below
+        self._tally.add(
+            Reason.INDEX_MISLEADS,
+            "the batches before the position reach that offset, so a broker that follows it passes records over",
+            int(passes.sum()),
+            self._describe(numbers[np.argmax(passes)]),
+        )
+        base = batches.base_offset[row]
+        first = np.where(base >= 0, base, below + 1)
+        early = ~passes & (offset < first)
+        # what comes before the next entry has to reach the offset of this one
+        known = self._before is not None and not self._is_holed
+        number = np.concatenate([[self._before[0] if self._before else -1], numbers[:-1]])
+        told = np.concatenate([[self._before[1] if self._before else 0], offset[:-1]])
+        late = told > below
+        late[0] &= known
+        wrong = np.concatenate([numbers[early], number[late]])
+        self._tally.add(
+            Reason.INDEX_OFFSET,
+            "no broker writes that offset for that position: it may have been written for another log",
+            wrong.size,
+            self._describe(wrong[0]) if wrong.size else "",
+        )
+        single = offset == batches.last_offset[row]
+        before_size = np.concatenate([[self._last_size], batches.size_in_bytes[:-1]])[row]
+        was_single = np.concatenate([[known and bool(self._before and self._before[2])], single[:-1]])
+        gap = np.diff(position, prepend=self._entry_position)
+        self._gaps.add(gap[was_single], before_size[was_single].astype(np.int64))
+        self._before = int(numbers[-1]), int(offset[-1]), bool(single[-1])
+        self._entry_position = int(position[-1])
+        self._is_holed = False
+
+    def finish(self, size_in_bytes: int | None = None) -> list[Finding]:
+        """What is wrong with the entries.
+
+        Parameters
+        ----------
+        size_in_bytes : int, optional
+            Of the `.log`; default: where the last batch ends.
+        """
+        size = self._end if size_in_bytes is None else size_in_bytes
+        self._skip(size)
+        n_left = len(self._index) - self._next
+        self._tally.add(
+            Reason.INDEX_POSITION,
+            f"the .log ends at {size}, so a broker that follows it finds nothing",
+            n_left,
+            self._describe(self._number(self._next)) if n_left else "",
+        )
+        is_whole = self._end == size
+        if self._before is not None and is_whole and self._before[1] > self._last_offset:
+            self._tally.add(Reason.INDEX_OFFSET, "the log ends before that offset", 1, self._describe(self._before[0]))
+        findings = self._tally.findings(self._index.path, self._index.base_offset)
+        if is_whole and not self._is_holed and not findings and (sparse := self._why_sparse()):
+            findings.append(
+                Finding(Reason.INDEX_SPARSE, sparse, path=self._index.path, base_offset=self._index.base_offset)
+            )
+        return findings
+
+    @property
+    def spacing(self) -> Spacing:
+        """How far apart the entries lie; to be asked for behind `finish`."""
+        return self._gaps.spacing()
+
+    def _why_sparse(self) -> str:
+        if self._before is not None and self._before[2]:
+            tail = np.array([self._end - self._entry_position], np.int64)
+            self._gaps.add(tail, np.array([self._last_size], np.int64), is_open=True)
+        elif self._before is None and self._end > LARGEST_APPEND:
+            tail = np.array([self._end - LARGEST_APPEND], np.int64)
+            self._gaps.add(tail, np.array([self._last_size], np.int64))
+        n_times = 0 if self._time_index is None else len(self._time_index)
+        # a restart of the broker adds an entry there alone, and often begins a leader epoch
+        if n_times > 2 * len(self._index) + _RESTARTS + self._n_epochs:
+            return (
+                f"{len(self._index)} entries where the .timeindex has {n_times}: some are gone, and lookups scan more"
+            )
+        return self._gaps.finding()
+
+    def _number(self, place: int) -> int:
+        return place if self._order is None else int(self._order[place])
+
+    def _entries_before(self, end: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Number, position and offset of the next entries, in the order of their positions."""
+        entries, first = self._index.entries, self._next
+        stop = first
+        while stop < entries.size:
+            numbers = self._slice(stop, stop + _SCAN_ENTRIES)
+            positions = entries["position"][numbers].astype(np.int64)
+            n = int(np.searchsorted(positions, end))
+            stop += n
+            if n < positions.size:
+                break
+        self._next = stop
+        numbers = self._slice(first, stop)
+        if isinstance(numbers, slice):
+            chosen = entries[numbers]
+            which = np.arange(first, stop, dtype=np.int64)
+        else:
+            chosen, which = entries[numbers], numbers
+        offset = chosen["relative_offset"].astype(np.int64) + self._index.base_offset
+        return which, chosen["position"].astype(np.int64), offset
+
+    def _slice(self, first: int, stop: int) -> Any:
+        stop = min(stop, len(self._index))
+        return slice(first, stop) if self._order is None else self._order[first:stop]
+
+    def _skip(self, end: int) -> None:
+        """Pass over entries that point into what was not fed; nothing is known about it."""
+        numbers, position, _ = self._entries_before(end)
+        inside = position < self._end  # only a position below 0
+        self._tally.add(
+            Reason.INDEX_POSITION,
+            "no batch begins there",
+            int(inside.sum()),
+            self._describe(numbers[np.argmax(inside)]) if numbers.size else "",
+        )
+
+    def _describe(self, number: Any) -> str:
+        entry = self._index.entries[int(number)]
+        offset = int(entry["relative_offset"]) + self._index.base_offset
+        return f"entry {int(number)} (offset {offset} at position {int(entry['position'])})"
+
+
+_RESTARTS: Final = 8
+"""Restarts of a broker that one segment may well see without a new leader epoch."""
+
+
+class TimeIndexCheck:
+    """Holds a time index against batches that are fed in the order of the file.
+
+    Parameters
+    ----------
+    index : TimeIndex
+    offset_index : OffsetIndex, optional
+        Of the same segment: a broker asks for an entry in both at the same time, so no entry of the one goes without
+        the other.
+    is_last : bool
+        Whether the segment is the last of its partition, whose last entry may still be to come.
+
+    Notes
+    -----
+    A healthy entry is (largest timestamp so far, last offset of the first batch that has it); up to 3.7 it may be the
+    offset of the record itself. Equal timestamps add nothing; a roll or a close adds the largest timestamp.
+
+    Source: LogSegment.append, LogSegment.onBecomeInactiveSegment, TimeIndex.maybeAppend, Kafka 2.8 and 4.3.
+    """
+
+    def __init__(self, index: TimeIndex, *, offset_index: OffsetIndex | None = None, is_last: bool = False) -> None:
+        if offset_index is not None and not _is_rising(offset_index.entries, ("relative_offset",)):
+            offset_index = None
+        self._index, self._offset_index, self._is_last = index, offset_index, is_last
+        self._tally = Tally()
+        order = _check_order(index.entries, "relative_offset", "timestamp", self._describe, self._tally)
+        self._is_ordered = order is None
+        self._next = self._next_offset_entry = 0
+        self._largest = -1
+        self._last_offset = index.base_offset - 1
+        self._end = 0
+        self._has_holes = False
+        self._is_first = True
+        self.starts_with_zeros = False  # an entry for timestamp 0 at the base offset, which looks like padding
+
+    def feed(self, batches: BatchTable) -> None:
+        """Batches that lie behind those fed before; where some between were left out, less is judged."""
+        if not len(batches):
+            return
+        if int(batches.position[0]) != self._end:
+            self._has_holes = True
+        if self._is_first:
+            self._is_first = False
+            self.starts_with_zeros = (
+                not len(self._index)
+                and self._index.padding_bytes >= self._index.dtype.itemsize
+                and int(batches.max_timestamp[0]) == 0
+                and int(batches.position[0]) == 0
+                and self._index.base_offset in (int(batches.base_offset[0]), int(batches.last_offset[0]))
+            )
+        largest = np.maximum.accumulate(batches.max_timestamp)
+        np.maximum(largest, self._largest, out=largest)
+        before = np.concatenate([[self._largest], largest[:-1]])
+        last_offset = np.maximum.accumulate(batches.last_offset)
+        if self._is_ordered and not self._has_holes:
+            self._judge(batches, largest, before, last_offset)
+            self._match(largest, last_offset)
+        self._largest = int(largest[-1])
+        self._last_offset = max(self._last_offset, int(last_offset[-1]))
+        self._end = int(batches.next_position[-1])
+
+    def _judge(
+        self,
+        batches: BatchTable,
+        largest: npt.NDArray[np.int64],
+        before: npt.NDArray[np.int64],
+        last_offset: npt.NDArray[np.int64],
+    ) -> None:
+        """The entries whose offsets lie in these batches."""
+        entries, first = self._index.entries, self._next
+        stop = first
+        limit = int(last_offset[-1]) - self._index.base_offset
+        while stop < entries.size:
+            offsets = entries["relative_offset"][stop : stop + _SCAN_ENTRIES].astype(np.int64)
+            n = int(np.searchsorted(offsets, limit, side="right"))
+            stop += n
+            if n < offsets.size:
+                break
+        self._next = stop
+        if stop == first:
+            return
+        timestamp = entries["timestamp"][first:stop].astype(np.int64)
+        offset = entries["relative_offset"][first:stop].astype(np.int64) + self._index.base_offset
+        row = np.searchsorted(last_offset, offset)
+        passes = before[row] >= timestamp
+        self._tally.add(
+            Reason.INDEX_MISLEADS,
+            "batches before that offset have that timestamp already, so a broker passes them over when it looks for it",
+            int(passes.sum()),
+            self._describe(first + int(np.argmax(passes))),
+        )
+        other = ~passes & (batches.max_timestamp[row] != timestamp)
+        self._tally.add(
+            Reason.INDEX_TIMESTAMP,
+            "that is not the largest timestamp of the batch with that offset, so a broker looks for times in the wrong"
+            " place, or keeps or deletes the segment at the wrong time",
+            int(other.sum()),
+            self._describe(first + int(np.argmax(other))),
+        )
+
+    def _match(self, largest: npt.NDArray[np.int64], last_offset: npt.NDArray[np.int64]) -> None:
+        """Each entry of the offset index came with an entry here, if the largest timestamp had changed."""
+        index = self._offset_index
+        if index is None:
+            return
+        entries, first = index.entries, self._next_offset_entry
+        limit = int(last_offset[-1]) - index.base_offset
+        n = 0
+        while first + n < entries.size:
+            offsets = entries["relative_offset"][first + n : first + n + _SCAN_ENTRIES].astype(np.int64)
+            found = int(np.searchsorted(offsets, limit, side="right"))
+            n += found
+            if found < offsets.size:
+                break
+        self._next_offset_entry = first + n
+        if not n:
+            return
+        offset = entries["relative_offset"][first : first + n].astype(np.int64)
+        wanted = largest[np.searchsorted(last_offset, offset + index.base_offset)]
+        # what the time index says up to there
+        upto = np.searchsorted(self._index.entries["relative_offset"][: self._next], offset, side="right") - 1
+        said = np.full(n, 0 if self.starts_with_zeros else -1, np.int64)
+        has = upto >= 0
+        said[has] = self._index.entries["timestamp"][upto[has]]
+        missing = (said < wanted) & (wanted >= 0)
+        if self._is_last and first + n == entries.size and not self._tally:
+            # a broker writes this one's time entry next, and may be killed before: then what is there is still right
+            missing[-1] = False
+        self._tally.add(
+            Reason.INDEX_SPARSE,
+            "at entries of the .index the largest timestamp was one that this index does not have: a broker that takes"
+            " an empty or cut time index as it is may skip the segment, or delete it too early",
+            int(missing.sum()),
+            f"nothing for timestamp {int(wanted[np.argmax(missing)])}",
+        )
+
+    def finish(self, size_in_bytes: int | None = None) -> list[Finding]:
+        """What is wrong with the entries; `size_in_bytes` is that of the `.log`."""
+        is_whole = not self._has_holes and size_in_bytes in (None, self._end)
+        entries = self._index.entries
+        if is_whole and self._is_ordered:
+            n_left = entries.size - self._next
+            self._tally.add(
+                Reason.INDEX_OFFSET,
+                f"the log ends at offset {self._last_offset}, so a broker that follows it finds nothing",
+                n_left,
+                self._describe(self._next) if n_left else "",
+            )
+        said = int(entries["timestamp"][-1]) if entries.size else (0 if self.starts_with_zeros else -1)
+        if is_whole and not self._is_last and said < self._largest and not self._tally:
+            what = f"its last timestamp is {said}" if said >= 0 else "it has no entry"
+            self._tally.add(
+                Reason.INDEX_TIMESTAMP,
+                f"{what}, that of the batches is {self._largest}: a broker skips the segment for later times, and"
+                " retention counts from the wrong time",
+                1,
+                "the largest timestamp",
+            )
+        return self._tally.findings(self._index.path, self._index.base_offset)
+
+    def _describe(self, number: Any) -> str:
+        entry = self._index.entries[int(number)]
+        offset = int(entry["relative_offset"]) + self._index.base_offset
+        return f"entry {int(number)} (timestamp {int(entry['timestamp'])}, offset {offset})"
+
+
+def _is_rising(entries: npt.NDArray[np.void], names: tuple[str, ...]) -> bool:
+    for first in range(0, entries.size, _SCAN_ENTRIES):
+        part = entries[max(first - 1, 0) : first + _SCAN_ENTRIES]
+        for name in names:
+            values = part[name].astype(np.int64)
+            if (values[1:] <= values[:-1]).any() or values.min() < 0:
+                return False
+    return True
+
+
+def _check_order(
+    entries: npt.NDArray[np.void], name: str, other: str, describe: Any, tally: Tally
+) -> npt.NDArray[np.int64] | None:
+    """Whether both fields rise from entry to entry, and none is negative; if not, the order by the first of them."""
+    if _is_rising(entries, (name, other)):
+        return None
+    for first in range(0, entries.size, _SCAN_ENTRIES):
+        part = entries[max(first - 1, 0) : first + _SCAN_ENTRIES]
+        behind = np.zeros(part.size, np.bool_)
+        negative = np.zeros(part.size, np.bool_)
+        for field in (name, other):
+            values = part[field].astype(np.int64)
+            behind[1:] |= values[1:] <= values[:-1]
+            negative |= values < 0
+        skip = 1 if first else 0
+        behind, negative = behind[skip:], negative[skip:] & ~behind[skip:]
+        tally.add(
+            Reason.INDEX_ORDER,
+            "not above the one before, so a broker that searches by halves is led astray or stops at the next append",
+            int(behind.sum()),
+            describe(first + int(np.argmax(behind))),
+        )
+        tally.add(
+            Reason.INDEX_ORDER,
+            "below what any entry can be",
+            int(negative.sum()),
+            describe(first + int(np.argmax(negative))),
+        )
+    return np.argsort(entries[name].astype(np.int64), kind="stable")

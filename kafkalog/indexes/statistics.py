@@ -1,0 +1,452 @@
+"""How good the sparse indexes of a segment and of a partition are, and what others would be in their place.
+
+A sparse index trades size and memory for lookup time. Out of one walk of the batch headers come the measures of the
+indexes as they are (`IndexMeasures`), those of indexes that a broker would have made with other settings, how far
+timestamps are out of order, and how near the segment is to each limit that rolls it. Nothing is written, no record is
+decoded, and memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError, Reason, SidecarError
+from kafkalog.indexes.distribution import Distribution, Spread
+from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
+    from kafkalog.log.segment import Segment
+    from kafkalog.records.batch_table import BatchTable
+
+KNEE_CANDIDATES: Final = tuple(256 << power for power in range(9))
+"""Values of `index.interval.bytes` among which a knee is looked for: 256 to 65,536, Kafka's default in the middle."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollLimits:
+    """What makes a broker begin a new segment; the defaults are Kafka's.
+
+    Attributes
+    ----------
+    segment_bytes, segment_ms, segment_index_bytes : int
+        Settings of the topic: `segment.bytes`, `segment.ms`, `segment.index.bytes`.
+    """
+
+    segment_bytes: int = 2**30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_index_bytes: int = 10 * 2**20
+
+    def __post_init__(self) -> None:
+        if self.segment_bytes < 1 or self.segment_ms < 1 or self.segment_index_bytes < 24:
+            raise ValueError("segment.bytes and segment.ms are at least 1, segment.index.bytes at least 24")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatistics:
+    """Indexes of a segment, or of all segments of a partition, measured.
+
+    Attributes
+    ----------
+    path : str
+        Of the `.log`, or of the partition's directory.
+    topic_partition : TopicPartition or None
+    segment : str or None
+        File name; None for a partition.
+    size_in_bytes, n_batches, n_segments : int
+        What was walked.
+    n_unindexed : int
+        Segments whose offset index is not there, or could not be measured.
+    index : IndexMeasures or None
+        The indexes as they are. None where there are none.
+    what_if : tuple of IndexMeasures
+        Those that a rebuild with other values of `index.interval.bytes` would give, in the order asked for.
+    lag : Spread
+        Of the batches whose largest timestamp lies below that of an earlier batch of the segment, and by how many ms.
+    roll : dict of str to float or None
+        How far a segment is towards each condition on which a broker rolls it, 1 being there: `segment.bytes`;
+        `segment.ms`, by record time (its largest timestamp after that of its first batch; None where the first batch
+        has none, for then the broker goes by its clock); `offset index` and `time index` being full; `relative offset`
+        beyond int32. Of a partition: of its last segment, which is the one that will roll. Batches that are still to
+        come, `segment.jitter.ms` and `max.compaction.lag.ms` are not taken into account.
+    segments : tuple of IndexStatistics
+        Of a partition.
+    """
+
+    path: str
+    topic_partition: kf.TopicPartition | None
+    segment: str | None
+    size_in_bytes: int
+    n_batches: int
+    n_segments: int
+    n_unindexed: int
+    index: IndexMeasures | None
+    what_if: tuple[IndexMeasures, ...]
+    lag: Spread
+    roll: dict[str, float | None]
+    segments: tuple[IndexStatistics, ...] = field(default=(), repr=False)
+
+    @property
+    def nearest_roll(self) -> str | None:
+        """The condition of `roll` with the largest fraction; None in an empty log."""
+        known = {name: value for name, value in self.roll.items() if value is not None}
+        return max(known, key=known.__getitem__) if known and self.n_batches else None
+
+    @property
+    def knee(self) -> IndexMeasures | None:
+        """What `find_knee` says of `what_if`."""
+        return find_knee(self.what_if)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields and properties, for JSON; segments have a dict of their own each."""
+        topic, partition = self.topic_partition or (None, None)
+        knee = self.knee
+        return {
+            "path": self.path,
+            "topic": topic,
+            "partition": partition,
+            "segment": self.segment,
+            "size_in_bytes": self.size_in_bytes,
+            "n_batches": self.n_batches,
+            "n_segments": self.n_segments,
+            "n_unindexed": self.n_unindexed,
+            "index": None if self.index is None else self.index.as_dict(),
+            "what_if": [measures.as_dict() for measures in self.what_if],
+            "knee": None if knee is None else knee.index_interval_bytes,
+            "n_out_of_order": self.lag.n,
+            "lag_ms": self.lag.as_dict(),
+            "roll": self.roll,
+            "nearest_roll": self.nearest_roll,
+        }
+
+    def to_arrow(self) -> pa.Table:
+        """A `pyarrow.Table` with a row an index: first the partition's or segment's own, then those of its segments.
+
+        `index_interval_bytes` is null for the index as it is on disk, `segment` for all segments together.
+        """
+        import pyarrow as pa
+
+        rows = [row for one in (self, *self.segments) for row in one._flat_rows()]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        schema = pa.schema([pa.field(name, _arrow_type(name, pa)) for name in names])
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    def _flat_rows(self) -> list[dict[str, Any]]:
+        common = self.as_dict()
+        for name in ("index", "what_if", "knee"):
+            del common[name]
+        common["lag_ms"] = {f"{name}": value for name, value in common["lag_ms"].items() if name != "n"}
+        common["roll"] = {name.replace(".", "_").replace(" ", "_"): value for name, value in self.roll.items()}
+        del common["size_in_bytes"]
+        found = [measures for measures in (self.index, *self.what_if) if measures is not None]
+        return [_flatten({**common, **measures.as_dict()}) for measures in found]
+
+
+def find_knee(candidates: Iterable[IndexMeasures]) -> IndexMeasures | None:
+    """The index at the knee of size against scan cost.
+
+    Each candidate is a point: bytes of its indexes, and bytes that a lookup is expected to pass over (by offset). Both
+    are scaled to 0..1 over the candidates, and the knee is the point that lies farthest below the line from the
+    smallest index to the one with the least to scan: there a smaller index begins to cost much, and a larger one to
+    gain little. Of equal points the one with the larger interval counts. It is a balance among the candidates, not a
+    law: others have another knee.
+
+    Parameters
+    ----------
+    candidates : iterable of IndexMeasures
+        In any order; with `index_interval_bytes`.
+
+    Returns
+    -------
+    IndexMeasures or None
+        None where fewer than three of them differ, or none lies below the line: then there is no knee.
+    """
+    points: dict[tuple[int, float], IndexMeasures] = {}
+    known = [one for one in candidates if one.index_interval_bytes is not None]
+    for one in sorted(known, key=lambda one: one.index_interval_bytes or 0):
+        if one.expected_scan_by_offset is not None:
+            points[one.index_bytes, one.expected_scan_by_offset] = one
+    if len(points) < 3:
+        return None
+    sizes, costs = (np.array(column, np.float64) for column in zip(*points, strict=True))
+    if np.ptp(sizes) == 0 or np.ptp(costs) == 0:
+        return None
+    # summed, the scaled values are 1 on the line; rounded, so that noise decides nothing
+    heights = np.round((sizes - sizes.min()) / np.ptp(sizes) + (costs - costs.min()) / np.ptp(costs), 9).tolist()
+    lowest = min(heights)
+    if lowest >= 1:
+        return None
+    at_knee = [one for one, height in zip(points.values(), heights, strict=True) if height == lowest]
+    return at_knee[-1]
+
+
+class SegmentMeter:
+    """Measures the indexes of a segment in one walk of its batches.
+
+    Parameters
+    ----------
+    segment : Segment
+    intervals : sequence of int
+        Values of `index.interval.bytes` to measure beside the indexes there are.
+    limits : RollLimits
+    """
+
+    def __init__(self, segment: Segment, intervals: Sequence[int] = (), limits: RollLimits | None = None) -> None:
+        self._segment, self._limits = segment, limits or RollLimits()
+        self.findings: list[Finding] = []
+        self._entries, self._n_fed = self._read_index(), 0
+        self._time_index = self._read_time_index()
+        self.index = None if self._entries is None else IndexMeter()
+        self._rules = [EntryRule(interval) for interval in intervals]
+        self.what_if = [IndexMeter(interval) for interval in intervals]
+        self.lag = Distribution()
+        self.size_in_bytes = self.n_batches = 0
+        self._previous: int | None = segment.base_offset - 1 if segment.has_base_offset else None
+        self._timestamp = self._first_timestamp = -1
+        self._is_finished = False
+
+    def _read_index(self) -> OffsetIndex | None:
+        if not self._segment.has_base_offset:
+            return None  # its entries count from an offset that only the file's name tells
+        try:
+            # a partition may have more segments than memory has room for their indexes
+            index = self._segment.read_offset_index()
+        except KafkalogError as error:
+            self.findings.append(error.to_finding())
+            return None
+        if index is None:
+            return None
+        self.findings += index.findings()
+        if problem := disorder(index):
+            self.findings.append(Finding(Reason.INDEX_MISLEADS, f"{problem}: not measured", path=index.path))
+            return None
+        return index
+
+    def _read_time_index(self) -> TimeIndex | None:
+        if not self._segment.has_base_offset:
+            return None
+        try:
+            index = self._segment.read_time_index()
+        except KafkalogError as error:
+            self.findings.append(error.to_finding())
+            return None
+        self.findings += [] if index is None else index.findings()
+        return index
+
+    def feed(self, batches: BatchTable) -> None:
+        """Count a window of the segment; they come in order."""
+        if not len(batches):
+            return
+        if self._previous is None:
+            # a file that is not named after its base offset begins where its first batch does
+            base = int(batches.base_offset[0])
+            self._previous = (base if base >= 0 else int(batches.last_offset[0])) - 1
+        if not self.n_batches:
+            self._first_timestamp = int(batches.max_timestamp[0])
+        rows = Rows(batches, self._previous, self._timestamp)
+        self._feed_lag(batches, rows)
+        if self.index is not None and self._entries is not None:
+            end = int(np.searchsorted(self._entries.offset, rows.last_offset[-1], side="right"))
+            fed = slice(self._n_fed, end)
+            self.index.feed(rows, self._entries.offset[fed], self._entries.position[fed])
+            self._n_fed = end
+        positions = rows.position.tolist() if self._rules else []
+        for rule, meter in zip(self._rules, self.what_if, strict=True):
+            chosen = rule.rows(positions)
+            meter.feed(rows, rows.last_offset[chosen], rows.position[chosen])
+        self.n_batches += len(batches)
+        self.size_in_bytes = rows.end_position
+        self._previous, self._timestamp = int(rows.last_offset[-1]), int(rows.timestamp[-1])
+
+    def _feed_lag(self, batches: BatchTable, rows: Rows) -> None:
+        lag = rows.timestamp - batches.max_timestamp
+        self.lag.add(lag[(batches.max_timestamp >= 0) & (lag > 0)])
+
+    def finish(self, *, is_whole: bool = True) -> None:
+        """No window is left.
+
+        Parameters
+        ----------
+        is_whole : bool
+            Whether the walk met no damage, so that entries behind its last batch are wrong.
+        """
+        if self._is_finished:
+            return
+        self._is_finished = True
+        last = -1 if self._previous is None else self._previous
+        for meter in (self.index, *self.what_if):
+            if meter is not None:
+                meter.finish(self.size_in_bytes, last, self._timestamp)
+        if self.index is None or self._entries is None:
+            return
+        times = self._time_index
+        # what lies behind the last batch that was walked says nothing of it
+        self.index.n_time_entries = None if times is None else int(np.count_nonzero(times.offset <= last))
+        if self.index.misleading is not None:
+            offset, position = self.index.misleading
+            detail = f"its entry ({offset}, {position}) points behind the batch with that offset: not measured"
+            self.findings.append(Finding(Reason.INDEX_MISLEADS, detail, path=self._entries.path))
+            self.index = None
+        elif is_whole and (n_left := len(self._entries) - self._n_fed):
+            detail = f"{n_left} of its {len(self._entries)} entries lie behind the last batch"
+            self.findings.append(Finding(Reason.INDEX_MISLEADS, detail, path=self._entries.path))
+
+    def roll(self) -> dict[str, float | None]:
+        """See `IndexStatistics`."""
+        index, limits = self.index.measures() if self.index is not None else None, self._limits
+        waited = None if self._first_timestamp < 0 else (self._timestamp - self._first_timestamp) / limits.segment_ms
+        span = 0 if self._previous is None else max(self._previous - self._segment.base_offset, 0)
+        n_time_entries = None if index is None else index.n_time_entries
+        # the last place of a time index is kept for the entry that a roll adds
+        max_time_entries = limits.segment_index_bytes // kf.TIME_INDEX_DTYPE.itemsize - 1
+        max_entries = limits.segment_index_bytes // kf.OFFSET_INDEX_DTYPE.itemsize
+        return {
+            "segment.bytes": self.size_in_bytes / limits.segment_bytes,
+            "segment.ms": waited,
+            "offset index": None if index is None else index.n_entries / max_entries,
+            "time index": None if n_time_entries is None else n_time_entries / max_time_entries,
+            "relative offset": span / kf.MAX_RELATIVE_OFFSET if self._segment.has_base_offset else None,
+        }
+
+    def statistics(self) -> IndexStatistics:
+        """The figures; after `finish`."""
+        return IndexStatistics(
+            str(self._segment.path),
+            self._segment.topic_partition,
+            self._segment.path.name,
+            self.size_in_bytes,
+            self.n_batches,
+            1,
+            int(self.index is None),
+            None if self.index is None else self.index.measures(),
+            tuple(meter.measures() for meter in self.what_if),
+            self.lag.spread(),
+            self.roll(),
+        )
+
+
+class PartitionMeter:
+    """Sums up segments; several partitions can be merged into one, as for a picture of a whole log dir.
+
+    Parameters
+    ----------
+    path : str
+    topic_partition : TopicPartition, optional
+    intervals : sequence of int
+        Those of the segments.
+    """
+
+    def __init__(
+        self, path: str, topic_partition: kf.TopicPartition | None = None, intervals: Sequence[int] = ()
+    ) -> None:
+        self._path, self._topic_partition = path, topic_partition
+        self._index: IndexMeter | None = None
+        self._what_if = [IndexMeter(interval) for interval in intervals]
+        self._lag = Distribution()
+        self._segments: list[IndexStatistics] = []
+        self._counts = {"size_in_bytes": 0, "n_batches": 0, "n_segments": 0, "n_unindexed": 0}
+
+    def add(self, meter: SegmentMeter) -> None:
+        """Count a segment that is finished."""
+        statistics = meter.statistics()
+        self._segments.append(statistics)
+        self._merge(meter.index, meter.what_if, meter.lag, {name: getattr(statistics, name) for name in self._counts})
+
+    def merge(self, other: PartitionMeter) -> None:
+        """Count another partition; its segments are not listed."""
+        self._merge(other._index, other._what_if, other._lag, other._counts)
+
+    def _merge(
+        self, index: IndexMeter | None, what_if: Sequence[IndexMeter], lag: Distribution, counts: dict[str, int]
+    ) -> None:
+        if index is not None:
+            if self._index is None:
+                self._index = IndexMeter()
+                self._index.n_time_entries = None
+            self._index.merge(index)
+        for mine, its in zip(self._what_if, what_if, strict=True):
+            mine.merge(its)
+        self._lag.merge(lag)
+        for name, count in counts.items():
+            self._counts[name] += count
+
+    def statistics(self, *, keep_gaps: bool = False) -> IndexStatistics:
+        """The figures; with `keep_gaps` also what a picture needs."""
+        return IndexStatistics(
+            self._path,
+            self._topic_partition,
+            None,
+            **self._counts,
+            index=None if self._index is None else self._index.measures(keep_gaps=keep_gaps),
+            what_if=tuple(meter.measures(keep_gaps=keep_gaps) for meter in self._what_if),
+            lag=self._lag.spread(),
+            roll=self._segments[-1].roll if self._segments else {},
+            segments=tuple(self._segments),
+        )
+
+
+def measure_index(index: OffsetIndex, batches: BatchTable | Iterable[BatchTable]) -> IndexMeasures:
+    """See `OffsetIndex.statistics`."""
+    tables = cast("Iterable[BatchTable]", [batches] if hasattr(batches, "base_offset") else batches)
+    problem = disorder(index)
+    meter = IndexMeter()
+    meter.n_time_entries = None
+    previous, timestamp, n_fed, end = index.base_offset - 1, -1, 0, 0
+    for table in tables:
+        if problem or not len(table):
+            continue
+        rows = Rows(table, previous, timestamp)
+        upto = int(np.searchsorted(index.offset, rows.last_offset[-1], side="right"))
+        meter.feed(rows, index.offset[n_fed:upto], index.position[n_fed:upto])
+        n_fed, previous, timestamp, end = upto, int(rows.last_offset[-1]), int(rows.timestamp[-1]), rows.end_position
+    meter.finish(end, previous, timestamp)
+    if not problem and meter.misleading is not None:
+        problem = "the entry ({}, {}) points behind the batch with that offset".format(*meter.misleading)
+    if problem:
+        raise SidecarError(Reason.INDEX_MISLEADS, problem, path=index.path, base_offset=index.base_offset)
+    return meter.measures(keep_gaps=True)
+
+
+def disorder(index: OffsetIndex) -> str:
+    """Why the entries cannot be searched; "" if they can."""
+    for name, values in (("offset", index.offset), ("position", index.position)):
+        if (row := _first_drop(values)) is not None:
+            return f"its entry {row + 1} has {name} {values[row]}, not above the {values[row - 1]} of the one before"
+    if len(index) and (index.offset[0] < index.base_offset or index.position[0] < 0):
+        return "its first entry lies before the segment"
+    return ""
+
+
+def _first_drop(values: npt.NDArray[np.int64]) -> int | None:
+    drops = values[1:] <= values[:-1]
+    return int(np.argmax(drops)) + 1 if drops.any() else None
+
+
+def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{name}_")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+_TEXTS: Final = ("path", "topic", "segment", "nearest_roll")
+_FRACTIONS: Final = ("expected_scan_", "index_bytes_per_", "entries_per_", "roll_")
+
+
+def _arrow_type(name: str, pa: Any) -> pa.DataType:
+    if name in _TEXTS:
+        return pa.string()
+    if name.startswith(_FRACTIONS) or name.endswith(("_mean", "_coefficient_of_variation")):
+        return pa.float64()
+    return pa.int32() if name == "partition" else pa.int64()

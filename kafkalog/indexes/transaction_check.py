@@ -1,0 +1,182 @@
+"""Whether transaction indexes name the aborted transactions that the batches of their partition show.
+
+A window of batches at a time, in the order of the log, as `kafkalog.indexes.checks`. In a compacted log an index may
+name transactions of which nothing is left; never may one be missing of which something is. Mirrors the writing half of
+`TransactionIndex`; opens no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, Reason
+from kafkalog.indexes.checks import Tally
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.state.transactions import OpenTransaction, Outcome, TransactionReplay
+
+_NO_ENTRIES = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
+
+
+class TransactionIndexCheck:
+    """Holds the transaction indexes of a partition against its batches.
+
+    Parameters
+    ----------
+    first_offsets : int64 arrays
+        `first_offset` of all entries of the indexes that will be checked.
+    open_transactions : list of OpenTransaction
+        What is open before the first batch, as a producer snapshot says.
+    limits : Limits
+
+    Notes
+    -----
+    An entry is right if its last offset is that of an abort marker of its producer; its first offset that of the first
+    batch of the transaction, if it is still there; and its last stable offset not above the one after the marker. Which
+    of it may be gone is up to the cleaner and to retention.
+
+    Source: ProducerStateManager.completeTxn, TransactionIndex.collectAbortedTxns, Kafka 4.3.
+    """
+
+    def __init__(
+        self,
+        first_offsets: Iterable[npt.NDArray[np.int64]],
+        *,
+        open_transactions: Iterable[OpenTransaction] = (),
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._replay = TransactionReplay(limits=limits)
+        self._replay.resume(list(open_transactions))
+        self._wanted = np.unique(np.concatenate([np.empty(0, np.int64), *first_offsets]))
+        self._is_there = np.zeros(self._wanted.size, np.bool_)
+        self._doubtful = -1  # transactions that began below were open where bytes were left out
+        self._n_fed = 0
+        self.begin(_NO_ENTRIES, None, 0)
+
+    def begin(self, entries: npt.NDArray[np.void], path: str | None, base_offset: int) -> None:
+        """The batches that follow are those of a segment with these entries in its index."""
+        self._entries, self._path, self._base_offset = entries, path, base_offset
+        self._tally = Tally()
+        last = entries["last_offset"].astype(np.int64)
+        behind = np.flatnonzero(last[1:] <= last[:-1]) + 1
+        self._tally.add(
+            Reason.INDEX_ORDER,
+            "not above the one before, so a broker may stop looking too early",
+            behind.size,
+            self._describe(int(behind[0])) if behind.size else "",
+        )
+        if behind.size:
+            self._entries = entries[np.argsort(last, kind="stable")]
+        self._last = self._entries["last_offset"].astype(np.int64)
+        self._next = 0
+        self._check_fields()
+
+    def _check_fields(self) -> None:
+        entries = self._entries
+        first, stable = entries["first_offset"].astype(np.int64), entries["last_stable_offset"].astype(np.int64)
+        version = np.flatnonzero(entries["version"] != 0)
+        odd = np.flatnonzero((first > self._last) | (first < 0) | (stable - 1 > self._last) | (stable < 0))
+        outside = np.flatnonzero(self._last < self._base_offset)
+        for rows, consequence in (
+            (version, "the version is not 0; a broker may not start on it"),
+            (odd, "its offsets contradict each other"),
+            (outside, f"the segment begins at {self._base_offset}; a broker rebuilds all its indexes"),
+        ):
+            self._tally.add(
+                Reason.INDEX_TRANSACTION, consequence, rows.size, self._describe(int(rows[0])) if rows.size else ""
+            )
+        self._next = int(np.searchsorted(self._last, self._base_offset))
+
+    def lose(self, next_offset: int) -> None:
+        """Bytes were left out, up to this offset: what was open there is not known any more."""
+        self._replay.give_up(next_offset, self._n_fed)
+        self._doubtful = max(self._doubtful, next_offset)
+        self._next = int(np.searchsorted(self._last, next_offset))
+
+    def feed(self, batches: BatchTable) -> None:
+        """Batches of the segment, in the order of the file."""
+        if not len(batches):
+            return
+        self._see(batches)
+        ended = self._replay.update(batches, np.arange(self._n_fed, self._n_fed + len(batches)))
+        self._n_fed += len(batches)
+        stop = int(np.searchsorted(self._last, batches.last_offset[-1], side="right"))
+        entries, last = self._entries[self._next : stop], self._last[self._next : stop]
+        numbers = np.arange(self._next, stop)
+        self._next = max(stop, self._next)
+        aborted = ended[ended["outcome"] == Outcome.ABORTED]
+        missing = aborted[~np.isin(aborted["last_offset"], last)]
+        self._tally.add(
+            Reason.INDEX_TRANSACTION,
+            "not in the index, so a broker gives its records to read_committed consumers",
+            missing.size,
+            f"the aborted transaction of producer {missing[0]['producer_id']} from offset {missing[0]['first_offset']}"
+            f" to {missing[0]['last_offset']}"
+            if missing.size
+            else "",
+        )
+        if not entries.size:
+            return
+        first, producer_id = entries["first_offset"].astype(np.int64), entries["producer_id"].astype(np.int64)
+        # the marker, unless compaction took it away
+        row = np.minimum(np.searchsorted(batches.last_offset, last), len(batches) - 1)
+        covered = (batches.base_offset[row] <= last) & (last <= batches.last_offset[row])
+        kind = batches.control_type[row]
+        is_marker = batches.is_control[row] & (kind != Outcome.COMMITTED) & (batches.producer_id[row] == producer_id)
+        self._bad(numbers, covered & ~is_marker, "there is no abort marker of that producer at its last offset")
+        # the transaction, as far as something of it is left
+        place = np.searchsorted(ended["last_offset"], last)
+        place = np.minimum(place, max(ended.size - 1, 0))
+        known = ended["last_offset"][place] == last if ended.size else np.zeros(last.size, np.bool_)
+        begun = np.where(known, ended["first_offset"][place] if ended.size else 0, -1)
+        stable = np.where(known, ended["last_stable_offset"][place] if ended.size else 0, last + 1)
+        there = self._is_there[np.searchsorted(self._wanted, first)] & (first >= self._doubtful)
+        wrong = (known & ((first > begun) | ((first < begun) & there))) | (~known & there)
+        self._bad(
+            numbers,
+            wrong & is_marker,
+            "the transaction does not begin at its first offset: read_committed consumers get records of aborted"
+            " transactions, or miss others",
+        )
+        self._bad(
+            numbers,
+            known & (entries["last_stable_offset"].astype(np.int64) > stable) & (first >= self._doubtful),
+            "its last stable offset is too high, so a broker may stop looking too early",
+        )
+
+    def _see(self, batches: BatchTable) -> None:
+        """Note which of the wanted first offsets still have a batch."""
+        start = int(np.searchsorted(self._wanted, batches.base_offset.min()))
+        stop = int(np.searchsorted(self._wanted, batches.last_offset[-1], side="right"))
+        if start < stop:
+            wanted = self._wanted[start:stop]
+            row = np.minimum(np.searchsorted(batches.last_offset, wanted), len(batches) - 1)
+            self._is_there[start:stop] |= (batches.base_offset[row] <= wanted) & (wanted <= batches.last_offset[row])
+
+    def finish(self, *, is_whole: bool = True) -> list[Finding]:
+        """What is wrong with the segment's index; `is_whole` says whether the segment was walked to its end."""
+        n_left = self._entries.size - self._next
+        if is_whole:
+            self._tally.add(
+                Reason.INDEX_TRANSACTION,
+                "its segment ends before its last offset",
+                n_left,
+                self._describe(self._next) if n_left > 0 else "",
+            )
+        return self._tally.findings(self._path, self._base_offset)
+
+    def _bad(self, numbers: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_], consequence: str) -> None:
+        n = int(mask.sum())
+        self._tally.add(
+            Reason.INDEX_TRANSACTION, consequence, n, self._describe(int(numbers[np.argmax(mask)])) if n else ""
+        )
+
+    def _describe(self, number: int) -> str:
+        entry = self._entries[number]
+        return (
+            f"entry {number} (producer {entry['producer_id']}, offsets {entry['first_offset']} to"
+            f" {entry['last_offset']}, last stable offset {entry['last_stable_offset']})"
+        )

@@ -1,0 +1,17 @@
+"""Record columns to Arrow and back; Arrow to Parquet, CSV and JSON lines and back.
+
+    `arrow_output`    record columns to Arrow; the types of the columns
+    `arrow_streams`   anything that speaks Arrow, as a stream of record batches
+    `arrow_input`     Arrow record batches to record columns
+    `arrow_values`    Arrow arrays to numbers, byte strings and headers
+    `arrow_buffers`   the buffers of Arrow arrays as NumPy arrays
+    `record_writers`  record batches into a file of any format
+    `text_output`     record batches to lines of CSV and JSON
+    `input_paths`     which files an input names
+    `record_files`    files of records as record batches
+    `text_input`      lines of CSV and JSON to record batches
+    `text_numbers`    text to whole numbers and timestamps
+    `csv_lines`       which line of a CSV file a row begins in
+
+Nothing here knows a log: no segment, no partition, no index.
+"""

@@ -1,0 +1,434 @@
+"""Arrow to record columns: anything that speaks Arrow comes in, slices of RecordColumns go out.
+
+The counterpart of `kafkalog.interchange.arrow_output`. Types are taken leniently (any kind of string or bytes, any width of integers, any
+unit of timestamps, lists and maps for headers) and values exactly: what would have to be cut, rounded or guessed is
+refused with the column and the row. Memory does not grow with the stream. How a stream is opened is known to
+`kafkalog.interchange.arrow_streams`, and how arrays become columns to `kafkalog.interchange.arrow_values`. Nothing here knows files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog import format as kf
+from kafkalog.errors import Reason, UnwritableError
+from kafkalog.interchange.arrow_buffers import validity
+from kafkalog.interchange.arrow_streams import open_batches
+from kafkalog.interchange.arrow_values import (
+    BYTES_TYPES,
+    LONG_MAX,
+    binary_column,
+    decodable,
+    has_bytes,
+    headers_column,
+    integer_values,
+    is_bytes_like,
+    is_headers,
+    nulls,
+    one_line,
+    plain_column,
+    refuse_column,
+    refuse_row,
+    storage_type,
+)
+from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns
+
+__all__ = [
+    "PLACE_COLUMNS",
+    "READ_COLUMNS",
+    "WRITTEN_COLUMNS",
+    "ColumnReader",
+    "binary_column",
+    "cut",
+    "integer_values",
+    "open_batches",
+    "plain_column",
+    "record_slices",
+    "slices",
+    "validity",
+]
+
+SLICE_BYTES: Final = 4 * 2**20
+SLICE_ROWS: Final = 2**16
+DECODED_BYTES: Final = 16 * 2**20
+"""About what values of dictionaries and runs, of which there may be few, take once there is one for each row."""
+
+WRITTEN_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
+"""What records are made of; only `value` has to be there."""
+PLACE_COLUMNS: Final = ("topic", "partition")
+READ_COLUMNS: Final = (
+    *PLACE_COLUMNS,
+    "timestamp_type",
+    "leader_epoch",
+    "producer_id",
+    "producer_epoch",
+    "sequence",
+    "is_transactional",
+    "is_control",
+    "compression",
+    "batch_base_offset",
+    "batch_position",
+    "segment",
+)
+"""What a scan gives besides; writing makes it anew, so it is passed over."""
+
+_PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
+
+
+def record_slices(
+    data: Any,
+    *,
+    columns: Mapping[str, str] | None = None,
+    ignore_columns: Sequence[str] | bool = (),
+    naive_timezone: str | None = None,
+    truncate_timestamps: bool = False,
+    max_bytes: int = SLICE_BYTES,
+) -> Iterator[RecordColumns]:
+    """Records out of anything that speaks Arrow, a slice at a time.
+
+    Parameters
+    ----------
+    data : object
+        With ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, pandas, Polars, DuckDB, a `kafkalog.Scan`), a
+        dict of arrays, a pyarrow dataset, or RecordColumns.
+    columns : dict of str to str, optional
+        Names of the input's columns by what they are: ``{"timestamp": "created_at"}``.
+    ignore_columns : sequence of str, or bool
+        Columns of the input to leave out; True for all that are not known.
+    naive_timezone : str, optional
+        Where timestamps without a time zone are from, "UTC" for example; without it they are refused.
+    truncate_timestamps : bool
+        Whether what is finer than a millisecond may be cut off, downwards.
+    max_bytes : int
+        About the bytes of keys, values and headers in a slice. A record is never cut.
+
+    Yields
+    ------
+    RecordColumns
+        `timestamp` (-1 for none: of a null, and of -1 ms, which a scan gives where a record has none), `key`, `value`,
+        `headers`, and `offset` where the input has one. They may share memory with the input.
+
+    Raises
+    ------
+    UnwritableError
+        A column of another type, one that is not known, a value that a record cannot hold; `row` counts from the
+        beginning of the data.
+    TypeError
+        `data` is nothing of all that.
+    """
+    if isinstance(data, RecordColumns):
+        yield from cut(data, max_bytes)
+        return
+    row = 0
+    batches = open_batches(data)
+    reader = ColumnReader(
+        batches.schema,
+        columns=columns,
+        ignore_columns=ignore_columns,
+        naive_timezone=naive_timezone,
+        truncate_timestamps=truncate_timestamps,
+    )
+    for batch in batches:
+        for part in slices(batch):
+            yield from cut(reader.read(part, row), max_bytes)
+            row += part.num_rows
+
+
+def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A record batch in parts of not too many rows, nor too many bytes once each row has its own."""
+    batch, sizes = _with_sizes(batch)
+    for start in range(0, batch.num_rows, SLICE_ROWS):
+        part = batch.slice(start, SLICE_ROWS)
+        if not sizes:
+            yield part
+            continue
+        end = np.zeros(part.num_rows + 1, np.int64)
+        for place, size in sizes.items():
+            np.add(end[1:], size[_indices(part.column(place), size.size)], out=end[1:])
+        np.cumsum(end, out=end)
+        row = 0
+        while row < part.num_rows:
+            stop = max(row + 1, int(np.searchsorted(end, end[row] + DECODED_BYTES, "right")) - 1)
+            yield part.slice(row, stop - row)
+            row = stop
+
+
+def _with_sizes(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, npt.NDArray[np.int64]]]:
+    """A batch whose dictionaries and runs can be decoded, and how many bytes each of their values has, by column."""
+    columns, sizes = list(batch.columns), {}
+    for place, array in enumerate(columns):
+        if not isinstance(array, pa.DictionaryArray | pa.RunEndEncodedArray) or not has_bytes(array.type.value_type):
+            continue
+        try:
+            array.validate(full=True)
+        except (pa.ArrowInvalid, pa.ArrowIndexError):
+            continue  # said by `plain_column`, with the rows
+        columns[place] = array = decodable(array)
+        values = array.dictionary if isinstance(array, pa.DictionaryArray) else array.values
+        if len(values):
+            lengths = pc.fill_null(pc.binary_length(values), 0)
+            sizes[place] = np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), sizes
+
+
+def _indices(array: pa.Array, n_values: int) -> npt.NDArray[np.int64]:
+    """Which value each row has; any for a null."""
+    if isinstance(array, pa.DictionaryArray):
+        found, _ = integer_values(array.indices, "")
+    else:
+        ends = np.asarray(array.run_ends.to_numpy(zero_copy_only=False), np.int64)
+        found = np.searchsorted(ends, np.arange(array.offset, array.offset + len(array)), "right")
+    return np.clip(found, 0, n_values - 1)
+
+
+def cut(columns: RecordColumns, max_bytes: int = SLICE_BYTES) -> Iterator[RecordColumns]:
+    """Columns in slices of about so many bytes, one record at least each."""
+    end = np.zeros(columns.n_records + 1, np.int64)
+    for column in columns.values():
+        if isinstance(column, BinaryColumn):
+            end += column.offsets - column.offsets[0]
+        elif isinstance(column, HeadersColumn):
+            for part in (column.key, column.value):
+                end += part.offsets[column.offsets] - part.offsets[column.offsets[0]]
+    start = 0
+    while start < columns.n_records:
+        if end[-1] - end[start] <= max_bytes:
+            stop = columns.n_records
+        else:
+            stop = max(start + 1, int(np.searchsorted(end, end[start] + max_bytes, "right")) - 1)
+        whole = start == 0 and stop == columns.n_records
+        yield columns if whole else columns.slice(start, stop)
+        start = stop
+
+
+class ColumnReader:
+    """Turns record batches of one schema into record columns.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    columns, ignore_columns, naive_timezone, truncate_timestamps
+        See `record_slices`.
+
+    Attributes
+    ----------
+    names : dict of str to str
+        Names of the input's columns by what they are, those that are there.
+
+    Raises
+    ------
+    UnwritableError
+        Columns that are not known, are there twice, or have another type.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        columns: Mapping[str, str] | None = None,
+        ignore_columns: Sequence[str] | bool = (),
+        naive_timezone: str | None = None,
+        truncate_timestamps: bool = False,
+    ) -> None:
+        self.names = _match(schema, dict(columns or {}), ignore_columns)
+        self._timezone, self._truncate = naive_timezone, truncate_timestamps
+        self._checks_control = "is_control" in schema.names and "is_control" not in self.names.values()
+        for name, source in self.names.items():
+            kind = schema.field(source).type
+            if name == "timestamp" and pa.types.is_timestamp(kind) and kind.tz is None and naive_timezone is None:
+                refuse_column(
+                    Reason.COLUMN_TYPE,
+                    source,
+                    f"{kind} has no time zone: say which one it is in (naive_timezone, --timezone), or make it an aware"
+                    " one",
+                )
+            if not _CHECKS[name](storage_type(kind)):
+                refuse_column(Reason.COLUMN_TYPE, source, f"{name} takes {_EXPECTED[name]}, not {kind}")
+
+    def read(self, batch: pa.RecordBatch, first_row: int = 0) -> RecordColumns:
+        """The records of a batch: `timestamp`, `key`, `value`, `headers`, and `offset` where there is one.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+        first_row : int
+            Its place in the whole, for messages.
+        """
+        n = batch.num_rows
+        if self._checks_control:
+            self._refuse_control(batch, first_row)
+        columns: dict[str, Column] = {}
+        if "offset" in self.names:
+            columns["offset"] = self._offsets(batch, first_row)
+        columns["timestamp"] = self._timestamps(batch, first_row)
+        for name in ("key", "value"):
+            source = self.names.get(name)
+            columns[name] = nulls(n) if source is None else binary_column(plain_column(batch, source, first_row))
+        source = self.names.get("headers")
+        columns["headers"] = (
+            HeadersColumn.none(n)
+            if source is None
+            else headers_column(plain_column(batch, source, first_row), source, first_row)
+        )
+        return RecordColumns(n, columns)
+
+    def integers(self, name: str, batch: pa.RecordBatch, first_row: int = 0) -> npt.NDArray[np.int64]:
+        """A column of numbers that are neither null nor negative: `offset` or `partition`."""
+        source = self.names[name]
+        values, valid = integer_values(plain_column(batch, source, first_row), source, first_row)
+        if valid is not None:
+            refuse_row(source, first_row, ~valid, "is null")
+        refuse_row(source, first_row, values < 0, "is negative")
+        return values
+
+    def _offsets(self, batch: pa.RecordBatch, first_row: int) -> npt.NDArray[np.int64]:
+        offsets = self.integers("offset", batch, first_row)
+        what = "is 2^63 - 1, the largest there is: none would be left for the next record"
+        refuse_row(self.names["offset"], first_row, offsets == LONG_MAX, what)
+        return offsets
+
+    def _timestamps(self, batch: pa.RecordBatch, first_row: int) -> npt.NDArray[np.int64]:
+        source = self.names.get("timestamp")
+        if source is None:
+            return np.full(batch.num_rows, kf.NO_TIMESTAMP, np.int64)
+        array = plain_column(batch, source, first_row)
+        if pa.types.is_null(array.type):
+            return np.full(batch.num_rows, kf.NO_TIMESTAMP, np.int64)
+        unit, least = 1000, kf.NO_TIMESTAMP
+        if pa.types.is_timestamp(array.type):
+            unit = _PER_SECOND[array.type.unit]
+            least = -(unit // 1000)  # -1 ms as it is: so a scan gives a record that has none
+            if array.type.tz is None:
+                array, least = self._aware(array, source), 0
+            array = array.view(pa.int64())
+        values, valid = integer_values(array, source, first_row)
+        if valid is not None:
+            values = np.where(valid, values, 0)
+        early = (values < 0) & (values != least)  # before it is cut: less than a millisecond too early is not none
+        refuse_row(source, first_row, early, "is before 1970, which no record's timestamp can be")
+        values = self._milliseconds(values, unit, source, first_row)
+        return values if valid is None else np.where(valid, values, kf.NO_TIMESTAMP)
+
+    def _aware(self, array: pa.Array, source: str) -> pa.Array:
+        if self._timezone == "UTC":
+            return array
+        try:
+            return pc.assume_timezone(array, self._timezone)
+        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+            refuse_column(Reason.COLUMN_VALUE, source, f"in time zone {self._timezone}: {one_line(error)}")
+
+    def _milliseconds(
+        self, values: npt.NDArray[np.int64], unit: int, source: str, first_row: int
+    ) -> npt.NDArray[np.int64]:
+        if unit == 1000:
+            return values
+        if unit == 1:
+            far = values > LONG_MAX // 1000
+            refuse_row(source, first_row, far, "is further away than milliseconds in 64 bits reach")
+            return values * 1000
+        whole, rest = np.divmod(values, unit // 1000)
+        if not self._truncate:
+            refuse_row(
+                source,
+                first_row,
+                rest != 0,
+                "is finer than a millisecond, which is all that Kafka keeps (truncate_timestamps, "
+                "--truncate-timestamps cuts it off)",
+            )
+        return np.asarray(whole, np.int64)
+
+    def _refuse_control(self, batch: pa.RecordBatch, first_row: int) -> None:
+        array = batch.column("is_control")
+        if pa.types.is_boolean(array.type):
+            rows = np.asarray(pc.fill_null(array, False).to_numpy(zero_copy_only=False), np.bool_)
+            refuse_row("is_control", first_row, rows, "is set: markers are no records to write (leave them out)")
+
+
+def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bool) -> dict[str, str]:
+    """Which column is what; UnwritableError for columns that nothing can be made of."""
+    present = schema.names
+    twice = sorted({name for name in present if present.count(name) > 1})
+    if twice:
+        raise UnwritableError(Reason.COLUMN_TWICE, f"there is more than one column {_listed(twice)}")
+    for name, source in wanted.items():
+        if name not in (*WRITTEN_COLUMNS, *PLACE_COLUMNS):
+            raise ValueError(f"columns names {name!r}, which is none of {', '.join(WRITTEN_COLUMNS + PLACE_COLUMNS)}")
+        if source not in present:
+            raise UnwritableError(
+                Reason.COLUMN_MISSING, f"there is no column {source!r} to be the {name}: there are {_listed(present)}"
+            )
+    taken = set(wanted.values())
+    names = dict(wanted)
+    ignored = set() if isinstance(ignore, bool) else {ignore} if isinstance(ignore, str) else set(ignore)
+    for name in (*WRITTEN_COLUMNS, *PLACE_COLUMNS):
+        if name not in names and name in present and name not in taken and name not in ignored:
+            names[name] = name
+    if "value" not in names:
+        raise UnwritableError(
+            Reason.COLUMN_MISSING,
+            _no_value(names, present),
+        )
+    unknown = [
+        name
+        for name in present
+        if name not in names.values() and name not in READ_COLUMNS and name not in WRITTEN_COLUMNS
+        if name not in ignored
+    ]
+    if unknown and ignore is not True:
+        raise UnwritableError(
+            Reason.COLUMN_UNKNOWN,
+            f"a record has no column {_listed(unknown)}: drop it, say what it is (columns={{...}}, --timestamp-column "
+            "...) or leave it out (ignore_columns=[...], --ignore-columns)",
+        )
+    return names
+
+
+def _no_value(names: Mapping[str, str], present: Sequence[str]) -> str:
+    others = [name for name, source in names.items() if source == "value"]
+    if others:
+        return f"column 'value' is to be the {others[0]}, and no column is left to be the value (columns={{...}})"
+    if "value" in present:
+        return "column 'value' is left out (ignore_columns), and a record has to have one"
+    near = next((repr(name) for name in present if name.strip().lower() == "value"), "")
+    hint = f"{near} is to be named (columns={{...}}, --value-column)" if near else "a column of nulls makes tombstones"
+    return f"there is no column 'value': there are {_listed(present) or 'none'} ({hint})"
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return ", ".join(repr(name) for name in names[:20]) + more
+
+
+def _is_integer(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind))
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind))
+
+
+_EXPECTED: Final = {
+    "offset": "integers",
+    "timestamp": "timestamps, or integers of milliseconds",
+    "key": BYTES_TYPES,
+    "value": BYTES_TYPES,
+    "headers": "a list of structs of key and value, or a map, of strings or bytes",
+    "topic": "strings",
+    "partition": "integers",
+}
+_CHECKS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
+    "offset": _is_integer,
+    "timestamp": _is_moment,
+    "key": is_bytes_like,
+    "value": is_bytes_like,
+    "headers": is_headers,
+    "topic": is_bytes_like,
+    "partition": _is_integer,
+}

@@ -1,0 +1,306 @@
+"""Record columns to Arrow: the one place that knows the types.
+
+Public Arrow data owns its memory. `binary_view` columns are the exception that a caller asks for; they point into
+buffers that they keep alive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkalog import format as kf
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, zeros
+
+TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
+
+CONTEXT_COLUMNS: Final = ("topic", "partition", "segment")
+"""Columns that come from where a record lies, not from the record."""
+
+DEFAULT_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "headers",
+)
+EXTRA_COLUMNS: Final = (
+    "leader_epoch",
+    "producer_id",
+    "producer_epoch",
+    "sequence",
+    "is_transactional",
+    "is_control",
+    "compression",
+    "batch_base_offset",
+    "batch_position",
+    "segment",
+)
+ALL_COLUMNS: Final = (*DEFAULT_COLUMNS, *EXTRA_COLUMNS)
+
+_INT32_MAX = 2**31 - 1
+_BOOL, _VIEW, _LARGE = pa.bool_(), pa.binary_view(), pa.large_binary()
+
+_TYPES: Final[dict[str, pa.DataType]] = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIMESTAMP,
+    "timestamp_type": pa.int8(),
+    "leader_epoch": pa.int32(),
+    "producer_id": pa.int64(),
+    "producer_epoch": pa.int16(),
+    "sequence": pa.int32(),
+    "is_transactional": pa.bool_(),
+    "is_control": pa.bool_(),
+    "compression": pa.string(),
+    "batch_base_offset": pa.int64(),
+    "batch_position": pa.int64(),
+    "segment": pa.string(),
+}
+
+
+def record_schema(columns: Sequence[str] = DEFAULT_COLUMNS, binary_type: pa.DataType | None = None) -> pa.Schema:
+    """The schema of records: column names in the order given, types fixed.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Names out of `ALL_COLUMNS`.
+    binary_type : pyarrow.DataType, optional
+        Type of key, value and header values: `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()`.
+    """
+    binary = check_binary_type(binary_type)
+    headers = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", binary)]))
+    types = {**_TYPES, "key": binary, "value": binary, "headers": headers}
+    return pa.schema([pa.field(name, types[name]) for name in columns])
+
+
+def extend_schema(schema: pa.Schema, dtypes: Mapping[str, np.dtype[Any]]) -> pa.Schema:
+    """A schema and derived columns, which may be null."""
+    return pa.schema([*schema, *(pa.field(name, pa.from_numpy_dtype(dtype)) for name, dtype in dtypes.items())])
+
+
+def check_binary_type(binary_type: pa.DataType | None) -> pa.DataType:
+    """The type itself, `pa.binary()` for None; ValueError for a type that cannot hold bytes."""
+    binary_type = pa.binary() if binary_type is None else binary_type
+    if binary_type not in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        raise ValueError(f"binary_type must be pa.binary(), pa.large_binary() or pa.binary_view(), not {binary_type}")
+    return binary_type
+
+
+class ArrowWriter:
+    """Turns the record columns of one segment into record batches of one schema.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        From `record_schema`.
+    topic_partition : TopicPartition or None
+        None gives null topics and partitions.
+    segment : str or None
+        File name of the segment.
+
+    Attributes
+    ----------
+    n_bad_header_keys : int
+        Header keys so far that are not UTF-8; each bad stretch reads U+FFFD, as in Java.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, topic_partition: kf.TopicPartition | None = None, segment: str | None = None
+    ) -> None:
+        self.schema = schema
+        # each look at a schema makes new Python objects of what is asked for
+        self._fields: list[tuple[str, pa.DataType]] = [(field.name, field.type) for field in schema]
+        topic, partition = topic_partition or (None, None)
+        self._context = {"topic": topic, "partition": partition, "segment": segment}
+        self._repeated: dict[str, pa.Array] = {}
+        self.n_bad_header_keys = 0
+
+    def batch(self, columns: RecordColumns) -> pa.RecordBatch:
+        """One record batch of all records.
+
+        Raises
+        ------
+        ValueError
+            A `binary` column would pass 2 GiB: slice first, or ask for `large_binary`.
+        """
+        n = columns.n_records
+        arrays = [self._array(name, kind, columns, n) for name, kind in self._fields]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _array(self, name: str, kind: pa.DataType, columns: RecordColumns, n: int) -> pa.Array:
+        if name in CONTEXT_COLUMNS:
+            return self._repeat(name, kind, n)
+        column = columns[name]
+        if isinstance(column, BinaryColumn):
+            return binary_array(column, kind)
+        if isinstance(column, HeadersColumn):
+            if not len(column.key):
+                return self._repeat(name, kind, n)
+            array, n_bad = headers_array(column, kind)
+            self.n_bad_header_keys += n_bad
+            return array
+        if name == "timestamp":
+            return _timestamps(column, columns["timestamp_type"])  # type: ignore[arg-type]
+        if name == "compression":
+            return _strings(kf.CODEC_NAMES).take(_fixed(column, pa.int8()))
+        if isinstance(column, np.ma.MaskedArray):
+            return _fixed(np.ma.getdata(column), kind, ~np.ma.getmaskarray(column))
+        return _fixed(column, kind)
+
+    def _repeat(self, name: str, kind: pa.DataType, n: int) -> pa.Array:
+        """The value of the segment, or no headers, `n` times: a slice of what was made for more."""
+        array = self._repeated.get(name)
+        if array is None or len(array) < n:
+            # not much more than that: who keeps a slice keeps all of it
+            size = 1 << max(n - 1, 0).bit_length()
+            array = _repeated(self._context[name], kind, size) if name in self._context else _empty_lists(kind, size)
+            self._repeated[name] = array
+        return array.slice(0, n)
+
+
+def columns_needed(schema: pa.Schema) -> list[str]:
+    """Columns to decode for a schema; a timestamp needs its type to know whether it is one."""
+    names = [name for name in schema.names if name not in CONTEXT_COLUMNS]
+    if "timestamp" in names and "timestamp_type" not in names:
+        names.append("timestamp_type")
+    return names
+
+
+# pa.array() and pa.scalar() import pandas, where it is installed: a fifth of a second and 50 MiB. Buffers do not.
+
+
+def _fixed(column: Any, kind: pa.DataType, validity: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Numbers as they lie in memory, or booleans packed to bits."""
+    if kind.id == _BOOL.id:
+        data = np.packbits(column, bitorder="little")
+    else:
+        data = np.ascontiguousarray(column)
+    return pa.Array.from_buffers(kind, column.size, [_bitmap(validity), pa.py_buffer(data)])
+
+
+def _timestamps(stamps: npt.NDArray[np.int64], types: npt.NDArray[np.int8]) -> pa.Array:
+    present = None
+    if types.size and types.min() < 0:
+        present = (types != -1) | (stamps != kf.NO_TIMESTAMP)
+    return _fixed(stamps, TIMESTAMP, present)
+
+
+def _repeated(value: str | int | None, kind: pa.DataType, n: int) -> pa.Array:
+    """The same value `n` times."""
+    if value is None:
+        return pa.nulls(n, kind)
+    if isinstance(value, int):
+        return _fixed(np.full(n, value, np.int32), kind)
+    text = value.encode()
+    return _string_array(np.arange(0, (n + 1) * len(text), max(len(text), 1), dtype=np.int32)[: n + 1], text * n)
+
+
+def _strings(values: Sequence[str]) -> pa.Array:
+    texts = [value.encode() for value in values]
+    return _string_array(np.cumsum([0, *map(len, texts)], dtype=np.int32), b"".join(texts))
+
+
+def _string_array(offsets: npt.NDArray[np.int32], data: bytes) -> pa.Array:
+    return pa.Array.from_buffers(pa.string(), offsets.size - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _bitmap(validity: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+    return None if validity is None else pa.py_buffer(np.packbits(validity, bitorder="little"))
+
+
+def binary_array(column: BinaryColumn, kind: pa.DataType) -> pa.Array:
+    """A binary column as an Arrow array of `binary`, `large_binary`, `string` or `binary_view`."""
+    n = len(column)
+    bitmap, n_null = _bitmap(column.validity), column.null_count
+    if kind.id == _VIEW.id:
+        return pa.Array.from_buffers(kind, n, [bitmap, pa.py_buffer(_views(column)), pa.py_buffer(column.data)], n_null)
+    if kind.id == _LARGE.id:
+        offsets: npt.NDArray[Any] = column.offsets
+    else:
+        if column.data.size > _INT32_MAX:
+            raise ValueError(f"{column.data.size} bytes do not fit a {kind} array; use binary_type=pa.large_binary()")
+        offsets = column.offsets.astype(np.int32)
+    return pa.Array.from_buffers(kind, n, [bitmap, pa.py_buffer(offsets), pa.py_buffer(column.data)], n_null)
+
+
+def _views(column: BinaryColumn) -> npt.NDArray[np.uint8]:
+    """16 bytes a value: its size, then its bytes (up to 12) or its first four, a buffer's number and a start in it."""
+    n = len(column)
+    size = np.diff(column.offsets).astype(np.int32)
+    views = np.zeros((n, 16), np.uint8)
+    views[:, :4] = size[:, None].view(np.uint8)
+    padded = np.concatenate([column.data, np.zeros(12, np.uint8)])
+    first = padded[column.offsets[:-1, None] + np.arange(12)]
+    short = size <= 12
+    views[:, 4:] = np.where(short[:, None] & (np.arange(12) < size[:, None]), first, np.uint8(0))
+    views[~short, 4:8] = first[~short, :4]
+    views[~short, 12:] = column.offsets[:-1].astype(np.int32)[~short, None].view(np.uint8)
+    return views.ravel()
+
+
+def headers_array(column: HeadersColumn, kind: pa.DataType) -> tuple[pa.Array, int]:
+    """Headers as an Arrow list of structs, and how many keys were not UTF-8."""
+    if not len(column.key):
+        return _empty_lists(kind, len(column)), 0
+    struct = kind.value_type
+    keys, n_bad = _utf8(column.key)
+    values = binary_array(column.value, struct.field("value").type)
+    items = pa.StructArray.from_arrays([keys, values], fields=list(struct))
+    if column.offsets[-1] > _INT32_MAX:
+        raise ValueError("too many headers for one Arrow array; ask for smaller batches")
+    offsets = pa.py_buffer(column.offsets.astype(np.int32))
+    return pa.Array.from_buffers(kind, len(column), [None, offsets], 0, children=[items]), n_bad
+
+
+def _empty_lists(kind: pa.DataType, n: int) -> pa.Array:
+    offsets = pa.py_buffer(zeros(n + 1).view(np.int32)[: n + 1])
+    return pa.Array.from_buffers(kind, n, [None, offsets], 0, children=[_nothing(kind.value_type)])
+
+
+@lru_cache(maxsize=8)
+def _nothing(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(0, kind)
+
+
+def _utf8(column: BinaryColumn) -> tuple[pa.Array, int]:
+    if not column.data.size or column.data.max() < 0x80:
+        return binary_array(column, pa.string()), 0
+    keys = binary_array(column, pa.string())
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        return _mended(column)
+    return keys, 0
+
+
+def _mended(column: BinaryColumn) -> tuple[pa.Array, int]:
+    """Text with U+FFFD for what is no UTF-8, and how many values that concerns; not all at once, there may be many."""
+    chunks: list[pa.Array] = []
+    n_bad = 0
+    for start in range(0, len(column), _MENDED_AT_ONCE):
+        values = [value or b"" for value in column.slice(start, min(start + _MENDED_AT_ONCE, len(column))).to_pylist()]
+        texts = [java_string(value) for value in values]
+        n_bad += sum(text.encode() != value for text, value in zip(texts, values, strict=True))
+        chunks.append(_strings(texts))
+    return pa.concat_arrays(chunks), n_bad
+
+
+_MENDED_AT_ONCE = 2**16
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+def java_string(value: bytes) -> str:
+    """Bytes as Java's `new String(bytes, UTF_8)` shows them: U+FFFD for each bad stretch, one for a whole surrogate."""
+    return _SURROGATE.sub("\ufffd".encode(), value).decode("utf-8", "replace")

@@ -1,0 +1,72 @@
+"""Anything that speaks Arrow as a stream of record batches: the front of `kafkalog.interchange.arrow_input`.
+
+pyarrow, pandas, Polars, DuckDB, a scan, a dict of arrays. What is in the batches is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalog.errors import Reason, UnwritableError
+from kafkalog.interchange.arrow_values import one_line
+
+
+def open_batches(data: Any) -> pa.RecordBatchReader:
+    """Data as a stream of record batches.
+
+    Raises
+    ------
+    TypeError
+        It is nothing that speaks Arrow.
+    UnwritableError
+        It does, but its values have no type in common.
+    """
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    try:
+        return _open(data)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise UnwritableError(Reason.COLUMN_TYPE, one_line(error)) from error
+
+
+def _open(data: Any) -> pa.RecordBatchReader:
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    if isinstance(data, Mapping):
+        return pa.table({name: _as_array(name, values) for name, values in data.items()}).to_reader()
+    if type(data).__module__.partition(".")[0] == "pandas":
+        if not hasattr(data, "columns"):
+            raise TypeError(f"a pandas DataFrame is expected, not a {type(data).__name__}")
+        # an index with a name is a column like the others; one without is a row number
+        named = any(name is not None for name in data.index.names)
+        return pa.Table.from_pandas(data, preserve_index=named).to_reader()
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        return _open(pa.record_batch(data))
+    if hasattr(data, "scanner") and hasattr(data, "schema"):
+        return data.scanner().to_reader()
+    if hasattr(data, "to_reader"):
+        return data.to_reader()
+    hint = "; collect() it first" if hasattr(data, "collect") else ""
+    raise TypeError(
+        "records are a table that speaks Arrow (pyarrow, pandas, Polars, DuckDB ...) or a dict of arrays, "
+        f"not {type(data).__name__}{hint}"
+    )
+
+
+def _as_array(name: Any, values: Any) -> Any:
+    """A column of a dict; headers may be lists of (key, value)."""
+    if isinstance(values, np.ndarray | list | tuple) and name == "headers":
+        first = next((pair for headers in values if headers is not None for pair in headers), None)
+        if isinstance(first, tuple):
+            return pa.array(list(values), type=pa.map_(pa.binary(), pa.binary()))
+    if isinstance(values, pa.Array | pa.ChunkedArray) or hasattr(values, "__arrow_c_stream__"):
+        return values
+    return pa.array(values)

@@ -1,0 +1,168 @@
+"""The files that inputs are: a directory stands for those in it, and names on the way to a file are columns of it.
+
+Such directories, ``topic=orders/partition=3/part-0.parquet``, are made by a partitioned export, by Hive, Spark and
+others. What a file holds is read by `kafkalog.interchange.record_files`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple, NoReturn
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalog import format as kf
+from kafkalog.errors import NotKafkaError, ReadError, Reason, UnwritableError
+from kafkalog.interchange.record_files import FORMATS, format_of_name
+
+NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
+"""Hive's name for null in a directory's name."""
+_INT_MAX: Final = 2**31 - 1
+
+Batches = Callable[[Callable[[pa.Schema], Sequence[str]]], Iterator[pa.RecordBatch]]
+"""What reads a file, told which columns of a schema are wanted: `RecordFile.batches`."""
+
+
+class InputFile(NamedTuple):
+    """A file, and what the directories above it say: values by their names."""
+
+    path: str | os.PathLike[str] | BinaryIO
+    place: dict[str, str]
+
+
+def input_files(inputs: Iterable[str | os.PathLike[str] | BinaryIO], *, format: str | None = None) -> list[InputFile]:
+    """Files and streams as they are named, and for a directory the files in it.
+
+    Parameters
+    ----------
+    inputs : sequence of path-like, or binary files
+    format : str, optional
+        What the files are; of a directory, which of them are meant. Default: what their names say.
+
+    Raises
+    ------
+    NotKafkaError
+        A directory without such files, or one from which a link leads away.
+    ReadError
+        A directory that cannot be read.
+
+    Notes
+    -----
+    Directories are gone through to the bottom, in the order of their names, in which numbers count as such; names that
+    begin with ``.`` or ``_``, and those that say no format, are passed over.
+    """
+    found = []
+    for each in inputs:
+        if not isinstance(each, (str, os.PathLike)):
+            found.append(InputFile(each, {}))
+        elif os.path.isdir(each):
+            found += [InputFile(path, _place(path)) for path in _files_below(Path(each), format)]
+        else:
+            found.append(InputFile(each, _place(each)))
+    return found
+
+
+def _place(path: str | os.PathLike[str]) -> dict[str, str]:
+    """What ``NAME=VALUE`` above a file says; the innermost one where there are several."""
+    directories = Path(os.path.abspath(path)).parts[:-1]
+    parts = (part.partition("=") for part in directories)
+    return {name: unquote(value) for name, equals, value in parts if name and equals and value != NULL_DIRECTORY}
+
+
+def _files_below(root: Path, format: str | None) -> list[str]:
+    real_root = Path(os.path.realpath(root))
+    found = []
+    is_log = False
+    for directory, directories, names in os.walk(root, onerror=_refuse):
+        here = Path(directory)
+        directories[:] = sorted((name for name in directories if not name.startswith((".", "_"))), key=_natural)
+        for name in directories:
+            _check_link(here / name, real_root)
+        for name in sorted(names, key=_natural):
+            is_log |= name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None
+            said = format_of_name(name)
+            if name.startswith((".", "_")) or said is None or format not in (None, said):
+                continue
+            _check_link(here / name, real_root)
+            if os.path.lexists(here / name) and not (here / name).is_file():
+                raise NotKafkaError(Reason.NOT_A_FILE, "it is no regular file", path=here / name)
+            found.append(str(here / name))
+    if not found:
+        known = ", ".join(f".{name}" for name in ((format,) if format in FORMATS else FORMATS))
+        detail = f"a directory without files of records, whose names end in {known}"
+        if is_log:
+            detail += "; Kafka's own files are read by `kafkalog export` and `kafkalog convert`"
+        raise NotKafkaError(Reason.NOT_A_FILE, detail, path=root)
+    return found
+
+
+def _check_link(path: Path, root: Path) -> None:
+    if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
+        detail = "a link leads out of the directory that was named: name what it leads to, too, or remove it"
+        raise NotKafkaError(Reason.LINK_OUTSIDE, detail, path=path)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=error.filename) from error
+
+
+def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
+    """The order of part-2 before part-10."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], name
+
+
+def with_place(batches: Batches, place: Mapping[str, str], columns: Mapping[str, str], path: Any) -> Batches:
+    """Record batches of a file, with the columns `topic` and `partition` that it lacks and its place has.
+
+    Parameters
+    ----------
+    batches : callable
+    place : mapping of str to str
+        See `InputFile`.
+    columns : mapping of str to str
+        Names of columns by what they are, where they are others.
+    path : path-like
+        Of the file, for messages.
+    """
+    names = {role: columns.get(role, role) for role in ("topic", "partition")}
+    said = {name: role for role, name in names.items() if name in place}
+    if not said:
+        return batches
+
+    def supplied(wanted: Callable[[pa.Schema], Sequence[str]]) -> Iterator[pa.RecordBatch]:
+        def wanted_of_it(schema: pa.Schema) -> Sequence[str]:
+            whole = _supply(_no_rows(schema), said, place, path).schema
+            return [name for name in wanted(whole) if name in schema.names]
+
+        for batch in batches(wanted_of_it):
+            yield _supply(batch, said, place, path)
+
+    return supplied
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def _supply(batch: pa.RecordBatch, said: Mapping[str, str], place: Mapping[str, str], path: Any) -> pa.RecordBatch:
+    arrays, names = list(batch.columns), list(batch.schema.names)
+    for name, role in said.items():
+        if name not in names:
+            value: Any = pa.scalar(place[name]) if role == "topic" else _number(name, place[name], path)
+            nowhere = pa.array(np.zeros(batch.num_rows, np.int8))
+            arrays.append(pa.DictionaryArray.from_arrays(nowhere, pa.array([value.as_py()], value.type)))
+            names.append(name)
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _number(name: str, text: str, path: Any) -> pa.Scalar:
+    if not (text.isascii() and text.isdecimal() and int(text) <= _INT_MAX):
+        detail = f"{name}={text} in its path is no number of a partition (0 to {_INT_MAX}), and it has no such column"
+        raise UnwritableError(Reason.COLUMN_VALUE, detail, path=os.fspath(path))
+    return pa.scalar(int(text), pa.int32())

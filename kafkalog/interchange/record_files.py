@@ -1,0 +1,266 @@
+"""Files of records, of any kind that an export writes: what they are, and their record batches a few at a time.
+
+Parquet and Arrow files are read with the columns that are needed alone; memory does not grow with their size, nor with
+that of their row groups. Nothing here knows Kafka; what is wrong with a file is said with its path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+
+from kafkalog.errors import KafkalogError, NotKafkaError, ReadError, Reason
+from kafkalog.interchange.text_input import (
+    CSV_BLOCK_BYTES,
+    MAX_LINE_BYTES,
+    LongRowError,
+    Names,
+    TextOptions,
+    read_csv,
+    read_json_lines,
+)
+
+FORMATS: Final = ("parquet", "arrow", "arrows", "csv", "jsonl")
+_SUFFIXES: Final = {
+    **{f".{name}": name for name in FORMATS},
+    ".pq": "parquet",
+    ".parq": "parquet",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".ndjson": "jsonl",
+}
+_PACKED: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
+
+_BATCH_BYTES: Final = 2**21
+_BUFFER_BYTES: Final = 2**20
+_STREAM_BLOCK_BYTES: Final = 2**25
+
+
+class RecordFile:
+    """A file of records.
+
+    Parameters
+    ----------
+    path : path-like or binary file
+        A stream is read once, and has to be told its format; Parquet and Arrow's file format need a file.
+    format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
+        Default: what its name ends in.
+    **texts
+        How text files are read: see `kafkalog.interchange.text_input.TextOptions`.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    format : str
+    size : int
+        Bytes, 0 where that is not known.
+    done : int
+        Bytes read so far, about.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | BinaryIO,
+        format: str | None = None,
+        **texts: Any,
+    ) -> None:
+        self._path: Any = path
+        self._is_stream = self._is_read_once = not isinstance(path, (str, os.PathLike))
+        self.name = "<stdin>" if self._is_stream else os.fspath(path)  # type: ignore[arg-type]
+        self.done = 0
+        self.size = 0
+        if not self._is_stream:
+            self._look()
+        self.format, self._packed = ("", None) if self._is_stream else _format_of(self.name, format)
+        if self._is_stream:
+            if format not in ("arrows", "csv", "jsonl"):
+                raise ValueError(f"a stream is of format arrows, csv or jsonl, not {format}")
+            self.format = format
+        self._texts = TextOptions(**texts)
+
+    def _look(self) -> None:
+        """Its size; an error where no file is."""
+        try:
+            found = os.stat(self.name)
+        except (OSError, ValueError) as error:
+            detail = getattr(error, "strerror", None) or str(error)
+            raise ReadError(Reason.FILE_UNREADABLE, detail, path=self.name) from error
+        if stat.S_ISDIR(found.st_mode):
+            raise NotKafkaError(Reason.NOT_A_FILE, "it is a directory: name the files in it", path=self.name)
+        self.size = found.st_size
+        self._is_read_once = not stat.S_ISREG(found.st_mode)
+
+    def batches(self, wanted: Names) -> Iterator[pa.RecordBatch]:
+        """Its record batches, with the columns that are wanted, and any others.
+
+        Raises
+        ------
+        ReadError
+            It cannot be read, or is not what it is said to be.
+        UnwritableError
+            A text in it is no record.
+        """
+        with self._errors():
+            yield from _READERS[self.format](self, wanted)
+        self.done = self.size
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkalogError as error:
+            error.path = self.name if error.path is None else error.path
+            raise
+        except (pa.ArrowException, OSError, EOFError, ValueError, MemoryError) as error:
+            text = " ".join(str(error).split()) or type(error).__name__
+            detail = f"it cannot be read as {self.format}: {text}"
+            raise ReadError(Reason.FILE_UNREADABLE, detail, path=self.name) from error
+
+    @contextlib.contextmanager
+    def _raw(self) -> Iterator[BinaryIO]:
+        """The file as a stream of bytes, unpacked; how far it is read is noted."""
+        if self._is_stream:
+            yield self._path
+            return
+        with open(self.name, "rb", buffering=0) as file:
+            counted: Any = io.BufferedReader(_Counting(file, self), _BUFFER_BYTES)
+            if self._packed is None:
+                yield counted
+            else:
+                unpacked = pa.CompressedInputStream(pa.PythonFile(counted, mode="r"), self._packed)
+                yield io.BufferedReader(_Unpacked(unpacked), _BUFFER_BYTES)
+
+    def _csv(self, wanted: Names) -> Iterator[pa.RecordBatch]:
+        # what is read once, such as a pipe, has no second look at it with larger blocks
+        block, n_done = _STREAM_BLOCK_BYTES if self._is_read_once else CSV_BLOCK_BYTES, 0
+        while True:
+            n_known = n_done
+            try:
+                with self._raw() as stream:
+                    for batch in read_csv(stream, self._texts, wanted, block_bytes=block):
+                        n_old = min(n_known, batch.num_rows)
+                        n_known -= n_old
+                        n_done += batch.num_rows - n_old
+                        if n_old < batch.num_rows or not batch.num_rows:
+                            yield batch.slice(n_old)
+                return
+            except LongRowError:
+                if self._is_read_once or block >= MAX_LINE_BYTES:
+                    raise
+            block, self.done = min(8 * block, MAX_LINE_BYTES), 0
+
+    def _json_lines(self, wanted: Names) -> Iterator[pa.RecordBatch]:
+        with self._raw() as stream:
+            yield from read_json_lines(stream, self._texts, wanted)
+
+    def _arrow_stream(self, _wanted: Names) -> Iterator[pa.RecordBatch]:
+        with self._raw() as stream, pa.ipc.open_stream(pa.PythonFile(stream, mode="r")) as reader:
+            yield _nothing(reader.schema)
+            yield from reader
+
+    def _arrow_file(self, wanted: Names) -> Iterator[pa.RecordBatch]:
+        with pa.OSFile(self.name) as file:
+            schema = pa.ipc.open_file(file).schema
+            names = wanted(schema)
+            fields = [i for i, name in enumerate(schema.names) if name in names]
+            with pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=fields)) as reader:
+                yield _nothing(reader.schema)
+                n = reader.num_record_batches
+                for number in range(n):
+                    yield reader.get_batch(number)
+                    self.done = self.size * (number + 1) // n
+
+    def _parquet(self, wanted: Names) -> Iterator[pa.RecordBatch]:
+        import pyarrow.parquet as pq
+
+        # without a buffer, a column of a row group is read whole before its first value is there
+        with pq.ParquetFile(self.name, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+            names = list(wanted(file.schema_arrow))
+            yield _nothing(pa.schema([file.schema_arrow.field(name) for name in names]))
+            n_done, n_rows = 0, file.metadata.num_rows
+            for group in range(file.num_row_groups):
+                about = file.metadata.row_group(group)
+                rows = max(1, min(2**16, _BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1)))
+                for batch in file.iter_batches(rows, row_groups=[group], columns=names, use_threads=False):
+                    yield batch
+                    n_done += batch.num_rows
+                    self.done = self.size * n_done // max(n_rows, 1)
+
+
+def _nothing(schema: pa.Schema) -> pa.RecordBatch:
+    """No rows, so that columns are judged also where there are no records."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+_READERS: Final[dict[str, Callable[[RecordFile, Names], Iterator[pa.RecordBatch]]]] = {
+    "parquet": RecordFile._parquet,
+    "arrow": RecordFile._arrow_file,
+    "arrows": RecordFile._arrow_stream,
+    "csv": RecordFile._csv,
+    "jsonl": RecordFile._json_lines,
+}
+
+
+class _Counting(io.RawIOBase):
+    """A file that says how far it was read."""
+
+    def __init__(self, file: Any, owner: RecordFile) -> None:
+        self._file, self._owner = file, owner
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        n = int(self._file.readinto(buffer) or 0)
+        self._owner.done += n
+        return n
+
+
+class _Unpacked(io.RawIOBase):
+    """An Arrow stream as a file of Python's."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def format_of_name(name: str) -> str | None:
+    """The format that the end of a file's name says; None if it says nothing."""
+    return _ends_in(name)[0]
+
+
+def _ends_in(name: str) -> tuple[str | None, str | None]:
+    """Format and compression that the end of a name says."""
+    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
+    packed = _PACKED.get(suffixes[-1]) if suffixes else None
+    if packed is not None:
+        suffixes.pop()
+    return _SUFFIXES.get(suffixes[-1]) if suffixes else None, packed
+
+
+def _format_of(name: str, format: str | None) -> tuple[str, str | None]:
+    named, packed = _ends_in(name)
+    found = format or named
+    if found is None:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        raise ValueError(f"{name}: what format? Its name ends in none of {known}: say it (format, --format)")
+    if found not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {found!r}")
+    if packed is not None and found in ("parquet", "arrow"):
+        raise ValueError(f"{name}: {found} is not read out of a {packed} file; unpack it first")
+    return found, packed

@@ -1,0 +1,267 @@
+"""Sinks: record batches into a binary file, as Parquet, Arrow, CSV or JSON lines, in bounded memory.
+
+A sink writes to something with `write(bytes)`; it does not open, name or publish files.
+"""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+import pyarrow as pa
+
+from kafkalog.interchange.text_output import CsvRows, JsonLines, LineFormat, check_encoding
+
+Format = Literal["parquet", "arrow", "arrows", "csv", "jsonl"]
+FORMATS: Final = get_args(Format)
+
+COMPRESSIONS: Final[dict[str, tuple[str, ...]]] = {
+    "parquet": ("none", "snappy", "gzip", "lz4", "zstd", "brotli"),
+    "arrow": ("none", "lz4", "zstd"),
+    "arrows": ("none", "lz4", "zstd"),
+    "csv": ("none", "gzip", "zstd"),
+    "jsonl": ("none", "gzip", "zstd"),
+}
+"""By format; the codecs of the text formats compress the file, the others what is in it."""
+
+_DEFAULT_COMPRESSION: Final = {"parquet": "zstd"}
+
+ROW_GROUP_BYTES: Final = 2**26
+"""Bytes of records (in memory) that a Parquet row group is made of, at most."""
+ROW_GROUP_ROWS: Final = 2**20
+
+_TEXT_BYTES = 2**22  # records that become text at a time
+
+# names repeat; what does not only makes a dictionary that is thrown away
+_DICTIONARY_COLUMNS = {"topic", "partition", "segment", "timestamp_type", "key", "headers.list.element.key"}
+_DICTIONARY_COLUMNS |= {"compression", "leader_epoch", "producer_id", "producer_epoch"}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a sink writes.
+
+    Attributes
+    ----------
+    format : {"parquet", "arrow", "arrows", "csv", "jsonl"}
+        `arrow` is Arrow's IPC file (Feather), `arrows` its stream.
+    compression : str, optional
+        One of `COMPRESSIONS`; default: zstd for Parquet, else none.
+    row_group_rows : int, optional
+        Most rows in a Parquet row group, or in a record batch of an Arrow file.
+    encoding : {"base64", "utf8", "hex"}
+        Of bytes in the text formats.
+    null : str
+        Null in CSV.
+
+    Raises
+    ------
+    ValueError
+        An option is not one, or not one of this format.
+    """
+
+    format: str
+    compression: str | None = None
+    row_group_rows: int | None = None
+    encoding: str | None = None
+    null: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {self.format!r}")
+        known = COMPRESSIONS[self.format]
+        if self.compression is not None and self.compression not in known:
+            raise ValueError(
+                f"compression of {self.format} must be one of {', '.join(known)}, not {self.compression!r}"
+            )
+        if self.row_group_rows is not None:
+            if self.format in ("csv", "jsonl"):
+                raise ValueError(f"{self.format} has no row groups")
+            if isinstance(self.row_group_rows, bool) or self.row_group_rows < 1:
+                raise ValueError(f"row_group_rows must be at least 1, not {self.row_group_rows}")
+        if self.encoding is not None:
+            if self.format not in ("csv", "jsonl"):
+                raise ValueError(f"encoding is for csv and jsonl; {self.format} holds bytes as they are")
+            check_encoding(self.encoding)
+        if self.null is not None and self.format != "csv":
+            raise ValueError("null is for csv: the other formats have a null of their own")
+        if self.format == "csv":
+            CsvRows(encoding=self.encoding or "base64", null=self.null or "")
+
+    @property
+    def suffix(self) -> str:
+        """How names of such files end."""
+        packed = {"gzip": ".gz", "zstd": ".zst"} if self.format in ("csv", "jsonl") else {}
+        return f".{self.format}{packed.get(self.compression or '', '')}"
+
+    def open(self, file: Any, schema: pa.Schema) -> RecordSink:
+        """A sink that writes records of a schema to a file."""
+        compression = self.compression or _DEFAULT_COMPRESSION.get(self.format, "none")
+        if self.format == "parquet":
+            return ParquetSink(file, schema, compression, self.row_group_rows or ROW_GROUP_ROWS)
+        if self.format in ("arrow", "arrows"):
+            return ArrowSink(file, schema, compression, self.row_group_rows, is_file=self.format == "arrow")
+        encoding = self.encoding or "base64"
+        if self.format == "csv":
+            rows = CsvRows(schema.names, encoding=encoding, null=self.null or "")
+            return TextSink(file, rows, compression, rows.header)
+        return TextSink(file, JsonLines(schema.names, encoding=encoding), compression)
+
+
+class RecordSink(ABC):
+    """Takes record batches of one schema.
+
+    Attributes
+    ----------
+    n_records, n_bytes : int
+        Taken, and written, so far.
+    held_bytes : int
+        Bytes of records that are held back to be written together.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self.n_records = self.held_bytes = 0
+        self._tap = _Tap(file)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._tap.n_bytes
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take records."""
+        self.n_records += batch.num_rows
+        self._write(batch)
+
+    @abstractmethod
+    def _write(self, batch: pa.RecordBatch) -> None: ...
+
+    def flush(self) -> None:  # noqa: B027 - most hold nothing back
+        """Write what is held back."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what belongs at the end; the file stays open."""
+
+    def abandon(self) -> None:
+        """Write nothing more, whatever the writers below want to put at the end."""
+        self._tap.is_shut = True
+
+
+class ParquetSink(RecordSink):
+    """Parquet: records are held until they fill a row group, of `ROW_GROUP_BYTES` or `row_group_rows`."""
+
+    def __init__(self, file: Any, schema: pa.Schema, compression: str, row_group_rows: int) -> None:
+        import pyarrow.parquet as pq
+
+        super().__init__(file)
+        self._schema = schema
+        self._writer = pq.ParquetWriter(
+            self._tap,
+            schema,
+            compression=compression,
+            use_dictionary=[name for name in _DICTIONARY_COLUMNS if name.partition(".")[0] in schema.names],
+        )
+        self._row_group_rows = row_group_rows
+        self._held: list[pa.RecordBatch] = []
+        self._n_held = 0
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        while batch.num_rows:
+            part = batch.slice(0, self._row_group_rows - self._n_held)
+            self._held.append(part)
+            self._n_held += part.num_rows
+            self.held_bytes += part.nbytes
+            if self._n_held == self._row_group_rows or self.held_bytes >= ROW_GROUP_BYTES:
+                self.flush()
+            batch = batch.slice(part.num_rows)
+
+    def flush(self) -> None:
+        """A row group of what is held back."""
+        if self._n_held:
+            self._writer.write_table(pa.Table.from_batches(self._held, self._schema), row_group_size=self._n_held)
+        self._held, self._n_held, self.held_bytes = [], 0, 0
+
+    def close(self) -> None:
+        """The footer."""
+        self.flush()
+        self._writer.close()
+
+
+class ArrowSink(RecordSink):
+    """Arrow's IPC format: the record batches as they come, cut to `max_rows`."""
+
+    def __init__(self, file: Any, schema: pa.Schema, compression: str, max_rows: int | None, *, is_file: bool) -> None:
+        super().__init__(file)
+        options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
+        # many small writes, of metadata and padding: put together
+        self._buffer = io.BufferedWriter(self._tap, 2**18)
+        self._writer = (pa.ipc.new_file if is_file else pa.ipc.new_stream)(self._buffer, schema, options=options)
+        self._max_rows = max_rows
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        step = self._max_rows or max(batch.num_rows, 1)
+        for start in range(0, batch.num_rows, step):
+            self._writer.write_batch(batch.slice(start, step))
+
+    def close(self) -> None:
+        """The end mark and, in a file, the footer."""
+        self._writer.close()
+        self._buffer.flush()
+
+
+class TextSink(RecordSink):
+    """Lines, in UTF-8."""
+
+    def __init__(self, file: Any, lines: LineFormat, compression: str, header: str = "") -> None:
+        super().__init__(file)
+        self._file: Any = self._tap if compression == "none" else pa.CompressedOutputStream(self._tap, compression)
+        self._is_packed = compression != "none"
+        self._lines = lines
+        self._put(header)
+
+    def _put(self, text: str) -> None:
+        if text:
+            self._file.write(text.encode("utf-8"))
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        for part in _cut(batch, _TEXT_BYTES):
+            self._put(self._lines.lines(part))
+
+    def close(self) -> None:
+        """The end of the compressed stream."""
+        if self._is_packed:
+            self._file.close()
+
+
+class _Tap(io.RawIOBase):
+    """What writers write to: it counts, it keeps the file open when they close it, and it can be shut."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.n_bytes = 0
+        self.is_shut = False
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.n_bytes
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        if not self.is_shut:
+            self._file.write(data)
+            self.n_bytes += size
+        return size
+
+
+def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    """Slices of about so many bytes."""
+    n = batch.num_rows
+    step = max(n * size // max(batch.nbytes, size), 1)
+    for start in range(0, n, step):
+        yield batch.slice(start, step)

@@ -1,0 +1,261 @@
+"""Record batches as lines of text: JSON objects and CSV rows.
+
+Both are made a column at a time, each value turned into what stands in the line, and then put together by row. Both are
+faithful: null and empty differ, headers keep their order and their duplicates, timestamps are the milliseconds of the
+file (null where the format has none, -1 where the record has none).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, get_args
+
+import pyarrow as pa
+
+from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
+
+Encoding = Literal["base64", "utf8", "hex"]
+ENCODINGS: Final = get_args(Encoding)
+
+BYTES_COLUMNS: Final = ("key", "value")
+
+Headers = list[dict[str, Any]]
+
+_encode_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def check_encoding(encoding: str) -> None:
+    """ValueError for what is no encoding."""
+    if encoding not in ENCODINGS:
+        raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
+
+
+class LineFormat(ABC):
+    """How records become lines for programs.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+        In this order; default: `kafkalog.interchange.arrow_output.DEFAULT_COLUMNS`.
+    encoding : {"base64", "utf8", "hex"}
+        Of key, value and header values.
+    """
+
+    def __init__(self, columns: Sequence[str] | None = None, *, encoding: str = "base64") -> None:
+        check_encoding(encoding)
+        self.columns: Sequence[str] = DEFAULT_COLUMNS if columns is None else columns
+        self._encoding = encoding
+
+    def lines(self, batch: pa.RecordBatch) -> str:
+        """The records, a line each; the batch has the columns, and any others."""
+        texts = [self._texts(name, batch.column(name), batch) for name in self.columns]
+        template = self._template
+        return "".join([template % row for row in zip(*texts, strict=True)])
+
+    @property
+    @abstractmethod
+    def _template(self) -> str:
+        """A line with a ``%s`` a column."""
+
+    @abstractmethod
+    def _texts(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
+        """The values of a column as they stand in the lines."""
+
+
+class JsonLines(LineFormat):
+    r"""A JSON object a record.
+
+    Notes
+    -----
+    key, value and header values are strings; with `utf8`, bytes that are not valid become ``{"base64": ...}``. Headers
+    are a list of ``[name, value]``.
+    """
+
+    @property
+    def _template(self) -> str:
+        return "{" + ", ".join(f"{json.dumps(name)}: %s" for name in self.columns) + "}\n"
+
+    def _texts(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
+        if name in BYTES_COLUMNS:
+            return self._bytes(column)
+        if name == "headers":
+            encode = ENCODERS[self._encoding]
+            return _header_texts(column, encode)
+        return _scalar_texts(name, column, null="null", quote=_encode_json)
+
+    def _bytes(self, column: pa.Array) -> list[str]:
+        if self._encoding == "utf8":
+            return [_encode_json(_utf8(value)) for value in bytes_list(column)]
+        return _plain_texts(column, self._encoding, template='"%s"', null="null")
+
+
+class CsvRows(LineFormat):
+    r"""A CSV row a record (RFC 4180, with a newline at the end of a line).
+
+    Parameters
+    ----------
+    null : str
+        What stands for null, never in quotes. The default is nothing at all, where an empty value is ``""``.
+
+    Notes
+    -----
+    Values are in quotes only where they must be: when they are empty, hold a quote, a comma or a line end, or read like
+    `null`. Headers are the JSON text that `JsonLines` has, ``[]`` for none.
+    """
+
+    def __init__(self, columns: Sequence[str] | None = None, *, encoding: str = "base64", null: str = "") -> None:
+        super().__init__(columns, encoding=encoding)
+        if any(char in null for char in '",\r\n'):
+            raise ValueError(f"null is written without quotes, so it may hold none, nor commas or line ends: {null!r}")
+        self._null = null
+
+    @property
+    def header(self) -> str:
+        """The first line: the names of the columns."""
+        return ",".join(self.columns) + "\n"
+
+    @property
+    def _template(self) -> str:
+        return ",".join(["%s"] * len(self.columns)) + "\n"
+
+    def _texts(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
+        if name in BYTES_COLUMNS:
+            return self._bytes(name, column, batch)
+        if name == "headers":
+            encode = ENCODERS["hex" if self._encoding == "hex" else "base64"]
+            if self._encoding == "utf8":
+                encode = _utf8
+            texts = _header_texts(column, encode)
+            return [text if text == "[]" else self._quote(text) for text in texts]
+        return _scalar_texts(name, column, null=self._null, quote=self._quote)
+
+    def _bytes(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
+        quote = self._quote
+        if self._encoding == "utf8":
+            texts = []
+            for row, value in enumerate(bytes_list(column)):
+                try:
+                    texts.append(self._null if value is None else quote(value.decode("utf-8")))
+                except UnicodeDecodeError as error:
+                    raise NotTextError(f"{_place(batch, row)}: {name} is not UTF-8; base64 holds any bytes") from error
+            return texts
+        texts = _plain_texts(column, self._encoding, template="%s", null=self._null)
+        if self._null == "":
+            # what is empty here is null or an empty value, and nothing else has to be in quotes
+            if column.null_count == 0:
+                return [text or '""' for text in texts]
+            return ['""' if not text and valid else text for text, valid in zip(texts, _is_valid(column), strict=True)]
+        return [quote(text) if valid else text for text, valid in zip(texts, _is_valid(column), strict=True)]
+
+    def _quote(self, text: str) -> str:
+        if not text or text == self._null or any(char in text for char in '",\r\n'):
+            return '"' + text.replace('"', '""') + '"'
+        return text
+
+
+class NotTextError(ValueError):
+    """Bytes that are not UTF-8 where the output can hold nothing else."""
+
+
+def bytes_list(column: pa.Array) -> list[bytes | None]:
+    """A binary column as `bytes` and None; several times as fast as `to_pylist`."""
+    if column.type not in _OFFSET_SIZES:
+        values: list[bytes | None] = column.to_pylist()
+        return values
+    raw = _slices(column)
+    return raw if not column.null_count else [b if v else None for b, v in zip(raw, _is_valid(column), strict=True)]
+
+
+def headers_list(column: Any) -> list[Headers]:
+    """A column of headers as a list of dicts of `key` and `value` a record."""
+    if len(column) and column.offsets[0] == column.offsets[-1]:
+        return [[]] * len(column)  # no header at all is usual, and quicker so
+    rows: list[Headers] = column.to_pylist()
+    return rows
+
+
+_OFFSET_SIZES: Final[dict[pa.DataType, Literal["i", "q"]]] = {pa.binary(): "i", pa.large_binary(): "q"}
+
+
+def _slices(column: pa.Array) -> list[Any]:
+    """The bytes of each value, null or not."""
+    _, offsets, data = column.buffers()
+    if not len(column) or data is None:
+        return [b""] * len(column)
+    at = memoryview(offsets).cast("B").cast(_OFFSET_SIZES[column.type])[column.offset : column.offset + len(column) + 1]
+    first = at[0]
+    whole = data.slice(first, at[-1] - first).to_pybytes()
+    return [whole[start - first : stop - first] for start, stop in itertools.pairwise(at.tolist())]
+
+
+def _is_valid(column: pa.Array) -> list[bool]:
+    valid: list[bool] = column.is_valid().to_pylist()
+    return valid
+
+
+def _plain_texts(column: pa.Array, encoding: str, *, template: str, null: str) -> list[str]:
+    """Bytes as base64 or hex; null as it is given, and an empty value as an empty text in the template."""
+    values = bytes_list(column)
+    if encoding == "hex":
+        encoded = [(value or b"").hex() for value in values]
+    else:
+        encode = binascii.b2a_base64
+        encoded = [str(encode(value, newline=False), "ascii") if value else "" for value in values]
+    if template != "%s":
+        encoded = [template % text for text in encoded]
+    if column.null_count:
+        return [null if value is None else text for value, text in zip(values, encoded, strict=True)]
+    return encoded
+
+
+def _scalar_texts(name: str, column: pa.Array, *, null: str, quote: Callable[[str], str]) -> list[str]:
+    """Numbers, booleans and names."""
+    if name == "timestamp":
+        column = column.cast(pa.int64())
+    values = column.to_pylist()
+    if pa.types.is_boolean(column.type):
+        return ["true" if value else "false" for value in values]
+    if pa.types.is_string(column.type):
+        known = {value: null if value is None else quote(value) for value in set(values)}
+        return [known[value] for value in values]
+    if column.null_count:
+        return [null if value is None else str(value) for value in values]
+    return list(map(str, values))
+
+
+def _header_texts(column: pa.Array, encode: Callable[[bytes | None], Any]) -> list[str]:
+    return [
+        _encode_json([[header["key"], encode(header["value"])] for header in headers]) if headers else "[]"
+        for headers in headers_list(column)
+    ]
+
+
+def _place(batch: pa.RecordBatch, row: int) -> str:
+    """Which record of a batch, as far as its columns tell."""
+    value = {
+        name: batch.column(name)[row].as_py() for name in ("topic", "partition", "offset") if name in batch.schema.names
+    }
+    where = "-".join(str(value[name]) for name in ("topic", "partition") if value.get(name) is not None)
+    return f"{where}@{value['offset']}" if "offset" in value else where or "a record"
+
+
+def _utf8(value: bytes | None) -> str | dict[str, str] | None:
+    if value is None:
+        return None
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode("ascii")}
+
+
+ENCODERS: Final[dict[str, Callable[[bytes | None], Any]]] = {
+    "base64": lambda value: None if value is None else base64.b64encode(value).decode("ascii"),
+    "hex": lambda value: None if value is None else value.hex(),
+    "utf8": _utf8,
+}
+"""What bytes become in JSON: text, and where `utf8` cannot show them, an object that names the encoding."""

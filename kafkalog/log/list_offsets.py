@@ -1,0 +1,290 @@
+"""Offsets for timestamps over the segments of a partition, as a broker's ListOffsets answers.
+
+Which segment is asked is decided here, as in `UnifiedLog.fetchOffsetByTimestamp` and `LogSegment.largestTimestamp`, but
+from batch headers instead of time indexes; what is in a segment is found by `kafkalog.log.timestamp_search`. Walked headers are
+remembered, a few numbers a window, so that a later question does not walk them again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import ReadError, Reason, SidecarError
+from kafkalog.log.segment import Segment
+from kafkalog.log.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, TimestampSearch, parse_timestamps
+from kafkalog.records.batch_table import Window
+from kafkalog.records.decode import decode
+from kafkalog.records.selection import Selection
+
+_FIRST_WINDOW_BYTES: Final = 2**16
+_COLUMNS: Final = ("offset", "timestamp", "leader_epoch")
+
+
+class Answers(NamedTuple):
+    """Answers to several timestamps, and where they were found."""
+
+    found: npt.NDArray[np.void]
+    """TIMESTAMP_AND_OFFSET_DTYPE[m]; -1 for none."""
+    segment: npt.NDArray[np.int64]
+    """Number of the segment that was asked, -1 for none; it may have had no answer."""
+    position: npt.NDArray[np.int64]
+    """Of the batch in it, -1 for none."""
+
+
+class Visit(NamedTuple):
+    """A segment that was looked at."""
+
+    segment: Segment
+    largest_timestamp: int
+    """As far as its batches were walked."""
+    modified: int | None
+    """Modification time in ms, where that stands for the largest timestamp: no batch has one."""
+    is_whole: bool
+    """Whether every batch was walked."""
+    has_batches: bool
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What walking the headers of a segment has proved so far; the lists have a row a window, and one for the next.
+
+    Attributes
+    ----------
+    identity : tuple of int
+        Of the file: what was proved of another is worth nothing.
+    position, previous_offset, largest_before : list of int
+        Where each window begins, and the last offset and the largest timestamp before it.
+    largest_position : int or None
+        Of the first batch with the largest timestamp.
+    is_whole : bool
+        Whether the walk came to the end.
+    """
+
+    identity: tuple[int, ...]
+    position: list[int]
+    previous_offset: list[int]
+    largest_before: list[int] = field(default_factory=lambda: [kf.NO_TIMESTAMP])
+    largest_position: int | None = None
+    is_whole: bool = False
+
+    @property
+    def largest(self) -> int:
+        return self.largest_before[-1]
+
+    @property
+    def has_batches(self) -> bool:
+        return len(self.position) > 1
+
+    def add(self, window: Window) -> None:
+        """Learn from a window, if it is the next one."""
+        if window.start != self.position[-1]:
+            return
+        batches = window.batches
+        row = int(batches.max_timestamp.argmax())
+        largest = int(batches.max_timestamp[row])
+        if largest > self.largest or (largest == self.largest and self.largest_position is None):
+            self.largest_position = int(batches.position[row])
+        self.position.append(int(batches.next_position[-1]))
+        self.previous_offset.append(int(batches.last_offset[-1]))
+        self.largest_before.append(max(largest, self.largest))
+
+    def start(self, timestamp: int, offset: int) -> int:
+        """Number of the window to begin with: everything before is older, or lies below the offset."""
+        by_time = np.searchsorted(np.array(self.largest_before), timestamp, side="left")
+        by_offset = np.searchsorted(np.array(self.previous_offset), offset, side="left")
+        return max(int(by_time), int(by_offset), 1) - 1
+
+
+class ListOffsets:
+    """Answers of ListOffsets about a partition's files.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        By base offset.
+    log_start_offset : int
+    log_end_offset : callable
+        Gives it, when it is asked for.
+    leader_epochs : callable
+        Gives LEADER_EPOCH_DTYPE[n].
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        *,
+        log_start_offset: int,
+        log_end_offset: Callable[[], int],
+        leader_epochs: Callable[[], npt.NDArray[np.void]],
+    ) -> None:
+        self._given = segments
+        self._log_start_offset = log_start_offset
+        self._log_end_offset, self._leader_epochs = log_end_offset, leader_epochs
+        self._walks: dict[int, _Walk] = {}
+
+    def answer(self, timestamps: Any) -> npt.NDArray[np.void]:
+        """See `Partition.find_timestamps`."""
+        questions = parse_timestamps(timestamps)
+        flat = questions.ravel()
+        found = np.full(flat.size, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
+        for name in (EARLIEST, LATEST, MAX_TIMESTAMP):
+            asked = flat == name
+            if asked.any():
+                found[asked] = self.answer_named(name).found
+        order = np.flatnonzero(flat >= 0)
+        order = order[np.argsort(flat[order], kind="stable")]
+        found[order] = self.search(flat[order]).found
+        return found.reshape(questions.shape)
+
+    def segments(self) -> Sequence[Segment]:
+        """The segments that a broker would start with: none if the log start offset lies beyond their end."""
+        given = self._given
+        if given and self._log_start_offset > given[-1].base_offset and self._log_start_offset > given[-1].next_offset:
+            return ()
+        return given
+
+    def answer_named(self, name: int, on_visit: Callable[[Visit], None] | None = None) -> Answers:
+        """The answer to `EARLIEST`, `LATEST` or `MAX_TIMESTAMP`."""
+        if name == MAX_TIMESTAMP:
+            return self._max_timestamp(on_visit)
+        offset = self._log_start_offset if name == EARLIEST else self._log_end_offset()
+        return _answers((kf.NO_TIMESTAMP, offset, self._epoch(name)))
+
+    def _epoch(self, name: int) -> int:
+        """The leader epoch that goes with the first or the last offset, -1 if nothing says which."""
+        try:
+            epochs = self._leader_epochs()
+        except SidecarError:
+            return -1  # no offset depends on that file
+        if not epochs.size or (name == EARLIEST and epochs["start_offset"][0] > self._log_start_offset):
+            return -1
+        return int(epochs["epoch"][0 if name == EARLIEST else -1])
+
+    def search(self, timestamps: npt.NDArray[np.int64], on_visit: Callable[[Visit], None] | None = None) -> Answers:
+        """The answers to sorted timestamps, none of them negative.
+
+        Parameters
+        ----------
+        timestamps : int64[m]
+        on_visit : callable, optional
+            Told about each segment, in order from the first one on.
+
+        Raises
+        ------
+        KafkalogError
+            A segment is damaged before the last answer.
+        """
+        answers = _answers((-1, -1, -1), timestamps.size)
+        done = 0
+        for number, segment in enumerate(self.segments()):
+            if done == timestamps.size:
+                break
+            walk = self._walk(segment)
+            n = 0
+            if not walk.is_whole or walk.largest >= timestamps[done]:
+                search = TimestampSearch(
+                    timestamps[done:],
+                    start_offset=self._log_start_offset,
+                    limits=segment.limits,
+                    path=str(segment.path),
+                )
+                self._run(segment, walk, search, int(timestamps[done]))
+                n = search.n_done
+                answers.found[done : done + n] = search.found[:n]
+                answers.position[done : done + n] = search.position[:n]
+            modified = None
+            if done + n < timestamps.size:
+                modified = _modified(segment) if walk.largest < 0 else None
+                # what a segment should have answered, going by its largest timestamp, no later one is asked
+                largest = walk.largest if modified is None else modified
+                n = int(np.searchsorted(timestamps[done:], largest, side="right"))
+            if on_visit is not None:
+                on_visit(Visit(segment, walk.largest, modified, walk.is_whole, walk.has_batches))
+            answers.segment[done : done + n] = number
+            done += n
+        return answers
+
+    def _run(self, segment: Segment, walk: _Walk, search: TimestampSearch | None, timestamp: int) -> None:
+        """Walk until everything is found, or to the end."""
+        number = len(walk.position) - 1 if search is None else walk.start(timestamp, self._log_start_offset)
+        start, previous = walk.position[number], walk.previous_offset[number]
+        with segment.open() as source:
+            for window in segment.iter_windows(source, start=start, previous_offset=previous):
+                walk.add(window)
+                if search is not None:
+                    search.feed(window)
+                source.release(window.data, window.start)
+                if search is not None and search.is_done:
+                    return
+        walk.is_whole = True
+
+    def _max_timestamp(self, on_visit: Callable[[Visit], None] | None) -> Answers:
+        """The first record with the largest timestamp, in the first segment that has it; deleted ones count as well."""
+        best: tuple[int, Segment, _Walk] | None = None
+        for number, segment in enumerate(self.segments()):
+            walk = self._walk(segment)
+            if not walk.is_whole:
+                self._run(segment, walk, None, 0)
+            if best is None or walk.largest > best[2].largest:
+                best = number, segment, walk
+            if on_visit is not None:
+                on_visit(Visit(segment, walk.largest, None, True, walk.has_batches))
+        if best is None:
+            return _answers((-1, -1, -1))
+        number, segment, walk = best
+        if walk.largest_position is None:
+            return _answers((-1, -1, -1), segment=number)
+        return _answers(_first_at(segment, walk.largest_position, walk.largest), 1, number, walk.largest_position)
+
+    def _walk(self, segment: Segment) -> _Walk:
+        """What is known of a segment's headers."""
+        try:
+            status = os.stat(segment.path)
+        except OSError as error:
+            raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=segment.path) from error
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        walk = self._walks.get(segment.base_offset)
+        if walk is None or walk.identity != identity:
+            walk = self._walks[segment.base_offset] = _Walk(identity, [0], [segment.base_offset - 1])
+        return walk
+
+
+def _answers(answer: tuple[int, int, int], n: int = 1, segment: int = -1, position: int = -1) -> Answers:
+    found = np.full(n, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
+    found[:] = answer
+    if answer[1] < 0:
+        position = -1
+    return Answers(found, np.full(n, segment, np.int64), np.full(n, position, np.int64))
+
+
+def _modified(segment: Segment) -> int:
+    """When the file was last written to, in milliseconds."""
+    return os.stat(segment.path).st_mtime_ns // 1_000_000
+
+
+def _first_at(segment: Segment, position: int, timestamp: int) -> tuple[int, int, int]:
+    """The first record of the batch at a position that has exactly this timestamp; v0 has none."""
+    with segment.open() as source:
+        for window in segment.iter_windows(source, start=position, first_window_bytes=_FIRST_WINDOW_BYTES):
+            if window.batches.magic[0] == 0:
+                break
+            everything = Selection(include_control=True)
+            decoded = decode(
+                window, _COLUMNS, stop=1, selection=everything, limits=segment.limits, path=str(segment.path)
+            )
+            if decoded.error is not None:
+                raise decoded.error
+            if decoded.columns is not None:
+                rows = np.flatnonzero(decoded.columns.timestamp == timestamp)
+                if rows.size:
+                    row = int(rows[0])
+                    return timestamp, int(decoded.columns.offset[row]), int(decoded.columns.leader_epoch[row])
+            break
+    return -1, -1, -1

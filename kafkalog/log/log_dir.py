@@ -1,0 +1,266 @@
+"""One or several log dirs: a mapping from topic-partition to `Partition`.
+
+Mirrors `LogManager` as far as it reads: which directories are partitions, what the root's checkpoints say.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, ReadError, Reason, SidecarError
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import open_segment
+from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
+from kafkalog.storage.broker_lock import is_locked
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a partition is, and what the checkpoints of its log dir say of it."""
+
+    path: Path
+    segments: tuple[Path, ...] | None
+    log_start_offset: int | None
+    high_watermark: int | None
+    is_listed: bool
+    """Whether the root's checkpoints were looked at."""
+
+
+class LogDir(Mapping[kf.TopicPartition, Partition]):
+    """Partitions of one or several directories, sorted by topic and number; each is opened when it is asked for.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        Log dirs; partition directories and `.log` files may be among them.
+    memory_map : {"auto", True, False}
+    limits : Limits
+
+    Attributes
+    ----------
+    paths : list of pathlib.Path
+    set_apart : dict of str to list of pathlib.Path
+        Directories that a broker has set apart, by kind: `"delete"`, `"future"`, `"stray"`. They are not among the
+        partitions.
+    findings : list of Finding
+        A partition that is there twice (the first one counts), links out of a root, malformed checkpoints.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        *,
+        memory_map: bool | str = "auto",
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.paths = list({Path(path).resolve(): Path(path) for path in reversed(paths)}.values())[::-1]
+        self.set_apart: dict[str, list[Path]] = {"delete": [], "future": [], "stray": []}
+        self.findings: list[Finding] = []
+        self.limits = limits
+        self._options: dict[str, Any] = {"memory_map": memory_map, "limits": limits}
+        self._places: dict[kf.TopicPartition, Place] = {}
+        self._opened: dict[kf.TopicPartition, Partition] = {}
+        files: dict[Path, list[Path]] = {}
+        for path in self.paths:
+            if path.is_dir():
+                self._add_directory(path)
+            elif path.exists():
+                open_segment(path)
+                files.setdefault(path.absolute().parent, []).append(path)
+            else:
+                raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=path)
+        for directory, segments in files.items():
+            self._add_partition(directory, tuple(segments), None, None)
+        self._places = dict(sorted(self._places.items()))
+
+    def __getitem__(self, key: kf.TopicPartition | tuple[str, int] | str) -> Partition:
+        key = self._key(key)
+        if key not in self._opened:
+            place = self._places[key]
+            partition = Partition(
+                place.path,
+                segments=place.segments,
+                log_start_offset=place.log_start_offset,
+                high_watermark=place.high_watermark,
+                **self._options,
+            )
+            if place.is_listed:
+                partition.__dict__["high_watermark"] = place.high_watermark
+            self._opened[key] = partition
+        return self._opened[key]
+
+    def select(
+        self, topics: Iterable[str] | str | None = None, partitions: Iterable[int] | int | None = None
+    ) -> list[kf.TopicPartition]:
+        """The partitions that topics and numbers leave, be they there to open or not."""
+        named = {topics} if isinstance(topics, str) else None if topics is None else set(topics)
+        numbered = {partitions} if isinstance(partitions, int) else None if partitions is None else set(partitions)
+        return [
+            key
+            for key in self
+            if (named is None or key.topic in named) and (numbered is None or key.partition in numbered)
+        ]
+
+    def place(self, key: kf.TopicPartition) -> Place:
+        """Where a partition is; it is not opened."""
+        return self._places[key]
+
+    def __iter__(self) -> Iterator[kf.TopicPartition]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        directory = kf.parse_partition_directory(key) if isinstance(key, str) else None
+        return (key if directory is None else directory.topic_partition) in self._places
+
+    def _key(self, key: kf.TopicPartition | tuple[str, int] | str) -> kf.TopicPartition:
+        """A key out of `topic-0` or of a pair, if there is such a partition."""
+        found: Any = key
+        if isinstance(key, str):
+            directory = kf.parse_partition_directory(key)
+            found = directory.topic_partition if directory else key
+        elif isinstance(key, tuple) and len(key) == 2:
+            found = kf.TopicPartition(*key)
+        if found in self._places and isinstance(found, kf.TopicPartition):
+            return found
+        near = [str(one) for one in self._places if isinstance(found, tuple) and one.topic == found[0]]
+        near = near or [str(one) for one in self._places]
+        shown = ", ".join(near[:8]) + (", ..." if len(near) > 8 else "")
+        raise KeyError(f"no partition {key!r}; there are {shown or 'none'}: ask for log_dir[topic, number]")
+
+    def __repr__(self) -> str:
+        where = ", ".join(map(str, self.paths))
+        return f"LogDir({where!r}, {len(self.topics)} topics, {len(self)} partitions)"
+
+    @property
+    def topics(self) -> list[str]:
+        """Names of the topics, sorted."""
+        return sorted({key.topic for key in self._places})
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker holds the lock of one of the roots: files may change while they are read."""
+        return any(is_locked(path) for path in self.paths)
+
+    def properties(self) -> dict[str, str]:
+        """`meta.properties` of the first root that has one."""
+        for path in self.paths:
+            if properties := read_properties(path / kf.META_PROPERTIES):
+                return properties
+        return {}
+
+    def _add_directory(self, root: Path) -> None:
+        entries = _list(root)
+        children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if _is_directory(entry)]
+        if is_partition_directory(root, entries):
+            self._add_partition(root, None, None, None)
+            return
+        starts = self._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
+        watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
+        resolved = root.resolve()
+        for entry in entries:
+            if kf.parse_partition_directory(entry.name) and entry.is_symlink() and _leads_in_a_circle(entry):
+                detail = "a link that leads in a circle, to no partition"
+                self.findings.append(Finding(Reason.FILE_UNREADABLE, detail, path=str(root / entry.name)))
+        for entry, directory in sorted(children, key=lambda child: child[0].name):
+            if directory is None:
+                continue
+            path = root / entry.name
+            if entry.is_symlink() and not path.resolve().is_relative_to(resolved):
+                detail = "a link out of the log dir is not followed; name its target to read it"
+                self.findings.append(Finding(Reason.LINK_OUTSIDE, detail, path=str(path), damage=False))
+            elif directory.kind is not None:
+                self.set_apart[directory.kind].append(path)
+            else:
+                self._add_partition(path, None, starts, watermarks)
+        partitions = (root / entry.name for entry, directory in children if directory)
+        if not (root / kf.META_PROPERTIES).exists() and not any(map(_holds_segments, partitions)):
+            raise NotKafkaError(
+                Reason.NOT_KAFKA,
+                "no .log files, no topic-partition directories, no meta.properties: name a log dir (a value of"
+                " log.dirs), a directory such as orders-0 in it, or a .log file",
+                path=root,
+            )
+
+    def _offsets(self, path: Path) -> dict[kf.TopicPartition, int]:
+        try:
+            return read_offset_checkpoint(path) or {}
+        except (SidecarError, ReadError) as error:
+            self.findings.append(error.to_finding())
+            return {}
+
+    def _add_partition(
+        self,
+        path: Path,
+        segments: tuple[Path, ...] | None,
+        starts: Mapping[kf.TopicPartition, int] | None,
+        watermarks: Mapping[kf.TopicPartition, int] | None,
+    ) -> None:
+        """`starts` and `watermarks` are what the root's checkpoints say, None where they were not read."""
+        directory = kf.parse_partition_directory(path.absolute().name)
+        key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
+        if key in self._places:
+            detail = f"{key} is at {self._places[key].path} too, which counts; a broker would not start on both"
+            self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(path)))
+            return
+        start = None if starts is None else starts.get(key, 0)
+        if segments is not None:
+            start = 0  # who names files means what is in them: nothing of it counts as deleted
+        self._places[key] = Place(
+            path, segments, start, None if watermarks is None else watermarks.get(key), watermarks is not None
+        )
+
+
+def _holds_segments(path: Path) -> bool:
+    try:
+        return any(_is_segment(entry) for entry in _list(path))
+    except ReadError:
+        return True  # something is there that we may not look at: reading it will say so
+
+
+def _is_segment(entry: os.DirEntry[str]) -> bool:
+    """Other files may end in .log, too: a broker's own log files, say."""
+    return (
+        entry.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(entry.name) is not None and not _is_directory(entry)
+    )
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads in a circle
+
+
+def _leads_in_a_circle(entry: os.DirEntry[str]) -> bool:
+    try:
+        entry.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
+
+
+def _list(root: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(root) as entries:
+            return list(entries)
+    except OSError as error:
+        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=root) from error
+
+
+def is_partition_directory(path: Path, entries: list[os.DirEntry[str]] | None = None) -> bool:
+    """Whether a directory holds segments, or is named like a partition and holds no partitions."""
+    entries = _list(path) if entries is None else entries
+    if any(_is_segment(entry) for entry in entries):
+        return True
+    if kf.parse_partition_directory(path.absolute().name) is None:
+        return False
+    return not any(_is_directory(entry) and kf.parse_partition_directory(entry.name) for entry in entries)

@@ -1,0 +1,63 @@
+"""`open`: a path to the object for what it holds: a `Segment`, a `Partition` or a `LogDir`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from kafkalog.errors import DEFAULT_LIMITS, Limits, ReadError, Reason
+from kafkalog.log.log_dir import LogDir, is_partition_directory
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment, open_segment
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def open(
+    path: Paths, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS
+) -> Segment | Partition | LogDir:
+    """Open what a path holds: a segment, a partition, or a log dir.
+
+    Parameters
+    ----------
+    path : path-like or sequence of path-like
+        A `.log` file, a topic-partition directory, or a log dir (a value of a broker's `log.dirs`). Several paths make
+        one `LogDir`.
+    memory_map : {"auto", True, False}
+        `"auto"` maps only what nobody writes to any more.
+    limits : Limits
+
+    Returns
+    -------
+    Segment or Partition or LogDir
+
+    Raises
+    ------
+    NotKafkaError
+        Nothing there looks like Kafka's log.
+    ReadError
+        It cannot be read.
+
+    Examples
+    --------
+    >>> log_dir = kafkalog.open("tests/golden/log_dir")
+    >>> log_dir.topics[:2]
+    ['p-compact', 'p-delrec']
+    >>> log_dir["p-multi", 0].log_end_offset
+    125
+    """
+    if isinstance(path, (str, os.PathLike)):
+        location = Path(path)
+        if location.is_dir():
+            if is_partition_directory(location):
+                return Partition(location, memory_map=memory_map, limits=limits)
+            return LogDir([location], memory_map=memory_map, limits=limits)
+        if location.exists():
+            return open_segment(location, memory_map=memory_map, limits=limits)
+        raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=location)
+    if path is None or isinstance(path, (bytes, bytearray)) or not isinstance(path, Sequence):
+        raise TypeError(f"a path must be a str or a path-like, or a list of them, not {type(path).__name__}")
+    if not path:
+        raise ValueError("no path given")
+    return LogDir(path, memory_map=memory_map, limits=limits)

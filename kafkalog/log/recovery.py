@@ -1,0 +1,332 @@
+"""A segment as a broker's recovery reads it: index entries, what its producers did, its leader epochs.
+
+Mirrors the loop of `LogSegment.recover`, with what it accepts and where it stops. That is neither what a strict reader
+does (a magic byte above 2 and offsets that go back are outside the checksum, and pass) nor what a tolerant one does
+(nothing behind damage is looked at). Nothing is written: what recovery would cut off is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
+from kafkalog.indexes.index_files import IndexBuilder
+from kafkalog.log.segment import Segment
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, walk
+from kafkalog.records.checked_walk import walk_checked
+from kafkalog.state.producers import read_markers
+from kafkalog.storage.source import BufferSource, Bytes, ByteSource
+
+
+@dataclass(slots=True)
+class RecoveredSegment:
+    """What the batches of a segment say.
+
+    Attributes
+    ----------
+    segment : Segment
+    offset_entries, time_entries : structured array
+        Entries of `.index` and `.timeindex`.
+    replay : list of (BatchTable, int32[n])
+        Batches that tell all that a replay of producers has to know, a window each, and the coordinator epochs of
+        the markers among them.
+    epochs : list of (int, int)
+        Leader epochs above all before, and the base offset of the first batch of each.
+    map_end_offset : int
+        The offset behind the last v2 batch; the base offset for none.
+    next_offset : int
+        The offset that a broker would give the next record: behind the last batch; the base offset for none, and where
+        offsets fall so that it does not find the one of the last index entry.
+    n_valid_bytes : int
+        Where a broker would cut the `.log`; its size if all is well.
+    is_emptied : bool
+        Whether a broker would empty it instead.
+    finding : Finding or None
+        Why it would.
+    """
+
+    segment: Segment
+    offset_entries: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, kf.OFFSET_INDEX_DTYPE))
+    time_entries: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, kf.TIME_INDEX_DTYPE))
+    replay: list[tuple[BatchTable, npt.NDArray[np.int32]]] = field(default_factory=list)
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    map_end_offset: int = 0
+    next_offset: int = 0
+    n_valid_bytes: int = 0
+    is_emptied: bool = False
+    finding: Finding | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a broker would cut the `.log` here, and delete all later segments."""
+        return self.n_valid_bytes < self.segment.size_in_bytes
+
+    def drop_entries(self) -> None:
+        """Give the memory of the index entries back: they are written."""
+        self.offset_entries, self.time_entries = self.offset_entries[:0].copy(), self.time_entries[:0].copy()
+
+
+def recover(
+    segment: Segment,
+    index_interval_bytes: int,
+    *,
+    with_producers: bool = True,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+) -> RecoveredSegment:
+    """Read a segment as `LogSegment.recover` does.
+
+    Parameters
+    ----------
+    segment : Segment
+    index_interval_bytes : int
+    with_producers : bool
+        Whether `replay` is wanted.
+    progress : callable
+        Told how many more bytes are done.
+
+    Raises
+    ------
+    KafkalogError
+        The file cannot be read, or a batch exceeds a limit.
+
+    Notes
+    -----
+    Memory is that of a window, of the entries, and of some batches a window for each producer in it.
+    Source: LogSegment.recover, LogLoader.recoverLog, Kafka 4.3.
+    """
+    found = RecoveredSegment(segment, map_end_offset=segment.base_offset, next_offset=segment.base_offset)
+    builder = IndexBuilder(segment.base_offset, index_interval_bytes)
+    with segment.open() as source:
+        windows = _Windows(segment, source, needs_control_bytes=with_producers)
+        for window in windows:
+            n, reason = builder.feed(window.batches)
+            taken = window.batches[:n] if n < len(window.batches) else window.batches
+            if reason is not None:
+                found.finding = _refusal(segment, window.batches[n : n + 1], reason)
+                found.is_emptied = reason is Reason.OFFSET_ORDER
+            before = found.n_valid_bytes
+            if len(taken):
+                _take(found, Window(window.data, window.start, taken), with_producers)
+            source.release(window.data, window.start)
+            progress(found.n_valid_bytes - before)
+            del window, taken  # their memory can serve the next window
+            if reason is not None:
+                break
+        found.finding = found.finding or windows.finding
+    if found.finding is None and not builder.ends_in_order:
+        found.is_emptied = True
+        detail = "the largest timestamp's offset goes back; a broker empties the segment"
+        found.finding = Finding(Reason.OFFSET_ORDER, detail, path=str(segment.path), position=0)
+    if found.is_emptied:
+        finding = found.finding
+        return RecoveredSegment(
+            segment,
+            map_end_offset=segment.base_offset,
+            next_offset=segment.base_offset,
+            is_emptied=True,
+            finding=finding,
+        )
+    found.offset_entries, found.time_entries = builder.offset_entries(), builder.time_entries()
+    if windows.is_disordered and not _finds_last_entry(found):
+        found.next_offset = segment.base_offset
+    return found
+
+
+def _finds_last_entry(found: RecoveredSegment) -> bool:
+    """Whether a broker finds the offset of the last index entry where the entry points, and so the end of the log.
+
+    Source: LogSegment.readNextOffset, FileRecords.searchForOffsetFromPosition, Kafka 4.3.
+    """
+    segment, entries = found.segment, found.offset_entries
+    target, start = segment.base_offset, 0
+    if entries.size:
+        target, start = target + int(entries["relative_offset"][-1]), int(entries["position"][-1])
+    last = -1
+    with segment.open() as source:
+        for window in _Windows(segment, source, needs_control_bytes=False, start=start):
+            batches = window.batches
+            # what is hidden in a compressed message is taken for its last
+            base = np.where(batches.base_offset >= 0, batches.base_offset, batches.last_offset)
+            inside = batches.next_position <= found.n_valid_bytes
+            if (base[inside] >= target).any():
+                return True
+            last = int(batches.last_offset[inside][-1]) if inside.any() else last
+            source.release(window.data, window.start)
+    return last >= target
+
+
+class _Windows:
+    """Windows of intact batches up to where recovery stops; `finding` then says why, None at the end of the file.
+
+    With `needs_control_bytes` the bytes of control batches are in their window; those of others need not be.
+    """
+
+    def __init__(self, segment: Segment, source: ByteSource, *, needs_control_bytes: bool, start: int = 0) -> None:
+        self._segment, self._source, self._start = segment, source, start
+        self._needs_control_bytes = needs_control_bytes
+        self.is_disordered = False
+        self.finding: Finding | None = None
+
+    def __iter__(self) -> Iterator[Window]:
+        position, previous = self._start, self._segment.base_offset - 1
+        first_window: int | None = None
+        while True:
+            windows = walk_checked(
+                self._source,
+                start=position,
+                previous_offset=previous,
+                first_window_bytes=first_window,
+                needs_control_bytes=self._needs_control_bytes,
+                limits=self._segment.limits,
+            )
+            try:
+                for window in windows:
+                    intact = self._intact(window)
+                    if len(intact.batches):
+                        position = int(intact.batches.position[-1]) + int(intact.batches.size_in_bytes[-1])
+                        previous = int(intact.batches.last_offset[-1])
+                        yield intact
+                    if self.finding is not None:
+                        return
+                    del window, intact
+                return
+            except TruncatedTailError as tail:
+                self.finding = tail.to_finding(damage=not self._segment.is_last)
+                return
+            except CorruptionError as error:
+                position = position if error.position is None else error.position
+                try:
+                    lone = self._unwatched(error, position)
+                except CorruptionError:
+                    lone = None  # something else is wrong with it as well
+                if lone is None or not len(lone.batches):
+                    self.finding = self.finding or error.to_finding()
+                    return
+            self.is_disordered |= int(lone.batches.last_offset[0]) <= previous
+            position, previous = int(lone.batches.next_position[0]), int(lone.batches.last_offset[0])
+            first_window = _WINDOW_BEHIND_DAMAGE  # more of the same may follow
+            yield lone
+
+    def _intact(self, window: Window) -> Window:
+        """The batches before the first whose checksum is wrong."""
+        batches = window.batches
+        valid = valid_crcs(window)
+        if valid.all():
+            return window
+        row = int(np.argmin(valid))
+        self.finding = Finding(
+            Reason.CRC_MISMATCH,
+            "the checksum in the batch is not that of its bytes; recovery cuts the segment here",
+            path=str(self._segment.path),
+            position=int(batches.position[row]),
+            length=int(batches.size_in_bytes[row]),
+            base_offset=int(batches.base_offset[row]),
+        )
+        return Window(window.data, window.start, batches[:row])
+
+    def _unwatched(self, error: CorruptionError, position: int) -> Window | None:
+        """The batch at a position, if only what no checksum covers is wrong with it, which recovery does not see."""
+        if error.reason not in (Reason.BAD_MAGIC, Reason.OFFSET_ORDER):
+            return None
+        source = self._source
+        head = source.window(position, min(position + _MAGIC_END, source.size))
+        total = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
+        if not _MAGIC_END <= total <= min(source.size - position, self._segment.limits.max_batch_bytes):
+            return None
+        if error.reason is Reason.BAD_MAGIC and (head[16] > _JAVA_BYTE_MAX or total < kf.RECORD_BATCH_OVERHEAD):
+            return None
+        data: Bytes = source.window(position, position + total)
+        if error.reason is Reason.BAD_MAGIC:
+            data = data.copy()
+            data[16] = 2  # whatever is above is read as v2
+        for window in walk(BufferSource(data), limits=self._segment.limits):
+            window.batches.position[:] += position
+            return self._intact(Window(data, position, window.batches))
+        return None
+
+
+def _take(found: RecoveredSegment, window: Window, with_producers: bool) -> None:
+    """Note what the batches of a window say."""
+    batches = window.batches
+    found.n_valid_bytes = int(batches.position[-1]) + int(batches.size_in_bytes[-1])
+    found.next_offset = int(batches.last_offset[-1]) + 1
+    is_v2 = batches.magic >= 2
+    if not is_v2.any():
+        return
+    found.map_end_offset = found.next_offset if is_v2[-1] else int(batches.last_offset[np.flatnonzero(is_v2)[-1]]) + 1
+    # messages before v2 have epoch -1
+    if int(batches.partition_leader_epoch.max()) > (found.epochs[-1][0] if found.epochs else -1):
+        _take_epochs(found, batches, is_v2)
+    if with_producers:
+        rows = rows_to_replay(batches)
+        if rows.size:
+            told = batches[rows]
+            control = np.flatnonzero(told.attributes & kf.CONTROL_BIT)
+            coordinator_epoch = np.full(len(told), kf.NO_EPOCH, np.int32)
+            if control.size:
+                markers = read_markers(
+                    Window(window.data, window.start, told), told, control, limits=found.segment.limits
+                )
+                told.control_type[control] = markers.control_type
+                coordinator_epoch[control] = markers.coordinator_epoch
+            found.replay.append((told, coordinator_epoch))
+
+
+def _take_epochs(found: RecoveredSegment, batches: BatchTable, is_v2: npt.NDArray[np.bool_]) -> None:
+    epochs = np.where(is_v2, batches.partition_leader_epoch, np.int32(-1))
+    latest = np.maximum.accumulate(epochs)
+    before = np.concatenate([[found.epochs[-1][0] if found.epochs else -1], latest[:-1]])
+    before = np.maximum(before, before[0])
+    for row in np.flatnonzero(epochs > before).tolist():
+        found.epochs.append((int(epochs[row]), int(batches.base_offset[row])))
+
+
+def rows_to_replay(batches: BatchTable) -> npt.NDArray[np.int64]:
+    """Numbers of the rows that leave producers and transactions as all of them would.
+
+    Of each producer the first and the last batch, its markers and what stands beside them, and where transactional
+    batches follow on others: a batch overwrites what the one before it said.
+    """
+    rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))
+    if rows.size < 3:
+        return rows
+    order = rows[np.argsort(batches.producer_id[rows], kind="stable")]
+    ids = batches.producer_id[order]
+    bits = batches.attributes[order] & (kf.CONTROL_BIT | kf.TRANSACTIONAL_BIT)
+    is_control = (bits & kf.CONTROL_BIT) != 0
+    head = np.concatenate([[True], ids[1:] != ids[:-1]])
+    tail = np.concatenate([head[1:], [True]])
+    changes = np.concatenate([[True], bits[1:] != bits[:-1]])
+    kept = head | tail | is_control | changes | np.concatenate([changes[1:], [True]])
+    return np.sort(order[kept])
+
+
+def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
+    """Why no entry can be made for a batch."""
+    if reason is Reason.OFFSET_ORDER:
+        detail = "an index entry for this batch would not lie behind the one before: a broker empties the segment"
+    else:
+        detail = f"offset {batch.last_offset[0]} does not belong to a segment that begins at {segment.base_offset}"
+        if batch.last_offset[0] > segment.base_offset:
+            detail += (
+                ", too far away for an index entry: a broker that recovers it splits the segment, which is not done"
+                " here; kafkalog convert writes it anew"
+            )
+    return Finding(
+        reason,
+        detail,
+        path=str(segment.path),
+        position=int(batch.position[0]),
+        length=int(batch.size_in_bytes[0]),
+        base_offset=int(batch.base_offset[0]),
+    )
+
+
+_MAGIC_END = 17
+_JAVA_BYTE_MAX = 127  # what is above is negative there, and so an old message, whose checksum covers the magic byte
+_WINDOW_BEHIND_DAMAGE = 2**16

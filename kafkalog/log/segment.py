@@ -1,0 +1,520 @@
+"""A segment: a `.log`, the indexes beside it, and lookups that are right whatever the indexes hold.
+
+Mirrors the reading half of `LogSegment` and `FileRecords`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionError,
+    Finding,
+    KafkalogError,
+    LimitExceededError,
+    Limits,
+    NotKafkaError,
+    ReadError,
+    Reason,
+    TruncatedTailError,
+)
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex, integers
+from kafkalog.indexes.statistics import IndexStatistics, RollLimits, SegmentMeter
+from kafkalog.log.timestamp_search import TimestampSearch
+from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable, Window, intact_batch_at, is_chain, walk
+from kafkalog.records.checked_walk import walk_checked
+from kafkalog.storage.source import ByteSource, open_source
+
+
+class Segment:
+    """One `.log` file and its indexes.
+
+    Parameters
+    ----------
+    path : path-like
+        The `.log`.
+    memory_map : {"auto", True, False}
+        How to read it and its indexes. `"auto"` reads everything: into memory that is used again that is faster than
+        mapping, safe while a broker runs, and holds no descriptor.
+    limits : Limits
+    is_last : bool, optional
+        Whether the segment is the last of its partition, where a torn tail is normal. Default: no later `.log` lies
+        beside it.
+    topic_partition : TopicPartition, optional
+        Default: what the directory's name says, if anything.
+    must_open : bool
+        Whether a file that cannot be opened is an error at once; otherwise it is one when it is read.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    base_offset : int
+        What the file name says; 0 when it is not an offset.
+    size_in_bytes : int
+    is_preallocated : bool
+        Whether the file has its full size before it is full; see `ByteSource`.
+    findings : list of Finding
+        What is worth knowing about the last walk, such as a torn tail.
+    error : KafkalogError or None
+        Why the file could not be opened.
+
+    Notes
+    -----
+    No file stays open between calls.
+    """
+
+    first_position = 0
+    """Where the first batch begins that is read."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        memory_map: bool | str = "auto",
+        limits: Limits = DEFAULT_LIMITS,
+        is_last: bool | None = None,
+        topic_partition: kf.TopicPartition | None = None,
+        must_open: bool = True,
+    ) -> None:
+        if memory_map not in ("auto", True, False):
+            raise ValueError(f"memory_map must be 'auto', True or False, not {memory_map!r}")
+        self.path = Path(path)
+        self.memory_map = memory_map
+        self.limits = limits
+        offset = kf.parse_base_offset(self.path.name)
+        self.has_base_offset = offset is not None
+        self.base_offset = offset or 0
+        self.is_last = _is_last(self.path, offset) if is_last is None else is_last
+        if topic_partition is None:
+            directory = kf.parse_partition_directory(self.path.absolute().parent.name)
+            topic_partition = directory.topic_partition if directory else None
+        self.topic_partition = topic_partition
+        self.findings: list[Finding] = []
+        self.error: KafkalogError | None = None
+        try:
+            with self.open() as source:
+                self.size_in_bytes, self.is_preallocated = source.size, source.is_preallocated
+        except (ReadError, LimitExceededError) as error:
+            if must_open:
+                raise
+            self.error, self.size_in_bytes, self.is_preallocated = error, _size_of(self.path), False
+
+    def __repr__(self) -> str:
+        return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {self.size_in_bytes} bytes)"
+
+    def open(self) -> ByteSource:
+        """The bytes of the `.log`.
+
+        Raises
+        ------
+        ReadError
+            It cannot be opened.
+        LimitExceededError
+            It is larger than `limits.max_segment_bytes`: no broker wrote it.
+        """
+        source = open_source(self.path, memory_map=self.memory_map is True)
+        if source.size > self.limits.max_segment_bytes:
+            source.close()
+            raise LimitExceededError(
+                Reason.SEGMENT_TOO_LARGE,
+                f"{source.size} bytes, max_segment_bytes is {self.limits.max_segment_bytes}",
+                path=self.path,
+                length=source.size,
+            )
+        return source
+
+    def iter_windows(
+        self,
+        source: ByteSource,
+        *,
+        start: int = 0,
+        previous_offset: int | None = None,
+        window_bytes: int = WINDOW_BYTES,
+        first_window_bytes: int | None = None,
+        checked: bool = False,
+    ) -> Iterator[Window]:
+        """Windows of the segment from a batch boundary on; a torn tail of the last segment ends them.
+
+        With `checked` they say which checksums are right, and hold no bytes where all are (`walk_checked`).
+
+        Raises
+        ------
+        KafkalogError
+            See `kafkalog.records.batch_table.walk`. Also when an offset lies before the segment's base offset.
+        """
+        self.findings = []
+        if previous_offset is None:
+            previous_offset = self.base_offset - 1
+        try:
+            yield from (walk_checked if checked else walk)(
+                source,
+                start=start,
+                previous_offset=previous_offset,
+                window_bytes=window_bytes,
+                first_window_bytes=first_window_bytes,
+                limits=self.limits,
+            )
+        except TruncatedTailError as tail:
+            if not self.is_last:
+                raise
+            self.findings = [tail.to_finding(damage=False)]
+        except CorruptionError as error:
+            if error.reason is Reason.OFFSET_ORDER and (error.base_offset or 0) < self.base_offset:
+                error.reason = Reason.OFFSET_OUTSIDE_SEGMENT
+                error.detail = f"the segment begins at offset {self.base_offset}"
+            raise
+
+    def iter_batches(self, *, window_bytes: int = WINDOW_BYTES) -> Iterator[BatchTable]:
+        """Batch tables, a window of the file each; their rows together are the segment.
+
+        Yields
+        ------
+        BatchTable
+
+        Raises
+        ------
+        KafkalogError
+            As `iter_windows`, after the tables before the damage.
+        """
+        with self.open() as source:
+            for window in self.iter_windows(source, window_bytes=window_bytes):
+                source.release(window.data, window.start)
+                yield window.batches
+
+    @property
+    def batches(self) -> BatchTable:
+        """The whole batch table; for a long log of single messages prefer `iter_batches`."""
+        return BatchTable.concatenate(list(self.iter_batches()))
+
+    def sidecar_path(self, suffix: str) -> Path:
+        """Where a file of the segment is, or would be, given what its name ends in."""
+        return self.path.with_name(kf.sidecar_name(self.path.name, suffix))
+
+    def _sidecar(self, suffix: str) -> Path | None:
+        path = self.sidecar_path(suffix)
+        return path if path.is_file() else None
+
+    def _index_options(self) -> dict[str, Any]:
+        size = self.size_in_bytes if self.error is None else self.limits.max_segment_bytes
+        return {
+            # a mapping would hold a descriptor for as long as the index is kept, one of about a thousand there are
+            "memory_map": self.memory_map is True,
+            # at most an entry a batch, and one that a roll or close adds to the time index
+            "max_entries": size // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2,
+        }
+
+    def read_offset_index(self) -> OffsetIndex | None:
+        """The `.index` as `offset_index` has it, but not kept."""
+        path = self._sidecar(kf.INDEX_SUFFIX)
+        if path is None:
+            return None
+        return OffsetIndex.open(path, self.base_offset, **self._index_options())
+
+    def read_time_index(self) -> TimeIndex | None:
+        """The `.timeindex` as `time_index` has it, but not kept."""
+        path = self._sidecar(kf.TIME_INDEX_SUFFIX)
+        if path is None:
+            return None
+        return TimeIndex.open(path, self.base_offset, **self._index_options())
+
+    @cached_property
+    def offset_index(self) -> OffsetIndex | None:
+        """The `.index`, None when there is none."""
+        return self.read_offset_index()
+
+    @cached_property
+    def time_index(self) -> TimeIndex | None:
+        """The `.timeindex`, None when there is none."""
+        return self.read_time_index()
+
+    @cached_property
+    def transaction_index(self) -> TransactionIndex | None:
+        """The `.txnindex`, None when there is none, as is usual."""
+        path = self._sidecar(kf.TRANSACTION_INDEX_SUFFIX)
+        if path is None:
+            return None
+        return TransactionIndex.open(path, self.base_offset, **self._index_options())
+
+    def index_statistics(
+        self, *, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None
+    ) -> IndexStatistics:
+        """How good the indexes are, and what others would be; see `Partition.index_statistics`.
+
+        Raises
+        ------
+        KafkalogError
+            The segment is damaged. What is wrong with an index is among its `findings`, and it is not measured.
+        """
+        meter = SegmentMeter(self, intervals, roll_limits)
+        for batches in self.iter_batches():
+            meter.feed(batches)
+        meter.finish()
+        self.findings += meter.findings
+        return meter.statistics()
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last whole batch, `base_offset` if there is none (`LogSegment.readNextOffset`).
+
+        Raises
+        ------
+        KafkalogError
+            The segment is damaged behind the last index entry that can be believed.
+        """
+        last = self.base_offset - 1
+        with self.open() as source:
+            start = self.position_for(source, 2**63 - 1)
+            for window in self.iter_windows(source, start=start):
+                last = int(window.batches.last_offset[-1])
+                source.release(window.data, window.start)
+        return last + 1
+
+    def position_for(self, source: ByteSource, offset: int) -> int:
+        """Position of a batch at or before the one that holds an offset: of a believed index entry, else 0."""
+        entry = self.believed_entry(source, offset)
+        index = self.offset_index_or_none()
+        return 0 if entry < 0 or index is None else int(index.position[entry])
+
+    def believed_entry(self, source: ByteSource, offset: int) -> int:
+        """Number of the entry of the offset index from which to look for an offset; -1 for none.
+
+        An entry is believed if an intact batch, checksum and all, starts where it points, at or below `offset` (offsets
+        rise, so all before it is then below as well), and if batch follows on batch from there for a window: a record
+        may hold whole batches, and what comes after those is none.
+        """
+        index = self.offset_index_or_none()
+        if index is None or not len(index):
+            return -1
+        entry = int(index.floor([offset])[0])
+        # the entry before gives a second try where the last one is stale
+        for number in range(entry, max(entry - 2, -1), -1):
+            position = int(index.position[number])
+            if self.is_batch_at(source, position, offset) and is_chain(source, position):
+                return number
+        return -1
+
+    def is_batch_at(self, source: ByteSource, position: int, offset: int) -> bool:
+        """Whether an intact batch starts at a position, at or below an offset."""
+        window, _ = intact_batch_at(source, position, self.limits.max_batch_bytes)
+        if window is None:
+            return False
+        first = _first_offset(window.batches)
+        source.release(window.data, position)
+        return self.base_offset <= first <= offset
+
+    def offset_index_or_none(self) -> OffsetIndex | None:
+        """The `.index`, None also when it cannot be read."""
+        try:
+            return self.offset_index
+        except KafkalogError:
+            return None  # a hint that cannot be read is no hint
+
+    def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]:
+        """The batch that holds each offset, or the first one behind it where the offset is in a gap.
+
+        Parameters
+        ----------
+        offsets : array-like of int64[m]
+            In any order.
+
+        Returns
+        -------
+        LOG_OFFSET_POSITION_DTYPE[m]
+            `base_offset`, `last_offset`, `position`, `size_in_bytes` of the first batch whose last offset is at or
+            above the one asked for; all -1 where the segment ends before. `base_offset` is -1 for a compressed v0 or
+            v1 message.
+
+        Raises
+        ------
+        KafkalogError
+            The segment is damaged where it had to be scanned.
+
+        Notes
+        -----
+        Floor entries of the offset index by `np.searchsorted`, each believed only after the batch it points at proved
+        intact, then a scan of the batch headers from there. The answer never depends on the index.
+        Source: LogSegment.translateOffset, FileRecords.searchForOffsetFromPosition, Kafka 4.3.
+        """
+        queries = integers(offsets)
+        result = np.full(queries.shape, -1, kf.LOG_OFFSET_POSITION_DTYPE)
+        if not queries.size:
+            return result
+        order = np.argsort(queries, axis=None, kind="stable")
+        targets = queries.ravel()[order]
+        found = np.full(targets.size, -1, kf.LOG_OFFSET_POSITION_DTYPE)
+        with self.open() as source:
+            for start, first, last in self._scan_plan(source, targets):
+                self._scan_offsets(source, start, targets[first:last], found[first:last])
+        result.reshape(-1)[order] = found
+        return result
+
+    def _scan_plan(self, source: ByteSource, targets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+        """(position to scan from, first and last query) for sorted queries."""
+        index = self.offset_index_or_none()
+        if index is None or not len(index):
+            yield 0, 0, targets.size
+            return
+        entry = index.floor(targets)
+        cuts = np.flatnonzero(np.diff(entry)) + 1
+        # a jump costs about as much as walking a few hundred headers: many jumps, and one walk is quicker
+        if cuts.size > max(16, source.size // _BYTES_WORTH_A_JUMP):
+            yield self.position_for(source, int(targets[0])), 0, targets.size
+            return
+        bounds = [0, *cuts.tolist(), targets.size]
+        for first, last in itertools.pairwise(bounds):
+            yield self.position_for(source, int(targets[first])), first, last
+
+    def _scan_offsets(
+        self, source: ByteSource, start: int, targets: npt.NDArray[np.int64], found: npt.NDArray[np.void]
+    ) -> None:
+        done = 0
+        for window in self.iter_windows(source, start=start):
+            table = window.batches
+            upto = int(np.searchsorted(targets, table.last_offset[-1], side="right"))
+            row = np.searchsorted(table.last_offset, targets[done:upto], side="left")
+            for name in found.dtype.names or ():
+                found[name][done:upto] = getattr(table, name)[row]
+            done = max(done, upto)
+            source.release(window.data, window.start)
+            if done == targets.size:
+                return
+
+    def find_timestamps(self, timestamps: npt.ArrayLike) -> npt.NDArray[np.void]:
+        """The first record, by offset, at or after each timestamp.
+
+        Parameters
+        ----------
+        timestamps : array-like of int64[m]
+            Milliseconds, in any order.
+
+        Returns
+        -------
+        TIMESTAMP_AND_OFFSET_DTYPE[m]
+            `timestamp`, `offset` and `leader_epoch` of the record; all -1 where there is none.
+
+        Raises
+        ------
+        KafkalogError
+            The segment is damaged before the answers.
+
+        Notes
+        -----
+        Batch headers are walked, and the batches that they say hold an answer are decoded (`TimestampSearch`). A time
+        index cannot prove itself right without the same walk, so none is asked. A whole partition, log start offset
+        and all, answers `Partition.offset_for_timestamp`.
+        Source: FileRecords.searchForTimestamp, Kafka 4.3.
+        """
+        queries = integers(timestamps)
+        result = np.full(queries.shape, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
+        if not queries.size:
+            return result
+        order = np.argsort(queries, axis=None, kind="stable")
+        search = TimestampSearch(queries.ravel()[order], limits=self.limits, path=str(self.path))
+        with self.open() as source:
+            for window in self.iter_windows(source):
+                search.feed(window)
+                source.release(window.data, window.start)
+                if search.is_done:
+                    break
+        result.reshape(-1)[order] = search.found
+        return result
+
+
+class Resynchroniser:
+    """Finds where reading may go on behind damage, in bounded time.
+
+    Parameters
+    ----------
+    segment : Segment
+    source : ByteSource
+        Its bytes.
+    """
+
+    def __init__(self, segment: Segment, source: ByteSource) -> None:
+        self._segment, self._source = segment, source
+        index = segment.offset_index_or_none()
+        self._positions = np.empty(0, np.int64) if index is None else np.unique(index.position)
+        # a made-up index may point at a large candidate everywhere: what is summed in vain is bounded
+        self._budget = 4 * source.size + WINDOW_BYTES
+
+    def after(self, damaged: int, previous_offset: int) -> int | None:
+        """Position of an intact batch behind a damaged one, or None.
+
+        First where the damaged batch's own length leads, then the entries of the offset index behind it; each counts
+        only if a batch with a right checksum starts there and lies above `previous_offset`.
+        """
+        source = self._source
+        behind = self._positions[np.searchsorted(self._positions, damaged, side="right") :]
+        candidates: Iterator[int] = map(int, behind)
+        if source.size - damaged >= kf.LOG_OVERHEAD:
+            head = source.window(damaged, damaged + kf.LOG_OVERHEAD)
+            size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
+            if size > kf.LOG_OVERHEAD:
+                candidates = itertools.chain([damaged + size], candidates)
+        for position in candidates:
+            if self._budget < 0:
+                return None
+            window, n_bytes = intact_batch_at(source, position, self._segment.limits.max_batch_bytes)
+            if window is None:
+                self._budget -= n_bytes + _CANDIDATE_BYTES
+                continue
+            first = _first_offset(window.batches)
+            source.release(window.data, position)
+            if first > previous_offset:
+                return int(position)
+        return None
+
+
+def _first_offset(batches: BatchTable) -> int:
+    """Base offset of the first batch, or what stands for it where that is hidden in a compressed message."""
+    return int(batches.base_offset[0]) if batches.base_offset[0] >= 0 else int(batches.last_offset[0])
+
+
+_CANDIDATE_BYTES = 2**9  # what looking at a candidate costs beside its bytes
+_BYTES_WORTH_A_JUMP = 2**20
+
+
+def _size_of(path: Path) -> int:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def _is_last(path: Path, base_offset: int | None) -> bool:
+    if base_offset is None:
+        return True
+    try:
+        names = os.listdir(path.absolute().parent)
+    except OSError:
+        return True
+    others = (kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX))
+    return not any(other is not None and other > base_offset for other in others)
+
+
+def open_segment(path: Path, **options: Any) -> Segment:
+    """A `.log` file that a person named.
+
+    Raises
+    ------
+    NotKafkaError
+        The name says that it is something else.
+    """
+    if path.suffix != kf.LOG_SUFFIX:
+        hint = (
+            f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}" if kf.parse_base_offset(path.name) is not None else ""
+        )
+        raise NotKafkaError(Reason.NOT_KAFKA, hint or "a segment's file name ends in .log", path=path)
+    return Segment(path, **options)

@@ -1,0 +1,127 @@
+"""Which files of a partition's directory are its segments, as a broker that loads it decides.
+
+Mirrors `LogLoader` as far as it lists files, and drops or finishes what a crash left half done; nothing is changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError, Limits, ReadError, Reason
+from kafkalog.log.segment import Segment
+
+
+class SegmentListing:
+    """The segments of a directory.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    memory_map, limits, topic_partition
+        As `Segment`.
+
+    Attributes
+    ----------
+    findings : list of Finding
+        What is worth knowing about the names in the directory.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        memory_map: bool | str,
+        limits: Limits,
+        topic_partition: kf.TopicPartition | None,
+    ) -> None:
+        self._path, self._memory_map, self._limits = path, memory_map, limits
+        self._topic_partition = topic_partition
+        self.findings: list[Finding] = []
+
+    def load(self, only: Sequence[str | os.PathLike[str]] | None = None) -> list[Segment]:
+        """The segments by base offset.
+
+        Parameters
+        ----------
+        only : sequence of path-like, optional
+            Only these `.log` files.
+
+        Raises
+        ------
+        ReadError
+            The directory cannot be read. A segment that cannot be opened says so in its `error`.
+        """
+        try:
+            names = sorted(os.listdir(self._path))
+        except OSError as error:
+            raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=self._path) from error
+        logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
+        if only is None:
+            self._note_strays(names, logs)
+        last = max((kf.parse_base_offset(name) or 0 for name in logs), default=0)
+        if only is not None:
+            logs = [Path(path).name for path in only]
+        segments = [self._segment(name, (kf.parse_base_offset(name) or 0) >= last) for name in logs]
+        if only is None:
+            segments = self._apply_swaps(segments, names)
+        segments.sort(key=lambda segment: segment.base_offset)
+        return segments
+
+    def _note_strays(self, names: Sequence[str], logs: Sequence[str]) -> None:
+        """Files that are named as a segment's, but for the offset: what is read does not depend on them."""
+        for name in names:
+            is_log = name.endswith(kf.LOG_SUFFIX) and name not in logs
+            if kf.is_fatal_name(name) and (self._path / name).is_file():
+                detail = "not named after an offset: a broker does not start with it"
+            elif is_log:
+                detail = "not named after an offset, so a broker does not read it"
+            else:
+                continue
+            detail += "; name the file itself to read it" if is_log else ""
+            self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(self._path / name), damage=False))
+
+    def _segment(self, name: str, is_last: bool) -> Segment:
+        return Segment(
+            self._path / name,
+            memory_map=self._memory_map,
+            limits=self._limits,
+            is_last=is_last,
+            topic_partition=self._topic_partition,
+            must_open=False,  # a segment that is lost leaves the others
+        )
+
+    def _apply_swaps(self, segments: list[Segment], names: list[str]) -> list[Segment]:
+        """What `LogLoader` does with cleaner and split output that a crash left half moved into place."""
+        suffix = kf.LOG_SUFFIX + kf.SWAP_SUFFIX
+        swaps = [name for name in names if name.endswith(suffix) and kf.parse_base_offset(name) is not None]
+        if not swaps:
+            return segments
+        cleaned = [kf.parse_base_offset(name) for name in names if name.endswith(kf.CLEANED_SUFFIX)]
+        unfinished = min((offset for offset in cleaned if offset is not None), default=2**63)
+        for name in swaps:
+            swap = self._segment(name, False)
+            if swap.base_offset >= unfinished:
+                continue
+            try:
+                stop = swap.next_offset
+            except KafkalogError as error:
+                detail = f"{error.detail}; it is not taken in place of other segments here, as a broker tries to"
+                self.findings.append(replace(error.to_finding(), detail=detail))
+                continue
+            segments = [
+                segment for segment in segments if not swap.base_offset <= segment.base_offset < max(stop, 1)
+            ] + [swap]
+            self.findings.append(
+                Finding(
+                    Reason.SWAP_FILE,
+                    f"taken in place of the segments from offset {swap.base_offset} to {stop}, as a broker would",
+                    path=str(swap.path),
+                    base_offset=swap.base_offset,
+                    damage=False,
+                )
+            )
+        return segments

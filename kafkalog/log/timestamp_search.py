@@ -1,0 +1,222 @@
+"""Timestamps as questions: what people mean by one, and the first record at or after each among walked batches.
+
+Headers say which batches can hold an answer, and only those are decoded. Mirrors `FileRecords.searchForTimestamp` and
+the names of `OffsetSpec`; which segment is asked is not decided here (see `kafkalog.operations.trace_lookup`).
+"""
+
+from __future__ import annotations
+
+import operator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.columns import RecordColumns
+from kafkalog.records.decode import decode
+from kafkalog.records.selection import Selection
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+NAMED_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST, "max-timestamp": MAX_TIMESTAMP}
+"""The questions that have a name, and what stands for them where a timestamp would (`ListOffsetsRequest`)."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST: Final = 2**63 - 1
+_COLUMNS: Final = ("offset", "timestamp", "leader_epoch", "batch_position")
+_MOST_ROWS_AHEAD: Final = 256
+_NEVER: Final = np.iinfo(np.int64).min
+
+
+def parse_timestamps(timestamps: Any) -> npt.NDArray[np.int64]:
+    """Questions as numbers: milliseconds, or one of `NAMED_TIMESTAMPS`.
+
+    Parameters
+    ----------
+    timestamps : int, str, aware datetime, or array-like of these
+        Milliseconds since 1970, a name, or a moment; a moment between two milliseconds is the later one.
+
+    Returns
+    -------
+    int64 array
+        Of the shape given; no dimension for one question.
+
+    Raises
+    ------
+    ValueError
+        A naive datetime, a negative number (Kafka gives those other meanings), a name that is none.
+    TypeError
+        Neither number, name nor datetime.
+
+    Examples
+    --------
+    >>> parse_timestamps(["earliest", 1_700_000_000_000, datetime(2023, 11, 14, 22, 13, 20, 1, tzinfo=UTC)]).tolist()
+    [-2, 1700000000000, 1700000000001]
+    """
+    if isinstance(timestamps, (str, datetime)):
+        return np.array(_parse(timestamps), np.int64)
+    values = np.asarray(timestamps)
+    if values.dtype.kind in "iu":
+        if values.size and (values.min() < 0 or values.max() > _MOST):
+            _parse(int(values.min() if values.min() < 0 else values.max()))
+        return values.astype(np.int64)
+    if not isinstance(timestamps, np.ndarray) and not hasattr(timestamps, "__array__"):
+        values = np.array(timestamps, object)  # NumPy makes numbers beside names to text
+    numbers = [_parse(value) for value in values.ravel().tolist()] if values.dtype.kind != "M" else [_parse(values)]
+    return np.array(numbers, np.int64).reshape(values.shape)
+
+
+def _parse(value: Any) -> int:
+    if isinstance(value, str):
+        if value not in NAMED_TIMESTAMPS:
+            raise ValueError(
+                f"no timestamp {value!r}; there are {', '.join(NAMED_TIMESTAMPS)}, milliseconds, datetimes"
+            )
+        return NAMED_TIMESTAMPS[value]
+    if isinstance(value, (np.ndarray, np.datetime64)):
+        raise ValueError("a numpy datetime64 has no zone; give milliseconds since 1970 in UTC, or aware datetimes")
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"{value!r} is naive; say which zone, such as datetime(..., tzinfo=timezone.utc)")
+        number = kf.milliseconds(value)
+    elif isinstance(value, (bool, np.bool_)):
+        raise TypeError("a timestamp is milliseconds, a name or an aware datetime, not a bool")
+    else:
+        try:
+            number = operator.index(value)
+        except TypeError:
+            kind = type(value).__name__
+            raise TypeError(f"a timestamp is milliseconds, a name or an aware datetime, not {kind}") from None
+    if not 0 <= number <= _MOST:
+        names = ", ".join(map(repr, NAMED_TIMESTAMPS))
+        raise ValueError(f"timestamp {number}: milliseconds from 0 to 2**63 - 1 are expected, or one of {names}")
+    return number
+
+
+class TimestampSearch:
+    """The first record, by offset, at or after each timestamp, looked for in windows that come in offset order.
+
+    Parameters
+    ----------
+    timestamps : int64[m]
+        Sorted.
+    start_offset : int, optional
+        Records below count for nothing.
+    limits : Limits
+    path : str, optional
+        For messages.
+
+    Attributes
+    ----------
+    found : TIMESTAMP_AND_OFFSET_DTYPE[m]
+        Answers; -1 where none is known yet.
+    position : int64[m]
+        Of the batch that each was found in.
+    n_done : int
+        So many, from the first one on, are answered.
+
+    Notes
+    -----
+    A batch is asked only about timestamps up to the largest that its header names, as Kafka does. So each answer stands
+    alone: it is the same whatever else is asked in the same call. What answers a timestamp answers every smaller one
+    too, hence those that are answered always come first.
+    """
+
+    def __init__(
+        self,
+        timestamps: npt.NDArray[np.int64],
+        *,
+        start_offset: int | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        path: str | None = None,
+    ) -> None:
+        self.found = np.full(timestamps.size, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
+        self.position = np.full(timestamps.size, -1, np.int64)
+        self.n_done = 0
+        self._timestamps = timestamps
+        self._selection = Selection(start_offset=start_offset, include_control=True)
+        self._limits, self._path = limits, path
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every timestamp is answered."""
+        return self.n_done == self._timestamps.size
+
+    def feed(self, window: Window) -> None:
+        """Answer what this window can answer.
+
+        Raises
+        ------
+        KafkalogError
+            A batch that had to be decoded is damaged.
+        """
+        largest = self._asked(window.batches)
+        row, n_ahead = 0, 0
+        while row < largest.size and not self.is_done:
+            rows = self._rows(largest, row, n_ahead)
+            if not rows.size:
+                return
+            last = self._decode(window, rows, largest, is_guess=not n_ahead)
+            # headers that promise too much are rare: look at one more batch then, at two, at four
+            row, n_ahead = last + 1, min(max(2 * n_ahead, 1), _MOST_ROWS_AHEAD)
+
+    def _asked(self, batches: BatchTable) -> npt.NDArray[np.int64]:
+        """int64[n]: the largest timestamp of each batch that can hold an answer."""
+        mask = ~((batches.records_count == 0) & (batches.magic >= 2))
+        selected = self._selection.batch_mask(batches)
+        return np.where(mask if selected is None else mask & selected, batches.max_timestamp, _NEVER)
+
+    def _rows(self, largest: npt.NDArray[np.int64], row: int, n_ahead: int) -> npt.NDArray[np.int64]:
+        """The batches to decode next: where each timestamp is first reached, or just those that come next."""
+        asked = self._timestamps[self.n_done :]
+        if n_ahead:
+            return row + np.flatnonzero(largest[row:] >= asked[0])[:n_ahead]
+        rising = np.maximum.accumulate(largest[row:])
+        asked = asked[: np.searchsorted(asked, rising[-1], side="right")]
+        return row + np.unique(np.searchsorted(rising, asked, side="left"))
+
+    def _decode(
+        self, window: Window, rows: npt.NDArray[np.int64], largest: npt.NDArray[np.int64], *, is_guess: bool
+    ) -> int:
+        """Ask these batches in turn; the last one asked.
+
+        With a guess the first one that answers less than it promised ends it: those behind were chosen as if it had.
+        """
+        part = Window(window.data, window.start, window.batches[rows])
+        first = 0
+        while first < rows.size:
+            decoded = decode(
+                part, _COLUMNS, first=first, selection=self._selection, limits=self._limits, path=self._path
+            )
+            stop = first + decoded.n_batches
+            positions = part.batches.position[first:stop]
+            columns = decoded.columns or RecordColumns.empty(_COLUMNS)
+            starts = np.searchsorted(columns.batch_position, positions, side="left")
+            stops = np.searchsorted(columns.batch_position, positions, side="right")
+            for row, start, end in zip(rows[first:stop].tolist(), starts.tolist(), stops.tolist(), strict=True):
+                self._ask(columns.slice(start, end), int(largest[row]))
+                if self.is_done or (is_guess and self._timestamps[self.n_done] <= largest[row]):
+                    return int(row)
+            if decoded.error is not None:
+                raise decoded.error
+            first = stop
+        return int(rows[-1])
+
+    def _ask(self, records: RecordColumns, largest: int) -> None:
+        """Answer what the records of one batch answer."""
+        if not records.n_records:
+            return
+        asked = self._timestamps[self.n_done :]
+        running = np.maximum.accumulate(records.timestamp)
+        n = int(np.searchsorted(asked, min(largest, int(running[-1])), side="right"))
+        at = np.searchsorted(running, asked[:n], side="left")
+        done = slice(self.n_done, self.n_done + n)
+        for name in self.found.dtype.names or ():
+            self.found[name][done] = records[name][at]
+        self.position[done] = records.batch_position[0]
+        self.n_done += n

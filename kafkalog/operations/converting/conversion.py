@@ -1,0 +1,356 @@
+"""One partition converted: windows are planned by one thread, rewritten by several, and written in order.
+
+What is in memory at once is a few windows and what becomes of them. Where a window is cut does not depend on the number
+of threads, so neither does the output.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import CorruptionError, Finding, KafkalogError, Reason
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.log.segment_chain import Piece
+from kafkalog.log.segment_stream import OnCorruption
+from kafkalog.operations.converting.assemble import Part, assemble
+from kafkalog.operations.converting.needed_batches import Pinned, find_pinned
+from kafkalog.operations.converting.rewrite import Counts, Rewritten, Settings, rewrite
+from kafkalog.operations.converting.rules import BoundRules, Rules
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.selection import Selection
+
+_COMPRESSED_BYTES: Final = 2**19
+_STEP_BEHIND_DAMAGE: Final = 8
+_ALL: Final = 2**31
+
+
+class Sink(Protocol):
+    """Takes the batches of a partition, in order."""
+
+    def roll(self, base_offset: int) -> None:
+        """Begin a segment."""
+
+    def append(self, window: Window, segment: Segment) -> None:
+        """Batches that come from a segment, as they are."""
+
+
+class Nowhere:
+    """A dry run."""
+
+    def roll(self, base_offset: int) -> None:
+        """Nothing."""
+
+    def append(self, window: Window, segment: Segment) -> None:
+        """Nothing."""
+
+
+@dataclass(slots=True)
+class _Task:
+    """Batches of a window, on their way through the pool."""
+
+    number: int
+    piece: Piece
+    epochs: npt.NDArray[np.int32]
+    rules: BoundRules
+    first: int
+    stop: int
+    step: int = _ALL
+    """Most batches to rewrite in one call: few behind damage, where more may be near."""
+    future: Future[Rewritten] | None = None
+
+    @property
+    def is_last(self) -> bool:
+        return self.stop == len(self.piece.window.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Damage that ends the log (`on_corruption="stop"`)."""
+
+    finding: Finding
+
+
+_Event = _Task | Finding | _End | KafkalogError
+
+
+class Conversion:
+    """The work on one partition.
+
+    Parameters
+    ----------
+    partition : Partition
+    rules : Rules
+    settings : Settings
+    keeps_segments : bool
+        Whether segments begin where those of the source do.
+    on_corruption : {"raise", "stop", "skip"}
+    report : callable
+        Given each finding.
+    progress : callable
+        Told how many more bytes are done.
+
+    Attributes
+    ----------
+    start_offset, end_offset : int
+        Of the output; the end as far as it is written.
+    counts : Counts
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        rules: Rules,
+        settings: Settings,
+        *,
+        keeps_segments: bool,
+        on_corruption: OnCorruption,
+        report: Callable[[Finding], None],
+        progress: Callable[[int], object],
+    ) -> None:
+        self.partition, self._rules, self._settings = partition, rules, settings
+        self._keeps_segments, self._on_corruption = keeps_segments, on_corruption
+        self._report, self._progress = report, progress
+        self._start = None if rules.include_deleted else partition.log_start_offset
+        bases = [segment.base_offset for segment in partition.segments]
+        if self._start is None:
+            self._bases = bases or [partition.log_start_offset]
+        else:
+            n_below = sum(following <= self._start for following in bases[1:])
+            self._bases = [max(base, self._start) for base in bases]
+            self._bases[:n_below] = [self._start] * n_below
+            self._bases = self._bases or [self._start]
+        self.start_offset = self.end_offset = self._bases[0]
+        self.counts = Counts()
+        self._stopped = False
+        self._n_begun = 1
+        self._tail: tuple[int, Window] | None = None
+        self._pinned: Pinned | None = None
+
+    def run(self, sink: Sink, pool: ThreadPoolExecutor | None, ahead: int) -> None:
+        """Convert everything into a sink whose first segment has begun at `start_offset`.
+
+        Raises
+        ------
+        KafkalogError
+            On damage, unless `on_corruption` says otherwise.
+        """
+        plan = self._plan()
+        waiting: deque[_Event] = deque()
+        try:
+            while True:
+                while len(waiting) <= ahead and (event := next(plan, None)) is not None:
+                    if isinstance(event, _Task) and pool is not None:
+                        event.future = pool.submit(self._rewrite, event)
+                    waiting.append(event)
+                if not waiting:
+                    break
+                event = waiting.popleft()
+                if isinstance(event, KafkalogError):
+                    raise event
+                if isinstance(event, Finding):
+                    if not self._stopped:
+                        self._report(event)
+                    continue
+                if isinstance(event, _End):
+                    self._stop(event.finding)
+                    continue
+                self._finish(event, sink, pool)
+                if event.is_last:
+                    window = event.piece.window
+                    event.piece.source.release(window.data, window.start)
+                    self._progress(window.data.size)
+        finally:
+            for one in waiting:
+                if isinstance(one, _Task) and one.future is not None:
+                    one.future.cancel()
+        self._end(sink)
+
+    def _plan(self) -> Iterator[_Event]:
+        """What there is to do, in order; an error ends it."""
+        partition = self.partition
+        numbers = {id(segment): number for number, segment in enumerate(partition.segments)}
+        found: list[Finding | _End] = list(partition.findings)
+        selection = Selection(self._start, include_control=True)
+        epochs = _Epochs(partition, found.append)
+        bound: tuple[Segment, BoundRules] | None = None
+
+        def meet(finding: Finding) -> None:
+            found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
+
+        try:
+            for piece in partition.pieces(selection, on_corruption=self._on_corruption, report=meet):
+                while found:
+                    yield found.pop(0)
+                if self._stopped:
+                    return
+                batches = piece.window.batches
+                if bound is None or bound[0] is not piece.segment:
+                    bound = piece.segment, self._rules.bind(partition, piece.segment)
+                self._pin(batches)
+                mask = selection.batch_mask(batches)
+                wanted = range(len(batches)) if mask is None else np.flatnonzero(mask).tolist()
+                known = epochs.of(batches)
+                if not wanted:
+                    piece.source.release(piece.window.data, piece.window.start)
+                    self._progress(piece.window.data.size)
+                    continue
+                for first, stop in _split(batches, wanted[0]):
+                    yield _Task(numbers[id(piece.segment)], piece, known, bound[1], first, stop)
+                del piece, batches  # the memory of a window serves the next one once nobody holds it
+            yield from found
+        except KafkalogError as error:
+            yield error
+
+    def _pin(self, batches: BatchTable) -> None:
+        """Before the first batch of a producer, if batches may go or be joined, look which ones are needed."""
+        matters = self._rules.drops_by_content or self._settings.batch_size is not None
+        if self._pinned is None and matters and (batches.producer_id >= 0).any():
+            # what cannot be walked is met, and reported, when it is read again
+            self._pinned = find_pinned(self.partition, self._start, self._on_corruption)
+
+    def _rewrite(self, task: _Task) -> Rewritten:
+        rows = slice(task.first, min(task.stop, task.first + task.step))
+        return rewrite(
+            task.piece.window,
+            task.piece.window.batches[rows],
+            task.epochs[rows],
+            settings=self._settings,
+            rules=task.rules,
+            pinned=self._pinned,
+            path=str(task.piece.segment.path),
+        )
+
+    def _finish(self, task: _Task, sink: Sink, pool: ThreadPoolExecutor | None) -> None:
+        """Write what became of a task, and go on with what it left, until all of it is done."""
+        while task.first < task.stop and not self._stopped:
+            done = self._rewrite(task) if task.future is None else task.future.result()
+            task.first += done.n_done + (done.error is not None)
+            task.step = _STEP_BEHIND_DAMAGE if done.error is not None else min(4 * task.step, _ALL)
+            task.future = None
+            if pool is not None and task.first < task.stop and task.step == _ALL:
+                task.future = pool.submit(self._rewrite, task)
+            self.counts.add(done.counts)
+            if done.window is not None:
+                self._append(task.number, done.window, sink)
+            if done.tail is not None:
+                self._tail = task.number, done.tail
+            if done.error is not None:
+                self._meet(done.error)
+
+    def _meet(self, error: KafkalogError) -> None:
+        if self._on_corruption == "raise":
+            raise error
+        if self._on_corruption == "stop":
+            self._stop(error.to_finding())
+        else:
+            self._report(error.to_finding())
+
+    def _stop(self, finding: Finding) -> None:
+        """Damage ends the log: nothing behind it counts, not even where later segments begin."""
+        if self._stopped:
+            return
+        self._stopped = True
+        segments = self.partition.segments
+        number = next((n for n, segment in enumerate(segments) if str(segment.path) == finding.path), None)
+        if number is not None:
+            n_bytes = sum(segment.size_in_bytes for segment in segments[number:]) - (finding.position or 0)
+            finding = replace(finding, detail=f"{finding.detail}; the log ends here, {n_bytes} bytes are left out")
+        self._report(finding)
+
+    def _append(self, number: int, window: Window, sink: Sink) -> None:
+        window_in_order = self._in_order(number, window)
+        if window_in_order is None:
+            return
+        self._begin_segments(number, sink)
+        sink.append(window_in_order, self.partition.segments[number])
+        self.counts.add_output(window_in_order.batches)
+        self.end_offset = int(window_in_order.batches.last_offset[-1]) + 1
+        self._tail = None
+
+    def _begin_segments(self, number: int, sink: Sink) -> None:
+        """All segments up to one, those without a batch as well."""
+        while self._keeps_segments and self._n_begun <= number:
+            base_offset = self._bases[self._n_begun]
+            self._n_begun += 1
+            if base_offset > self._bases[self._n_begun - 2]:
+                sink.roll(base_offset)
+                self.end_offset = max(self.end_offset, base_offset)
+
+    def _in_order(self, number: int, window: Window) -> Window | None:
+        """Batches of which each lies behind the one before: a log of others no broker takes."""
+        batches = window.batches
+        least = max(self.end_offset, self._bases[number])
+        behind = np.concatenate([[least], batches.last_offset[:-1] + 1])
+        if (batches.base_offset >= behind).all():
+            return window
+        kept = []
+        for row, (first, last) in enumerate(
+            zip(batches.base_offset.tolist(), batches.last_offset.tolist(), strict=True)
+        ):
+            if first >= least and not self._stopped:
+                kept.append(row)
+                least = last + 1
+            elif not self._stopped:
+                detail = f"offsets {first} to {last} come behind {least - 1}: the batch is left out"
+                path = str(self.partition.segments[number].path)
+                self._meet(CorruptionError(Reason.OFFSET_ORDER, detail, path=path, base_offset=first))
+        rows = np.array(kept, np.int64)
+        return assemble([Part(rows, Window(window.data, window.start, batches[rows]))])
+
+    def _end(self, sink: Sink) -> None:
+        """The log end offset stays where it was, unless damage ended the log before."""
+        if self._tail is not None:
+            number, window = self._tail
+            self._append(number, window, sink)
+        if self._stopped:
+            return
+        if self._keeps_segments:
+            self._begin_segments(len(self._bases) - 1, sink)
+        elif self._bases[-1] > self.end_offset:
+            sink.roll(self._bases[-1])
+            self.end_offset = self._bases[-1]
+
+
+class _Epochs:
+    """Leader epochs by batch; legacy messages, which have none, get the one that the checkpoint or the log says."""
+
+    def __init__(self, partition: Partition, report: Callable[[Finding], None]) -> None:
+        self._last = 0
+        self._known = np.empty(0, kf.LEADER_EPOCH_DTYPE)
+        try:
+            self._known = partition.leader_epochs
+        except KafkalogError as error:
+            report(replace(error.to_finding(), damage=False))
+
+    def of(self, batches: BatchTable) -> npt.NDArray[np.int32]:
+        """int32[n]; windows have to come in order."""
+        own = np.where(batches.magic >= 2, batches.partition_leader_epoch, -1)
+        if self._known.size and (batches.magic < 2).any():
+            at = np.searchsorted(self._known["start_offset"], batches.last_offset, side="right") - 1
+            said = np.where(at >= 0, self._known["epoch"][np.maximum(at, 0)], -1)
+            own = np.where(batches.magic >= 2, own, said)
+        epochs: npt.NDArray[np.int32] = np.maximum.accumulate(np.concatenate([[self._last], own]))[1:].astype(np.int32)
+        self._last = int(epochs[-1])
+        return epochs
+
+
+def _split(batches: BatchTable, first: int) -> Iterator[tuple[int, int]]:
+    """Rows of a window to rewrite at a time: all, or what of compressed batches several threads can share."""
+    n = len(batches)
+    if not np.bitwise_or.reduce(batches.attributes[first:]) & kf.CODEC_MASK:
+        yield first, n
+        return
+    share = (batches.position - batches.position[0]) // _COMPRESSED_BYTES
+    for stop in [*(np.flatnonzero(np.diff(share)) + 1).tolist(), n]:
+        if stop > first:
+            yield first, stop
+            first = stop

@@ -1,0 +1,70 @@
+"""Which batches a partition's producers and transactions need: found by a first walk of the headers.
+
+A broker knows a producer by its last batch, and a transaction by where it begins. A batch of these that loses all its
+records stays as an empty one, and one that is the last of its producer keeps its boundaries, so that a producer that
+goes on, or repeats its last batch, is met as before. Goes a little farther than `Cleaner.shouldDiscardBatch`, which
+lets transactions begin later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment_stream import OnCorruption
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.selection import Selection
+from kafkalog.state.producers import ProducerState
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """Offsets that tell those batches.
+
+    Attributes
+    ----------
+    first_offsets : int64[m], sorted
+        Base offsets of the batches with which transactions begin.
+    last_offsets : int64[k], sorted
+        Last offsets of the last batches of producers.
+    """
+
+    first_offsets: npt.NDArray[np.int64]
+    last_offsets: npt.NDArray[np.int64]
+
+    def are_last(self, batches: BatchTable) -> npt.NDArray[np.bool_]:
+        """bool[n]: batches that are the last of their producers."""
+        return (batches.producer_id >= 0) & np.isin(batches.last_offset, self.last_offsets)
+
+    def are_needed(self, batches: BatchTable) -> npt.NDArray[np.bool_]:
+        """bool[n]: batches that have to stay, if only as empty ones."""
+        begins = batches.is_transactional & np.isin(batches.base_offset, self.first_offsets)
+        return self.are_last(batches) | begins
+
+
+def find_pinned(partition: Partition, start_offset: int | None, on_corruption: OnCorruption) -> Pinned:
+    """Walk the headers of a partition from an offset on.
+
+    Raises
+    ------
+    KafkalogError
+        Headers cannot be walked, with `on_corruption="raise"`.
+    """
+    state = ProducerState(limits=partition.limits)
+    begun: list[npt.NDArray[np.int64]] = []
+    place = 0
+    selection = Selection(start_offset, include_control=True)
+    for piece in partition.pieces(selection, on_corruption=on_corruption):
+        batches = piece.window.batches
+        piece.source.release(piece.window.data, piece.window.start)
+        if start_offset is not None:
+            batches = batches[batches.last_offset >= start_offset]
+        ended = state.update(batches, place=np.arange(place, place + len(batches)))
+        begun.append(ended["first_offset"].astype(np.int64))
+        place += len(batches)
+    begun.append(np.array([one.first_offset for one in state.transactions.open_transactions()], np.int64))
+    last = state.entries()["last_offset"].astype(np.int64)
+    return Pinned(np.unique(np.concatenate(begun)), np.unique(last[last >= 0]))

@@ -1,0 +1,191 @@
+"""Records of rewritten batches cut into batches again: where each begins, and what its header says.
+
+Without a batch size every v2 batch and every compressed message stays a batch, with its offsets, its producer and its
+sequence numbers; single v0 and v1 messages are put together as a producer would. With one, neighbours that have the
+same of everything in a header are joined and cut anew; those of a producer only as far as offset and sequence number
+keep step, and never its last one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import UnwritableError
+from kafkalog.format import TimestampType
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.columns import RecordColumns
+from kafkalog.records.encode import cut_batches
+
+DEFAULT_BATCH_BYTES: Final = 16_384
+"""Of batches made of single messages: a producer's default `batch.size`."""
+
+_MAX_DELTA: Final = 2**31 - 1
+_RECORD_OVERHEAD: Final = 32  # more than the lengths and deltas of a record take
+_HEADER_OVERHEAD: Final = 10
+
+
+class Cut(NamedTuple):
+    """Batches to be encoded, in the order of their records."""
+
+    boundaries: npt.NDArray[np.int64]
+    """int64[m + 1]: rows of the records."""
+    source_row: npt.NDArray[np.int64]
+    """int64[m]: the source batch that each begins with."""
+    codec: npt.NDArray[np.int8]
+    """int8[m]."""
+    header: dict[str, npt.NDArray[Any]]
+    """Fields of `BatchSpec`, a value a batch."""
+
+
+class Joints(NamedTuple):
+    """What is known of the source batches beside their headers."""
+
+    codec: npt.NDArray[np.int8]
+    """int8[k]: of the output."""
+    is_apart: npt.NDArray[np.bool_]
+    """bool[k]: something that is not rewritten lies between it and the one before."""
+    is_pinned: npt.NDArray[np.bool_]
+    """bool[k]: it keeps its boundaries."""
+
+
+def cut(
+    records: RecordColumns,
+    row: npt.NDArray[np.int64],
+    batches: BatchTable,
+    joints: Joints,
+    *,
+    batch_size: int | None,
+    start_offset: int | None,
+) -> Cut:
+    """Cut records into batches.
+
+    Parameters
+    ----------
+    records : RecordColumns
+        With strictly rising offsets; at least one.
+    row : int64[n]
+        The batch that each record comes from.
+    batches : BatchTable
+        The source batches, in the order of the log.
+    joints : Joints
+    batch_size : int or None
+        Bytes before compression.
+    start_offset : int or None
+        What lies below is deleted: no batch begins there.
+    """
+    n = records.n_records
+    offset, timestamp = records.offset, records.timestamp
+    is_log_append = records.timestamp_type == TimestampType.LOG_APPEND_TIME
+    new_row = np.concatenate([[True], row[1:] != row[:-1]])
+    is_new = np.zeros(n, np.bool_)
+    is_new[0] = True
+    is_new[1:] = is_log_append[1:] != is_log_append[:-1]
+    is_new[1:] |= is_log_append[1:] & (timestamp[1:] != timestamp[:-1])
+    is_new |= new_row & ~_joins(batches, joints, batch_size)[row]
+    runs = np.append(np.flatnonzero(is_new), n)
+    boundaries = _cut_runs(records, row, batches, joints, runs, batch_size)
+
+    first, last = boundaries[:-1], boundaries[1:] - 1
+    head, tail = row[first], row[last]
+    is_v2 = batches.magic >= 2
+    begins = new_row[first] & is_v2[head]
+    ends = np.append(new_row[1:], True)[last]
+    base = np.where(begins, np.minimum(batches.base_offset[head], offset[first]), offset[first])
+    if start_offset is not None:
+        base = np.maximum(base, start_offset)
+    stop = np.where(ends, np.maximum(batches.last_offset[tail], offset[last]), offset[last])
+    too_wide = stop - base > _MAX_DELTA
+    base, stop = np.where(too_wide, offset[first], base), np.where(too_wide, offset[last], stop)
+    sequence = batches.base_sequence[head].astype(np.int64)
+    sequence = np.where(sequence < 0, -1, (sequence + (base - batches.base_offset[head])) & _MAX_DELTA)
+    header: dict[str, npt.NDArray[Any]] = {
+        "base_offset": base,
+        "last_offset": stop,
+        "leader_epoch": batches.partition_leader_epoch[head],
+        "timestamp_type": is_log_append[first].astype(np.int8),
+        "log_append_time": timestamp[first],
+        "producer_id": batches.producer_id[head],
+        "producer_epoch": batches.producer_epoch[head],
+        "base_sequence": np.where(is_v2[head], sequence, -1).astype(np.int32),
+        "is_transactional": batches.is_transactional[head],
+        "delete_horizon_ms": batches.delete_horizon_ms[head],
+    }
+    return Cut(boundaries, head, joints.codec[head], header)
+
+
+def _joins(batches: BatchTable, joints: Joints, batch_size: int | None) -> npt.NDArray[np.bool_]:
+    """bool[k]: batches that may be joined with the one before."""
+    joins = np.zeros(len(batches), np.bool_)
+    if batch_size is None:
+        is_single = (batches.magic < 2) & (batches.codec == 0)
+        joins[1:] = is_single[1:] & is_single[:-1]
+    else:
+        joins[1:] = True
+    joins &= ~joints.is_apart
+    joins[1:] &= ~joints.is_pinned[1:] & ~joints.is_pinned[:-1]
+    columns = (
+        batches.partition_leader_epoch,
+        batches.producer_id,
+        batches.producer_epoch,
+        batches.is_transactional,
+        batches.delete_horizon_ms,
+        joints.codec,
+    )
+    for column in columns:
+        joins[1:] &= column[1:] == column[:-1]
+    delta = batches.last_offset - batches.base_offset
+    next_sequence = (batches.base_sequence.astype(np.int64) + delta + 1) & _MAX_DELTA
+    in_step = batches.base_sequence[1:] == next_sequence[:-1]
+    in_step &= batches.base_offset[1:] == batches.last_offset[:-1] + 1
+    joins[1:] &= (batches.producer_id[1:] < 0) | in_step
+    return joins
+
+
+def _cut_runs(
+    records: RecordColumns,
+    row: npt.NDArray[np.int64],
+    batches: BatchTable,
+    joints: Joints,
+    runs: npt.NDArray[np.int64],
+    batch_size: int | None,
+) -> npt.NDArray[np.int64]:
+    """Boundaries within runs, and those of them."""
+    limit = DEFAULT_BATCH_BYTES if batch_size is None else batch_size
+    first, stop = runs[:-1], runs[1:]
+    is_one = row[first] == row[stop - 1]
+    whole = is_one & joints.is_pinned[row[first]]
+    if batch_size is None:
+        whole |= is_one
+    upto = _most_bytes(records)
+    whole |= (upto[stop] - upto[first] + kf.RECORD_BATCH_OVERHEAD <= limit) & (
+        records.offset[stop - 1] - records.offset[first] <= _MAX_DELTA
+    )
+    parts = [first[:0]]
+    done = 0
+    for number in np.flatnonzero(~whole).tolist():
+        begin, end = int(first[number]), int(stop[number])
+        parts.append(first[done:number])
+        try:
+            inside = cut_batches(records.slice(begin, end), batch_size=limit, any_header_keys=True)
+        except UnwritableError as error:
+            error.row = begin + (error.row or 0)
+            raise
+        parts.append(np.asarray(inside[:-1], np.int64) + begin)
+        done = number + 1
+    return np.concatenate([*parts, first[done:], runs[-1:]])
+
+
+def _most_bytes(records: RecordColumns) -> npt.NDArray[np.int64]:
+    """int64[n + 1]: at most so many bytes are in the records before each."""
+    upto: npt.NDArray[np.int64] = (
+        records.key.offsets + records.value.offsets + np.arange(records.n_records + 1) * _RECORD_OVERHEAD
+    )
+    headers = records.headers
+    if len(headers.key):
+        upto = upto + (headers.key.offsets + headers.value.offsets)[headers.offsets]
+        upto += headers.offsets * _HEADER_OVERHEAD
+    return upto

@@ -1,0 +1,150 @@
+"""Redaction: parts of records made null or replaced by a hash, in columns.
+
+What is taken out is gone from the column's bytes, not only marked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog._kernels import filters as kernels
+from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns
+
+ACTIONS: Final = ("null", "hash")
+TARGETS: Final = ("key", "value", "headers", "headers.NAME")
+_HEADER = "headers."
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """What to do to which parts of a record.
+
+    Attributes
+    ----------
+    actions : tuple of (str, str)
+        Target and action. Targets are ``key``, ``value``, ``headers`` (all of them) and ``headers.NAME`` (the values of
+        every header of that name); actions are ``null`` (for ``headers``: removed) and ``hash``.
+    secret : bytes or None
+        With a secret the hash is HMAC-SHA-256 with it, else SHA-256; 64 hex digits either way. Null stays null.
+    """
+
+    actions: tuple[tuple[str, str], ...]
+    secret: bytes | None = None
+
+    @classmethod
+    def parse(cls, redact: Mapping[str, str | None], secret: bytes | str | None = None) -> Redaction:
+        """Check what a person wrote: a mapping of target to action, None for ``null``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            With what is wrong and what would be right.
+        """
+        if not isinstance(redact, Mapping):
+            raise TypeError(f"redact must be a mapping such as {{'value': 'null'}}, not {type(redact).__name__}")
+        actions = []
+        for target, given in redact.items():
+            action = "null" if given is None else given
+            if target not in TARGETS[:3] and not (isinstance(target, str) and target.removeprefix(_HEADER) != target):
+                raise ValueError(f"nothing of a record is called {target!r}; there are {', '.join(TARGETS)}")
+            if action not in ACTIONS or target == _HEADER:
+                raise ValueError(f"{target!r} can be made {' or '.join(map(repr, ACTIONS))}, not {action!r}")
+            if target == "headers" and action != "null":
+                raise ValueError("headers can be made 'null' as a whole; name one to hash its value: headers.NAME")
+            actions.append((target, action))
+        if not actions:
+            raise ValueError("redact names nothing to redact")
+        if secret is not None and not any(action == "hash" for _, action in actions):
+            raise ValueError("a secret is for 'hash', and nothing is to be hashed")
+        return cls(tuple(actions), secret.encode() if isinstance(secret, str) else secret)
+
+    @property
+    def removes_keys(self) -> bool:
+        """Whether keys become null."""
+        return ("key", "null") in self.actions
+
+    def apply(self, columns: RecordColumns, rows: Mask) -> RecordColumns:
+        """The same records, those in `rows` (bool[n]) redacted."""
+        changed: dict[str, Column] = dict(columns)
+        for target, action in self.actions:
+            column: Any = changed["headers" if target.startswith(_HEADER) else target]
+            if target == "headers":
+                changed[target] = _without_headers(column, rows)
+            elif target.startswith(_HEADER):
+                name = target.removeprefix(_HEADER).encode()
+                mask = np.repeat(rows, np.diff(column.offsets)) & _equal_to(column.key, name)
+                changed["headers"] = HeadersColumn(column.offsets, column.key, self._change(column.value, mask, action))
+            else:
+                changed[target] = self._change(column, rows, action)
+        return RecordColumns(columns.n_records, changed)
+
+    def _change(self, column: BinaryColumn, rows: Mask, action: str) -> BinaryColumn:
+        return _nulled(column, rows) if action == "null" else self._hashed(column, rows)
+
+    def _hashed(self, column: BinaryColumn, rows: Mask) -> BinaryColumn:
+        if column.validity is not None:
+            rows = rows & column.validity
+        size = np.diff(column.offsets)
+        size[rows] = _HASH_SIZE
+        parts: list[npt.NDArray[np.uint8]] = []
+        at = 0
+        for row in np.flatnonzero(rows).tolist():
+            start, stop = int(column.offsets[row]), int(column.offsets[row + 1])
+            parts += (column.data[at:start], self._hash(column.data[start:stop]))
+            at = stop
+        data = np.concatenate([*parts, column.data[at : column.offsets[-1]]])
+        return BinaryColumn(_offsets(size), data, column.validity)
+
+    def _hash(self, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        if self.secret is None:
+            digest = hashlib.sha256(data).hexdigest()
+        else:
+            digest = hmac.new(self.secret, data, hashlib.sha256).hexdigest()
+        return np.frombuffer(digest.encode(), np.uint8)
+
+
+_HASH_SIZE = 64
+
+
+def _nulled(column: BinaryColumn, rows: Mask) -> BinaryColumn:
+    size = np.diff(column.offsets)
+    data = column.data[: column.offsets[-1]][np.repeat(~rows, size)]
+    size[rows] = 0
+    validity = ~rows if column.validity is None else column.validity & ~rows
+    return BinaryColumn(_offsets(size), data, validity)
+
+
+def _without_headers(headers: HeadersColumn, rows: Mask) -> HeadersColumn:
+    count = np.diff(headers.offsets)
+    kept = np.repeat(~rows, count)
+    count[rows] = 0
+    return HeadersColumn(_offsets(count), _filtered(headers.key, kept), _filtered(headers.value, kept))
+
+
+def _filtered(column: BinaryColumn, kept: Mask) -> BinaryColumn:
+    size = np.diff(column.offsets)
+    data = column.data[: column.offsets[-1]][np.repeat(kept, size)]
+    return BinaryColumn(_offsets(size[kept]), data, None if column.validity is None else column.validity[kept])
+
+
+def _equal_to(column: BinaryColumn, text: bytes) -> Mask:
+    size = np.diff(column.offsets).astype(np.int32)
+    mask = np.ones(len(column), np.uint8)
+    start, needle = column.offsets[:-1].astype(np.int32), np.frombuffer(text, np.uint8)
+    kernels.match_bytes(column.data, start, size, kernels.OPERATIONS["=="], needle, mask)
+    return mask.view(np.bool_)
+
+
+def _offsets(size: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    offsets = np.zeros(size.size + 1, np.int64)
+    np.cumsum(size, out=offsets[1:])
+    return offsets

@@ -1,0 +1,110 @@
+"""What a conversion did, or would do: a row a partition, and what was found on the way."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Findings
+from kafkalog.operations.converting.rewrite import Counts
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedPartition:
+    """A partition, before and after.
+
+    Attributes
+    ----------
+    topic_partition : TopicPartition
+        As it is called afterwards.
+    path, source : str
+        Where it is, or would be, and where it came from.
+    start_offset, end_offset : int
+        Offsets of the converted log, half-open; those of the source unless damage ended it earlier.
+    n_batches_before, n_batches_after, n_batches_kept : int
+        Kept are those that went over byte for byte.
+    n_records_before, n_records_after, n_records_redacted : int
+        Control records are not counted, nor what is below the log start offset and left out.
+    n_bytes_before, n_bytes_after : int
+        Of the batches that were read and written.
+    """
+
+    topic_partition: kf.TopicPartition
+    path: str
+    source: str
+    start_offset: int
+    end_offset: int
+    n_batches_before: int
+    n_batches_after: int
+    n_batches_kept: int
+    n_records_before: int
+    n_records_after: int
+    n_records_redacted: int
+    n_bytes_before: int
+    n_bytes_after: int
+
+    @property
+    def n_records_dropped(self) -> int:
+        """Records that are gone."""
+        return self.n_records_before - self.n_records_after
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        fields = asdict(self)
+        fields.pop("topic_partition")
+        return {
+            "topic": self.topic_partition.topic,
+            "partition": self.topic_partition.partition,
+            **fields,
+            "n_records_dropped": self.n_records_dropped,
+        }
+
+
+@dataclass(slots=True)
+class ConversionReport:
+    """What `kafkalog.convert` did.
+
+    Attributes
+    ----------
+    partitions : list of ConvertedPartition
+    findings : Findings
+        Damage that was passed over, and what is worth knowing.
+    is_written : bool
+        False after a dry run.
+    """
+
+    partitions: list[ConvertedPartition] = field(default_factory=list)
+    findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    is_written: bool = False
+
+    def __repr__(self) -> str:
+        return (
+            f"ConversionReport({len(self.partitions)} partitions, {self.total('n_records_before')} records to "
+            f"{self.total('n_records_after')}, {self.total('n_bytes_before')} bytes to {self.total('n_bytes_after')})"
+        )
+
+    def total(self, name: str) -> int:
+        """The sum of a field of all partitions, such as `n_records_dropped`."""
+        return sum(getattr(partition, name) for partition in self.partitions)
+
+
+def converted(
+    key: kf.TopicPartition, path: str, source: str, offsets: tuple[int, int], counts: Counts
+) -> ConvertedPartition:
+    """The row of a partition."""
+    return ConvertedPartition(
+        topic_partition=key,
+        path=path,
+        source=source,
+        start_offset=offsets[0],
+        end_offset=offsets[1],
+        n_batches_before=counts.n_batches,
+        n_batches_after=counts.n_batches_out,
+        n_batches_kept=counts.n_batches_kept,
+        n_records_before=counts.n_records,
+        n_records_after=counts.n_records_out,
+        n_records_redacted=counts.n_records_redacted,
+        n_bytes_before=counts.n_bytes,
+        n_bytes_after=counts.n_bytes_out,
+    )

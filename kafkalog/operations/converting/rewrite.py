@@ -1,0 +1,374 @@
+"""A window of batches into a window of batches: what stays goes over as it is, the rest is decoded and encoded anew.
+
+Whether a batch loses a record is judged on spans, so only batches that change are ever filled into columns. A pure
+function of the window, but for the leader epoch of legacy messages, which the caller says: windows may be rewritten in
+any order. What one call does not get done is left to the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionError,
+    KafkalogError,
+    Limits,
+    Reason,
+    UnsupportedError,
+    UnwritableError,
+)
+from kafkalog.operations.converting.assemble import Part, assemble, empty_batches
+from kafkalog.operations.converting.needed_batches import Pinned
+from kafkalog.operations.converting.recut import Joints, cut
+from kafkalog.operations.converting.rules import BoundRules
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.codecs import Compression
+from kafkalog.records.columns import RecordColumns
+from kafkalog.records.decode import decode
+from kafkalog.records.encode import BatchSpec, encode_batches
+from kafkalog.records.selection import Selection
+from kafkalog.records.spans import batch_error, place
+
+_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "batch_position")
+_ALL: Final = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What becomes of batches, whatever is in them.
+
+    Attributes
+    ----------
+    compression : Compression or None
+        Of batches that are rewritten; None for the one they have. With it, batches of another codec are rewritten.
+    batch_size : int or None
+        With it, all batches are cut anew.
+    limits : Limits
+    """
+
+    compression: Compression | None = None
+    batch_size: int | None = None
+    limits: Limits = DEFAULT_LIMITS
+
+    @property
+    def rewrites_all(self) -> bool:
+        """Whether even a batch of the right codec is encoded anew."""
+        return self.batch_size is not None or (self.compression is not None and self.compression.level is not None)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What went in, and what became of it; control records are no records here."""
+
+    n_batches: int = 0
+    n_bytes: int = 0
+    n_records: int = 0
+    n_batches_kept: int = 0
+    n_records_redacted: int = 0
+    n_batches_out: int = 0
+    n_bytes_out: int = 0
+    n_records_out: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Add up."""
+        for name in Counts.__dataclass_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def add_output(self, batches: BatchTable) -> None:
+        """Count what was made."""
+        self.n_batches_out += len(batches)
+        self.n_bytes_out += int(batches.size_in_bytes.sum(dtype=np.int64))
+        self.n_records_out += int(batches.records_count[~batches.is_control].sum(dtype=np.int64))
+
+
+@dataclass(slots=True)
+class Rewritten:
+    """What became of some batches.
+
+    Attributes
+    ----------
+    n_done : int
+        Batches of the source that are done.
+    error : KafkalogError or None
+        What is wrong with the one behind them.
+    window : Window or None
+        What is to be written.
+    tail : Window or None
+        An empty batch that has the last offset of these; needed if nothing comes behind.
+    counts : Counts
+    """
+
+    n_done: int
+    error: KafkalogError | None = None
+    window: Window | None = None
+    tail: Window | None = None
+    counts: Counts = field(default_factory=Counts)
+
+
+def rewrite(
+    window: Window,
+    batches: BatchTable,
+    epochs: npt.NDArray[np.int32],
+    *,
+    settings: Settings,
+    rules: BoundRules,
+    pinned: Pinned | None,
+    path: str,
+) -> Rewritten:
+    """Convert batches.
+
+    Parameters
+    ----------
+    window : Window
+        Their bytes.
+    batches : BatchTable
+        Those to convert, which lie one behind the other.
+    epochs : int32[n]
+        The leader epoch of each; that of legacy messages is the one before.
+    settings : Settings
+    rules : BoundRules
+        Of the segment.
+    pinned : Pinned or None
+        Which batches producers and transactions need; None where none is rewritten.
+    path : str
+        For messages.
+    """
+    n_valid, error = _check(window, batches, path)
+    job = _Job(window, batches[:n_valid], epochs[:n_valid], settings, rules, pinned, path)
+    job.error = error
+    return job.run()
+
+
+def _check(window: Window, batches: BatchTable, path: str) -> tuple[int, KafkalogError | None]:
+    """How many batches have the checksum of their bytes and a known codec, and what is wrong with the next one."""
+    valid = valid_crcs(window, batches)
+    bad = np.flatnonzero(~valid | (batches.codec > kf.Codec.ZSTD))
+    if not bad.size:
+        return len(batches), None
+    row = int(bad[0])
+    if not valid[row]:
+        return row, batch_error(STATUS["CRC_MISMATCH"], batches, row, path)
+    unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {batches.codec[row]}; Kafka has 0 to 4")
+    return row, place(unknown, batches, row, path)
+
+
+class _Job:
+    """One call of `rewrite`; `batches` grows shorter where one turns out to be bad, or to be left to the next call."""
+
+    def __init__(
+        self,
+        window: Window,
+        batches: BatchTable,
+        epochs: npt.NDArray[np.int32],
+        settings: Settings,
+        rules: BoundRules,
+        pinned: Pinned | None,
+        path: str,
+    ) -> None:
+        self.window, self.batches, self.epochs = window, batches, epochs
+        self.settings, self.rules, self.pinned, self.path = settings, rules, pinned, path
+        self.error: KafkalogError | None = None
+        self.is_redacted = np.empty(0, np.bool_)
+        self.counts = Counts()
+
+    def run(self) -> Rewritten:
+        batches = self.batches
+        is_legacy = batches.magic < 2
+        is_data = is_legacy | (~batches.is_control & (batches.records_count != 0))
+        must = is_data & (is_legacy | self._has_other_codec())
+        is_open = is_data & ~self.rules.untouched(batches)
+        redacts = self.rules.redaction is not None
+        if not (must.any() or is_open.any() or (redacts and is_data.any())):
+            return self._as_is()
+        n_before = batches.records_count.astype(np.int64)
+        n_kept = np.where(is_legacy, 1, n_before)
+        if is_open.any():
+            if (is_legacy & is_open).any():
+                n_before = self._count(is_legacy & is_open, _ALL, n_before)
+            n_kept = self._count(is_open, self.rules.kept, n_kept)
+        affected = np.zeros(len(batches), np.bool_)
+        if redacts and self.rules.redacted is not None:
+            affected = is_data if self.rules.redacts_all else self._count(is_data, self.rules.redacted, affected) > 0
+        n = len(self.batches)
+        rewritten = (is_data & (must | affected | (n_kept < n_before)))[:n] & (n_kept[:n] > 0)
+        is_gone = is_data[:n] & (n_kept[:n] == 0)
+        records, row = self._decode(rewritten)
+        n = len(self.batches)
+        n_before, rewritten, is_gone = n_before[:n], rewritten[:n], is_gone[:n]
+        unknown = (n_before < 0) | (is_legacy[:n] & ~is_open[:n])
+        n_before = np.where(unknown, np.bincount(row, minlength=n)[:n], n_before)
+        while True:
+            n = len(self.batches)
+            try:
+                return self._put_together(records, row, n_before[:n], rewritten[:n], is_gone[:n])
+            except UnwritableError as error:
+                bad = int(row[error.row or 0])
+                detail = f"{error.detail}: the batch cannot be rewritten"
+                self._cut_off(bad, place(CorruptionError(error.reason, detail), self.batches, bad, self.path))
+                n_good = int(np.searchsorted(row, bad))
+                records, row = records.slice(0, n_good), row[:n_good]
+
+    def _as_is(self) -> Rewritten:
+        batches = self.batches
+        result = Rewritten(len(batches), self.error, None, None, self.counts)
+        if len(batches):
+            self._count_input(np.where(batches.is_control, 0, batches.records_count))
+            self.counts.n_batches_kept = len(batches)
+            result.window = assemble(
+                [Part(np.arange(len(batches)), Window(self.window.data, self.window.start, batches))]
+            )
+        return result
+
+    def _count_input(self, n_records: npt.NDArray[np.int64]) -> None:
+        self.counts.n_batches = len(self.batches)
+        self.counts.n_bytes = int(self.batches.size_in_bytes.sum(dtype=np.int64))
+        self.counts.n_records = int(n_records.sum())
+
+    def _has_other_codec(self) -> npt.NDArray[np.bool_]:
+        batches, settings = self.batches, self.settings
+        if settings.rewrites_all:
+            return np.ones(len(batches), np.bool_)
+        if settings.compression is None:
+            return np.zeros(len(batches), np.bool_)
+        differs: npt.NDArray[np.bool_] = batches.codec != int(settings.compression.codec)
+        return differs
+
+    def _cut_off(self, row: int, error: KafkalogError | None) -> None:
+        """Leave a batch and all behind it to the next call; or it is bad."""
+        self.batches, self.epochs, self.error = self.batches[:row], self.epochs[:row], error
+
+    def _count(
+        self, which: npt.NDArray[np.bool_], selection: Selection, counts: npt.NDArray[np.int64] | npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64]:
+        """`counts`, where `which` is true replaced by the number of records that a selection has of the batch."""
+        rows = np.flatnonzero(which[: len(self.batches)])
+        decoded = decode(
+            Window(self.window.data, self.window.start, self.batches[rows]),
+            ("batch_position",),
+            selection=selection,
+            check_crcs=False,
+            limits=self.settings.limits,
+            path=self.path,
+        )
+        counts = counts.astype(np.int64)
+        counts[rows] = 0
+        if decoded.columns is not None:
+            positions, n = np.unique(decoded.columns.batch_position, return_counts=True)
+            counts[np.searchsorted(self.batches.position, positions)] = n
+        if decoded.n_batches < rows.size:
+            self._cut_off(int(rows[decoded.n_batches]), decoded.error)
+        return counts
+
+    def _decode(self, which: npt.NDArray[np.bool_]) -> tuple[RecordColumns, npt.NDArray[np.int64]]:
+        """Kept records of some batches, and which batch each comes from; redacted where they are to be."""
+        rows = np.flatnonzero(which)
+        records, row = RecordColumns.empty(_COLUMNS), np.empty(0, np.int64)
+        if not rows.size:
+            return records, row
+        part = Window(self.window.data, self.window.start, self.batches[rows])
+        options = {"check_crcs": False, "limits": self.settings.limits, "path": self.path}
+        decoded = decode(part, _COLUMNS, selection=self.rules.kept, **options)  # type: ignore[arg-type]
+        if decoded.n_batches < rows.size:
+            self._cut_off(int(rows[decoded.n_batches]), decoded.error)
+        if decoded.columns is None:
+            return records, row
+        records = decoded.columns
+        row = np.searchsorted(self.batches.position, records.batch_position)
+        records, row = self._in_order(records, row)
+        if self.rules.redaction is None or self.rules.redacted is None or not records.n_records:
+            return records, row
+        mask = np.ones(records.n_records, np.bool_)
+        if not self.rules.redacts_all:
+            found = decode(part, ("offset",), stop=decoded.n_batches, selection=self.rules.redacted, **options)  # type: ignore[arg-type]
+            chosen = np.empty(0, np.int64) if found.columns is None else found.columns.offset
+            mask = np.isin(records.offset, chosen)
+        self.is_redacted = mask
+        return self.rules.redaction.apply(records, mask), row
+
+    def _in_order(
+        self, records: RecordColumns, row: npt.NDArray[np.int64]
+    ) -> tuple[RecordColumns, npt.NDArray[np.int64]]:
+        """Records as long as their offsets rise: no batch can be made of others."""
+        steps = np.flatnonzero(records.offset[1:] <= records.offset[:-1])
+        if not steps.size:
+            return records, row
+        bad = int(row[steps[0] + 1])
+        error = CorruptionError(Reason.OFFSET_ORDER, "the offsets of its records do not rise: it cannot be rewritten")
+        self._cut_off(bad, place(error, self.batches, bad, self.path))
+        n = int(np.searchsorted(row, bad))
+        return records.slice(0, n), row[:n]
+
+    def _put_together(
+        self,
+        records: RecordColumns,
+        row: npt.NDArray[np.int64],
+        n_before: npt.NDArray[np.int64],
+        rewritten: npt.NDArray[np.bool_],
+        is_gone: npt.NDArray[np.bool_],
+    ) -> Rewritten:
+        batches = self.batches
+        epochs = np.where(batches.magic < 2, self.epochs, batches.partition_leader_epoch)
+        batches = replace(batches, partition_leader_epoch=epochs.astype(np.int32))
+        is_kept = ~rewritten & ~is_gone
+        needed = np.zeros(len(batches), np.bool_)
+        if self.pinned is not None and is_gone.any():
+            needed = is_gone & self.pinned.are_needed(batches)
+        kept, empty = np.flatnonzero(is_kept), np.flatnonzero(needed)
+        parts = [Part(kept, Window(self.window.data, self.window.start, batches[kept]))]
+        if empty.size:
+            parts.append(Part(empty, empty_batches(batches[empty])))
+        if records.n_records:
+            parts.append(self._encode(records, row, batches, rewritten, is_kept | needed))
+        result = Rewritten(len(batches), self.error, assemble(parts), None, self.counts)
+        gone = np.flatnonzero(is_gone & ~needed)
+        if gone.size and not (is_kept | needed | rewritten)[gone[-1] :].any():
+            result.tail = empty_batches(batches[gone[-1:]])
+        self._count_input(np.where(batches.is_control, 0, n_before))
+        self.counts.n_batches_kept = kept.size
+        self.counts.n_records_redacted = int(np.count_nonzero(self.is_redacted[: records.n_records]))
+        return result
+
+    def _encode(
+        self,
+        records: RecordColumns,
+        row: npt.NDArray[np.int64],
+        batches: BatchTable,
+        rewritten: npt.NDArray[np.bool_],
+        is_other: npt.NDArray[np.bool_],
+    ) -> Part:
+        settings = self.settings
+        rows = np.flatnonzero(rewritten)
+        sources = batches[rows]
+        n_others = np.cumsum(is_other)[rows]
+        is_apart = np.concatenate([[True], n_others[1:] != n_others[:-1]])
+        codec = sources.codec
+        if settings.compression is not None:
+            codec = np.full(rows.size, int(settings.compression.codec), np.int8)
+        is_pinned = np.zeros(rows.size, np.bool_)
+        if self.pinned is not None and settings.batch_size is not None:
+            is_pinned = self.pinned.are_last(sources)
+        made = cut(
+            records,
+            np.searchsorted(rows, row),
+            sources,
+            Joints(codec, is_apart, is_pinned),
+            batch_size=settings.batch_size,
+            start_offset=self.rules.kept.start_offset,
+        )
+        compression: Compression | list[Compression]
+        if settings.compression is not None:
+            compression = settings.compression
+        else:
+            known = {one: Compression(kf.Codec(one)) for one in np.unique(made.codec).tolist()}
+            compression = [known[one] for one in made.codec.tolist()]
+        window = encode_batches(
+            records, made.boundaries, BatchSpec(compression=compression, any_header_keys=True, **made.header)
+        )
+        return Part(rows[made.source_row], window)

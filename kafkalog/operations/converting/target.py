@@ -1,0 +1,145 @@
+"""Where a converted partition goes: a `PartitionWriter` set up after the source.
+
+It knows the producers that the source knew before its first batch, its leader epochs and its topic id, and makes
+indexes as dense as the source's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError, Limits, OutputExistsError, Reason
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.operations.rebuilding.index_interval import index_interval
+from kafkalog.records.batch_table import Window
+from kafkalog.state.checkpoints import parse_topic_id
+from kafkalog.state.cluster_metadata import BROKER, TOPIC, ClusterConfigs, read_cluster_configs
+from kafkalog.state.epoch_cache import Epochs, truncate_from_start
+from kafkalog.state.log_config import LogConfig, checked_config
+from kafkalog.state.producers import ProducerSnapshot, read_snapshot
+from kafkalog.writing.partition_writer import PartitionWriter
+
+_MAX_SEGMENT_BYTES: Final = 2**31 - 1
+_NEVER_MS: Final = 2**63 - 1
+
+
+class Targets:
+    """Makes the writers of a conversion.
+
+    Parameters
+    ----------
+    config : LogConfig or None
+        By which segments are cut; None to cut them where the source's begin.
+    limits : Limits
+    report : callable
+        Given each finding.
+    """
+
+    def __init__(self, config: LogConfig | None, limits: Limits, report: Callable[[Finding], None]) -> None:
+        self._config = None if config is None else checked_config(config)
+        self._limits, self._report = limits, report
+        self._cluster: dict[Path, ClusterConfigs | None] = {}
+
+    def open(self, directory: Path, partition: Partition, start_offset: int) -> PartitionSink:
+        """A new partition.
+
+        Raises
+        ------
+        OutputExistsError
+            Something is there.
+        """
+        if os.path.lexists(directory):
+            raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=directory)
+        name = kf.parse_partition_directory(directory.name)
+        is_same_topic = name is not None and name.topic_partition == partition.topic_partition
+        writer = PartitionWriter(
+            directory,
+            config=self._config or self._config_of(partition),
+            start_offset=start_offset,
+            topic_id=_topic_id(partition) if is_same_topic else None,
+            producer_snapshot=self._snapshot(partition, start_offset),
+            leader_epochs=_epochs(partition, start_offset),
+            limits=self._limits,
+        )
+        writer.roll(start_offset)  # also where a first segment without batches begins
+        return PartitionSink(writer)
+
+    def is_compacted(self, partition: Partition) -> bool:
+        """Whether the log is cleaned by key, as far as the config or the cluster's metadata beside the source tell."""
+        if self._config is not None and self._config.is_compacted:
+            return True
+        configs = self._cluster_of(partition)
+        if configs is None or partition.topic_partition is None:
+            return False
+        topic = configs.of.get((TOPIC, partition.topic_partition.topic), {}).get("cleanup.policy")
+        policy = configs.of.get((BROKER, ""), {}).get("log.cleanup.policy", "") if topic is None else topic
+        return "compact" in policy
+
+    def _cluster_of(self, partition: Partition) -> ClusterConfigs | None:
+        root = partition.path.absolute().parent
+        if root not in self._cluster:
+            self._cluster[root] = configs = read_cluster_configs(root, limits=self._limits)
+            for finding in configs.findings if configs is not None else ():
+                self._report(finding)
+        return self._cluster[root]
+
+    def _config_of(self, partition: Partition) -> LogConfig:
+        """Nothing rolls by itself, but where an index would overflow."""
+        interval = index_interval(partition, self._cluster_of(partition))
+        return LogConfig(segment_bytes=_MAX_SEGMENT_BYTES, segment_ms=_NEVER_MS, index_interval_bytes=interval.n_bytes)
+
+    def _snapshot(self, partition: Partition, start_offset: int) -> ProducerSnapshot | None:
+        """What the source knew of producers before its first batch."""
+        if not partition.segments or not start_offset or partition.segments[0].base_offset != start_offset:
+            return None
+        path = partition.path / kf.segment_file_name(start_offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
+        try:
+            return read_snapshot(path) if path.exists() else None
+        except KafkalogError as error:
+            self._report(error.to_finding(damage=False))
+            return None
+
+
+class PartitionSink:
+    """A `PartitionWriter` that takes windows of one segment of the source after the other."""
+
+    def __init__(self, writer: PartitionWriter) -> None:
+        self._writer = writer
+
+    def __enter__(self) -> Self:
+        self._writer.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.__exit__(kind, error, trace)
+
+    def roll(self, base_offset: int) -> None:
+        """Begin a segment."""
+        self._writer.roll(base_offset)
+
+    def append(self, window: Window, segment: Segment) -> None:
+        """Batches that come from a segment, as they are; retention counts from the time of its file."""
+        self._writer.append_batches(window, modified_ms=segment.path.stat().st_mtime_ns // 10**6)
+
+
+def _topic_id(partition: Partition) -> str | None:
+    try:
+        return None if partition.topic_id is None else parse_topic_id(partition.topic_id)
+    except (KafkalogError, ValueError):
+        return None
+
+
+def _epochs(partition: Partition, start_offset: int) -> Epochs:
+    try:
+        known = [(int(epoch), int(start)) for epoch, start in partition.leader_epochs.tolist()]
+    except KafkalogError:
+        return []
+    return truncate_from_start(known, start_offset)

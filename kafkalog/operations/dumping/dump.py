@@ -1,0 +1,188 @@
+"""Segment files as text: line for line what Kafka's `DumpLogSegments` prints of them, or as objects.
+
+`logs.py` prints logs, `sidecars.py` and `times.py` what lies beside them, `report.py` keeps what the tool lists at the
+end, `rows.py` gives the same as objects. Kafka's tool believes every header that it can read, so nothing here is
+refused before Kafka would: records under a wrong checksum are shown, and where the tool throws, an error of ours comes
+behind the same lines. Mirrors `org.apache.kafka.tools.DumpLogSegments`, without its decoders of Kafka's own topics.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError
+from kafkalog.operations.dumping.files import CHECKPOINT_SUFFIX, absolute, as_file, is_last_segment, open_log, suffix_of
+from kafkalog.operations.dumping.logs import LogDumper, title
+from kafkalog.operations.dumping.options import DECODERS, DIALECTS, DumpOptions
+from kafkalog.operations.dumping.report import Report
+from kafkalog.operations.dumping.sidecars import dump_index, dump_snapshot, dump_transaction_index
+from kafkalog.operations.dumping.time_index import dump_time_index
+
+__all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
+
+Pathish = str | os.PathLike[str]
+
+
+class Dump:
+    """A dump of files: iterating reads them anew and gives line after line.
+
+    Parameters
+    ----------
+    paths : sequence of str
+    options : DumpOptions
+
+    Attributes
+    ----------
+    paths : list of str
+    options : DumpOptions
+    """
+
+    def __init__(self, paths: Iterable[str], options: DumpOptions) -> None:
+        self.paths = list(paths)
+        self.options = options
+        self._report = Report()
+
+    def __iter__(self) -> Iterator[str]:
+        """Lines without their ends; a value with line breaks in it is several, as it is in the tool's output."""
+        rest = b""
+        try:
+            for chunk in self.chunks():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield line.decode(errors="surrogateescape")
+        except Exception:
+            if rest:
+                # a line that the tool did not end, since it threw
+                yield rest.decode(errors="surrogateescape")
+            raise
+
+    def __repr__(self) -> str:
+        return f"Dump({len(self.paths)} files, dialect {self.options.dialect})"
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What the last pass found, as far as it is kept."""
+        return self._report.findings.rows
+
+    @property
+    def n_damage(self) -> int:
+        """How many of its findings are damage, those not kept too."""
+        return self._report.findings.n_damage
+
+    @property
+    def notes(self) -> list[str]:
+        """What the tool prints to stderr as it goes."""
+        return self._report.notes
+
+    def mismatches(self) -> Iterator[str]:
+        """The lists that the tool prints to stderr in the end, of the last pass: mismatches, gaps between offsets."""
+        return self._report.lines()
+
+    def chunks(self, progress: Callable[[int], None] | None = None) -> Iterator[bytes]:
+        """The text in UTF-8, in pieces of some hundred kilobytes.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Told how many bytes of all files are done.
+
+        Raises
+        ------
+        KafkalogError
+            Where Kafka's tool throws, behind the same text; what follows is not looked at, unless `keep_going`.
+        """
+        yield from self._each(self._text, progress)
+
+    def rows(self, progress: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
+        """The same as objects, keys and values and the values of headers as `bytes`; parameters as of `chunks`.
+
+        Each has a `kind`: `file`, `batch`, `record`, `trailing_bytes`, `offset_index_entry`, `time_index_entry`,
+        `sanity`, `aborted_transaction`, `producer`, or, of what the tool lists at the end, `mismatch`.
+        """
+        from kafkalog.operations.dumping import rows
+
+        yield from self._each(rows.rows_of_file, progress)
+        yield from rows.rows_of_report(self._report)
+
+    def _each(self, one: Callable[..., Iterator[Any]], progress: Callable[[int], None] | None) -> Iterator[Any]:
+        self._report = Report(self.options.limits.max_findings, is_2_8=self.options.is_2_8)
+        done = 0
+        for path in self.paths:
+            try:
+                yield from one(
+                    as_file(path), self.options, self._report, None if progress is None else _Shifted(progress, done)
+                )
+            except KafkalogError as error:
+                if not self.options.keep_going:
+                    raise
+                self._report.findings.add(error.to_finding())
+            if progress is not None and os.path.isfile(path):
+                done += os.path.getsize(path)
+                progress(done)
+
+    @staticmethod
+    def _text(
+        path: str, options: DumpOptions, report: Report, progress: Callable[[int], None] | None
+    ) -> Iterator[bytes]:
+        yield f"Dumping {path}\n".encode(errors="surrogateescape")
+        suffix = suffix_of(path, options)
+        key = absolute(path)
+        if suffix in (kf.LOG_SUFFIX, CHECKPOINT_SUFFIX):
+            yield f"{title(os.path.basename(path), is_2_8=options.is_2_8)}\n".encode()
+            with open_log(path, options) as source:
+                dumper = LogDumper(source, options, report, key, is_last=is_last_segment(path))
+                for chunk in dumper.chunks():
+                    yield chunk
+                    if progress is not None:
+                        progress(dumper.position)
+        elif suffix == kf.INDEX_SUFFIX:
+            yield from dump_index(path, key, options, report)
+        elif suffix == kf.TIME_INDEX_SUFFIX:
+            yield from dump_time_index(path, key, options, report)
+        elif suffix == kf.TRANSACTION_INDEX_SUFFIX:
+            yield from dump_transaction_index(path, options)
+        elif suffix == kf.PRODUCER_SNAPSHOT_SUFFIX:
+            yield from dump_snapshot(path, options, report)
+        else:
+            report.notes.append(f"Ignoring unknown file {path}")
+
+
+class _Shifted:
+    """Progress of one file among others."""
+
+    def __init__(self, progress: Callable[[int], None], done: int) -> None:
+        self._progress, self._done = progress, done
+
+    def __call__(self, position: int) -> None:
+        self._progress(self._done + position)
+
+
+def dump(paths: Pathish | Iterable[Pathish], **options: Any) -> Dump:
+    """Dump segment files as Kafka's `DumpLogSegments` does: `.log`, `.index`, `.timeindex`, `.txnindex`, `.snapshot`.
+
+    Parameters
+    ----------
+    paths : path-like or several
+        Files, in the order in which they are to come.
+    **options
+        Those of `DumpOptions`: `deep_iteration`, `print_data_log`, `skip_record_metadata`, `max_bytes`,
+        `index_sanity_check`, `verify_index_only`, `max_message_size`, `dialect`, `key_decoder`, `value_decoder`,
+        `keep_going`, `limits`.
+
+    Returns
+    -------
+    Dump
+        Nothing is read before it is iterated: over lines of `str`, `chunks()` of UTF-8, or `rows()` as objects.
+
+    Examples
+    --------
+    >>> import kafkalog
+    >>> lines = list(kafkalog.dump("tests/golden/log_dir/p-txn-0/00000000000000000014.txnindex"))
+    >>> print(lines[1])
+    version: 0 producerId: 2 firstOffset: 20 lastOffset: 31 lastStableOffset: 16
+    """
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    return Dump([os.fspath(path) for path in several], DumpOptions(**options))

@@ -1,0 +1,141 @@
+"""What a dump has to say beside the lines it prints: mismatches as Kafka's tool lists them, and findings of our own.
+
+Kafka's tool prints its lists at the end, to stderr, of several files in the order of a hash table; here they come in
+the order of the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Reason, TruncatedTailError
+from kafkalog.storage.source import Bytes
+
+MAX_PAIRS: Final = 2**20
+"""Lines kept of one list of one file; further ones are counted."""
+
+Kind = Literal["offset", "timestamp", "order", "missing", "gap"]
+
+_KINDS: Final[tuple[Kind, ...]] = ("offset", "timestamp", "order", "missing", "gap")
+_HEADS: Final = {
+    "offset": "Mismatches in :{path}",
+    "timestamp": "Found timestamp mismatch in :{path}",
+    "order": "Found out of order timestamp in :{path}",
+    "missing": "The following indexed offsets are not found in :{path}",
+    "gap": "Non-consecutive offsets in {path}",
+}
+_MISSING_2_8: Final = "The following indexed offsets are not found in the log."
+_LINES: Final = {
+    "offset": "  Index offset: {}, log offset: {}",
+    "timestamp": "  Index timestamp: {}, log timestamp: {}",
+    "order": "  Index timestamp: {}, Previously indexed timestamp: {}",
+    "missing": "Indexed offset: {}, found log offset: {}",
+    "gap": "  {} is followed by {}",
+}
+
+Pairs = list[npt.NDArray[np.int64]]
+
+
+class Report:
+    """Collects what is found while files are dumped.
+
+    Parameters
+    ----------
+    max_findings : int
+        Findings kept.
+    is_2_8 : bool
+        List as 2.8 does: last found first, every pair as often as it was found.
+
+    Attributes
+    ----------
+    findings : Findings
+        What is wrong, or worth knowing, about the files.
+    notes : list of str
+        Lines that Kafka's tool prints to stderr as it goes.
+    """
+
+    def __init__(self, max_findings: int = DEFAULT_LIMITS.max_findings, *, is_2_8: bool = False) -> None:
+        self.findings = Findings(max_findings)
+        self.notes: list[str] = []
+        self._is_2_8 = is_2_8
+        self._pairs: dict[tuple[Kind, str], Pairs] = {}
+        self._n: dict[tuple[Kind, str], int] = {}
+
+    def add_pair(self, kind: Kind, path: str, first: int, second: int) -> None:
+        """Note that two numbers of a file do not go together."""
+        self.add_pairs(kind, path, np.array([[first], [second]], np.int64))
+
+    def add_pairs(self, kind: Kind, path: str, pairs: npt.NDArray[np.int64]) -> None:
+        """The same of many: int64[2, n]."""
+        key = kind, path
+        n = self._n.get(key, 0)
+        self._n[key] = n + pairs.shape[1]
+        kept = pairs[:, : max(0, MAX_PAIRS - n)]
+        self._pairs.setdefault(key, []).append(kept)
+
+    def add_finding(
+        self,
+        reason: Reason,
+        detail: str,
+        *,
+        path: str,
+        position: int | None = None,
+        base_offset: int | None = None,
+        length: int | None = None,
+    ) -> None:
+        """Note damage."""
+        self.findings.add(Finding(reason, detail, path, position, length, base_offset))
+
+    def add_bad_crc(self, path: str, position: int, batch: Bytes) -> None:
+        """Note a batch whose bytes are not those that were summed."""
+        self.add_finding(
+            Reason.CRC_MISMATCH,
+            "the checksum in the batch is not that of its bytes",
+            path=path,
+            position=position,
+            base_offset=int.from_bytes(batch[:8].tobytes(), "big", signed=True),
+            length=kf.LOG_OVERHEAD + int.from_bytes(batch[8:12].tobytes(), "big"),
+        )
+
+    def add_tail(self, error: KafkalogError, *, is_last: bool) -> None:
+        """Note why a log ends in bytes that are no batch; a torn tail of the last segment is no damage."""
+        self.findings.add(error.to_finding(damage=not (is_last and isinstance(error, TruncatedTailError))))
+
+    def lines(self) -> Iterator[str]:
+        """The lists, as Kafka's tool prints them in the end."""
+        for kind, path, pairs in self._blocks():
+            is_old = self._is_2_8 and kind == "missing"
+            yield _MISSING_2_8 if is_old else _HEADS[kind].format(path=path)
+            line = _LINES[kind]
+            for first, second in zip(*pairs.tolist(), strict=True):
+                yield line.format(first, second)
+            n_more = self._n[kind, path] - sum(part.shape[1] for part in self._pairs[kind, path])
+            if n_more:
+                yield f"  ... and {n_more} more"
+
+    def pairs(self) -> Iterator[tuple[Kind, str, int, int]]:
+        """The same as numbers: what, of which file, the two that do not go together."""
+        for kind, path, pairs in self._blocks():
+            for first, second in zip(*pairs.tolist(), strict=True):
+                yield kind, path, first, second
+
+    def _blocks(self) -> Iterator[tuple[Kind, str, npt.NDArray[np.int64]]]:
+        for kind in _KINDS:
+            for (of_kind, path), parts in self._pairs.items():
+                if of_kind == kind:
+                    pairs = np.concatenate(parts, axis=1)
+                    if kind in ("offset", "gap"):
+                        pairs = pairs[:, ::-1] if self._is_2_8 else _as_tree_map(pairs, descending=kind == "offset")
+                    yield kind, path, pairs
+
+
+def _as_tree_map(pairs: npt.NDArray[np.int64], *, descending: bool) -> npt.NDArray[np.int64]:
+    """Sorted by the first number; of equal ones the last that was put stays."""
+    last_first = pairs[:, ::-1]
+    _, rows = np.unique(last_first[0], return_index=True)
+    return last_first[:, rows[::-1] if descending else rows]

@@ -1,0 +1,306 @@
+"""`.index`, `.txnindex` and `.snapshot` files as the lines that Kafka's tool prints of them.
+
+Entries are compared with the log as Kafka's tool compares them, which is stricter than right: an append of several
+batches made one entry of its last offset and its first position before 4.0. Mirrors `DumpLogSegments.dumpIndex`,
+`dumpTxnIndex` and `dumpProducerIdSnapshot`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels import dump as kernels
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import KafkalogError, LimitExceededError, Limits, Reason, SidecarError
+from kafkalog.operations.dumping.logs import explain_end, start_offset
+from kafkalog.operations.dumping.options import DumpOptions
+from kafkalog.operations.dumping.report import Report
+from kafkalog.state.producers import read_snapshot
+from kafkalog.storage.source import ByteSource, PreadSource
+
+OFFSET: Final = 0
+TIME: Final = 1
+CHUNK: Final = 4096
+"""Entries looked at at a time."""
+_LINE: Final = 80
+_WINDOW: Final = 2**20
+_WARM: Final = 8192
+
+_OK = STATUS["OK"]
+_END = kernels.STATUSES["END"]
+
+
+class Entries:
+    """The entries of an index file, zeros behind them and all, as Kafka's `AbstractIndex` sees them."""
+
+    def __init__(self, path: str, dtype: np.dtype[np.void], base_offset: int, limits: Limits) -> None:
+        with PreadSource(path) as source:
+            self.size_in_bytes = source.size
+            if source.size > limits.max_segment_bytes:
+                detail = f"the file has {source.size} bytes, max_segment_bytes is {limits.max_segment_bytes}"
+                raise LimitExceededError(Reason.SEGMENT_TOO_LARGE, detail, path=path, length=source.size)
+            data = source.window(0, source.size)
+        self.odd_bytes = data.size % dtype.itemsize
+        self.entries: npt.NDArray[np.void] = data[: data.size - self.odd_bytes].view(dtype)
+        self.base_offset = base_offset
+        self.path = path
+
+    def __len__(self) -> int:
+        return self.entries.size
+
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """int64[n]: absolute."""
+        return self.entries["relative_offset"].astype(np.int64) + self.base_offset
+
+    def used(self) -> int:
+        """Entries before the first, other than the very first, that is taken for padding."""
+        zero = np.flatnonzero(self.entries["relative_offset"][1:] == 0)
+        return int(zero[0]) + 1 if zero.size else len(self)
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether a broker only made room in it: what looks like its first entry is padding, too."""
+        return len(self) > 0 and self.used() == 1 and not any(self.entries[0].tolist())
+
+    def insane(self, detail: str) -> SidecarError:
+        return SidecarError(Reason.INDEX_ENTRY, detail, path=self.path, base_offset=self.base_offset)
+
+    def check_end(self) -> None:
+        """What Kafka's sanity checks have in common."""
+        if len(self) and self.entries["relative_offset"][-1] < 0:
+            raise self.insane("the last offset lies before the base offset")
+        if self.odd_bytes:
+            detail = f"{self.size_in_bytes} bytes are not a multiple of {self.entries.dtype.itemsize}"
+            raise SidecarError(Reason.INDEX_SIZE, detail, path=self.path, base_offset=self.base_offset)
+
+    def positions_for(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """int64[m]: where the offset index tells to look for offsets; its entries need not be sorted."""
+        relative = self.entries["relative_offset"].astype(np.int32)
+        targets = offsets - self.base_offset
+        if (np.diff(relative.astype(np.int64)) > 0).all():
+            floors = np.searchsorted(relative, targets, side="right") - 1
+        else:
+            floors = np.fromiter((self._floor(relative, target) for target in targets.tolist()), np.int64, targets.size)
+        if not len(self):
+            return np.zeros(offsets.size, np.int64)
+        return np.where(floors < 0, 0, self.entries["position"][floors]).astype(np.int64)
+
+    def _floor(self, relative: npt.NDArray[np.int32], target: int) -> int:
+        """Number of the entry that Kafka finds, -1 for none: its very search, since the entries are not in order."""
+        first_hot = max(0, len(self) - 1 - _WARM // self.entries.dtype.itemsize)
+        low, high = 0, first_hot
+        if relative[first_hot] < target:
+            low, high = first_hot, len(self) - 1
+        elif relative[0] > target:
+            return -1
+        while low < high:
+            middle = (low + high + 1) >> 1
+            found = relative[middle]
+            if found > target:
+                high = middle - 1
+            elif found < target:
+                low = middle
+            else:
+                return middle
+        return low
+
+
+def dump_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[bytes]:
+    """Lines of an offset index.
+
+    Parameters
+    ----------
+    path : str
+    key : str
+        The path in lists of mismatches.
+    options : DumpOptions
+    report : Report
+
+    Raises
+    ------
+    SidecarError
+        The index is not sane, or an entry leads nowhere.
+    CorruptionError
+        There are bytes at a position that are no batch.
+    ReadError
+        There is no log beside it.
+    """
+    base_offset = start_offset(os.path.basename(path))
+    with PreadSource(beside(path, kf.LOG_SUFFIX)) as log:
+        index = Entries(path, kf.OFFSET_INDEX_DTYPE, base_offset, options.limits)
+        if not len(index):
+            yield f"{path} is empty.\n".encode()
+            return
+        if options.index_sanity_check:
+            index.check_end()
+            yield f"{path} passed sanity check.\n".encode()
+            return
+        n = index.used()
+        offset = index.offsets()[:n]
+        position = index.entries["position"][:n].astype(np.int64)
+        at = 0
+        while at < n:
+            stop = min(at + CHUNK, n)
+            last, status, n_done = _last_offsets(log, position[at:stop], options.max_message_size)
+            done = slice(at, at + n_done)
+            _note_mismatches(offset[done], last[:n_done], key, path, index, report)
+            if not options.verify_index_only:
+                yield entry_lines(base_offset, index.entries["relative_offset"][done], position[done], OFFSET)
+            at += n_done
+            if status == _END and index.is_unused:
+                # a log without a batch yet, as any that was just rolled: nothing is wrong, though the tool throws
+                return
+            if status != _OK:
+                raise _entry_error(log, index, int(position[at]), at, status, options)
+
+
+def _note_mismatches(
+    offset: npt.NDArray[np.int64],
+    last: npt.NDArray[np.int64],
+    key: str,
+    path: str,
+    index: Entries,
+    report: Report,
+) -> None:
+    wrong = np.flatnonzero(offset != last)
+    if not wrong.size:
+        return
+    report.add_pairs("offset", key, np.stack([offset[wrong], last[wrong]]))
+    # the first batch of an append that made one entry ends before the append does
+    behind = wrong[last[wrong] > offset[wrong]] if not index.is_unused else wrong[:0]
+    for row in behind.tolist():
+        detail = f"an entry for offset {offset[row]} leads to a batch that ends at {last[row]}"
+        report.add_finding(Reason.INDEX_ENTRY, detail, path=path, base_offset=index.base_offset)
+
+
+def _last_offsets(
+    log: ByteSource, position: npt.NDArray[np.int64], max_bytes: int
+) -> tuple[npt.NDArray[np.int64], int, int]:
+    """Last offsets of the batches at positions; what stopped, and how many are done."""
+    last = np.empty(position.size, np.int64)
+    at, status = 0, _OK
+    while at < position.size:
+        first = int(position[at])
+        if not 0 <= first <= log.size:
+            return last, _END, at
+        # as many as lie, one behind the other, in one window
+        inside = (position[at:] >= first) & (position[at:] < first + _WINDOW)
+        n = int(np.argmin(inside)) if not inside.all() else inside.size
+        stop = min(int(position[at : at + n].max()) + kf.RECORD_BATCH_OVERHEAD, log.size)
+        window = log.window(first, stop)
+        status, done = kernels.find_last_offsets(
+            window, first, log.size, position[at : at + n], max_bytes, last[at : at + n]
+        )
+        log.release(window, first)
+        at += done
+        if status != _OK:
+            break
+    return last, status, at
+
+
+def _entry_error(
+    log: ByteSource, index: Entries, position: int, number: int, status: int, options: DumpOptions
+) -> KafkalogError:
+    if status == _END or not 0 <= position <= log.size:
+        detail = f"entry {number} leads to {position}, where no batch of the log starts that could be read"
+        return SidecarError(
+            Reason.INDEX_ENTRY, detail, path=index.path, position=8 * number, base_offset=index.base_offset
+        )
+    return explain_end(log, position, log.size, options)
+
+
+def entry_lines(base_offset: int, relative: npt.NDArray[np.int32], other: npt.NDArray[np.int64], kind: int) -> bytes:
+    n = relative.size
+    out = np.empty(_LINE * n + 1, np.uint8)
+    numbers = relative.astype(np.int64)
+    first, second = (numbers, other) if kind == OFFSET else (other, numbers)
+    n_bytes = kernels.dump_pairs(base_offset, first, second, kind, out)
+    return out[:n_bytes].tobytes()
+
+
+def dump_transaction_index(path: str, options: DumpOptions) -> Iterator[bytes]:
+    """Lines of a transaction index.
+
+    Raises
+    ------
+    SidecarError
+        An entry is of a version that Kafka does not have.
+    """
+    start_offset(os.path.basename(path))
+    entries = Entries(path, kf.TRANSACTION_INDEX_DTYPE, 0, options.limits).entries
+    # Kafka takes the high byte for the version, and reads all entries before it prints the first
+    versions = entries["version"].astype(np.int16) >> 8
+    wrong = np.flatnonzero(versions > 0)
+    if wrong.size:
+        at = int(wrong[0])
+        detail = f"version {versions[at]}; Kafka has 0"
+        raise SidecarError(Reason.INDEX_ENTRY, detail, path=path, position=at * entries.dtype.itemsize)
+    for at in range(0, entries.size, CHUNK):
+        yield "".join(
+            f"version: {version >> 8} producerId: {producer_id} firstOffset: {first_offset}"
+            f" lastOffset: {last_offset} lastStableOffset: {last_stable_offset}\n"
+            for version, producer_id, first_offset, last_offset, last_stable_offset in entries[at : at + CHUNK].tolist()
+        ).encode()
+
+
+def snapshot_entries(path: str, report: Report) -> Iterator[dict[str, int | None]]:
+    """Producers of a snapshot; none of one that is damaged, which is a finding: Kafka's tool goes on, too."""
+    try:
+        snapshot = read_snapshot(path)
+    except SidecarError as error:
+        report.findings.add(error.to_finding())
+        return
+    for entry in snapshot.entries:
+        row: dict[str, int | None] = {name: int(entry[name]) for name in _PRODUCER}
+        txn = int(entry["current_txn_first_offset"])
+        row["current_txn_first_offset"] = None if txn < 0 else txn
+        has_batch = int(entry["last_offset"]) >= 0
+        for name in _BATCH:
+            row[name] = int(entry[name]) if has_batch else None
+        first = _first_sequence(int(entry["last_sequence"]), int(entry["offset_delta"])) if has_batch else None
+        yield {**row, "first_sequence": first}
+
+
+_PRODUCER: Final = ("producer_id", "producer_epoch", "coordinator_epoch", "timestamp")
+_BATCH: Final = ("last_sequence", "last_offset", "offset_delta")
+
+
+def dump_snapshot(path: str, options: DumpOptions, report: Report) -> Iterator[bytes]:
+    """Lines of a producer snapshot."""
+    for row in snapshot_entries(path, report):
+        txn, timestamp = row["current_txn_first_offset"], row["timestamp"]
+        line = (
+            f"producerId: {row['producer_id']} producerEpoch: {row['producer_epoch']}"
+            f" coordinatorEpoch: {row['coordinator_epoch']} currentTxnFirstOffset: "
+        )
+        if options.is_2_8:
+            line += "None" if txn is None else f"Some({txn})"
+        else:
+            line += "OptionalLong.empty" if txn is None else f"OptionalLong[{txn}]"
+            line += f" lastTimestamp: {timestamp}"
+        if row["last_offset"] is not None:
+            line += (
+                f" firstSequence: {row['first_sequence']} lastSequence: {row['last_sequence']}"
+                f" lastOffset: {row['last_offset']} offsetDelta: {row['offset_delta']} timestamp: {timestamp}"
+            )
+        elif options.is_2_8:
+            line += " "
+        yield f"{line}\n".encode()
+
+
+def _first_sequence(last: int, delta: int) -> int:
+    """`DefaultRecordBatch.decrementSequence`, in Java's int arithmetic."""
+    first = last - delta if last >= delta else 2**31 - 1 - (delta - last) + 1
+    return (first + 2**31) % 2**32 - 2**31
+
+
+def beside(path: str, suffix: str) -> str:
+    """The file of the same segment with another suffix."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, name.split(".")[0] + suffix)

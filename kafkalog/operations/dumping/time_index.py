@@ -1,0 +1,260 @@
+"""`.timeindex` files as the lines that Kafka's tool prints of them, and their entries compared with the log.
+
+Mirrors `DumpLogSegments.dumpTimeIndex`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels import dump as kernels
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import KafkalogError, LimitExceededError, Reason, error_from_status
+from kafkalog.operations.dumping.headers import read_header
+from kafkalog.operations.dumping.logs import Payloads, explain_end, start_offset, unknown_codec
+from kafkalog.operations.dumping.options import DumpOptions
+from kafkalog.operations.dumping.report import Report
+from kafkalog.operations.dumping.sidecars import CHUNK, TIME, Entries, beside, entry_lines
+from kafkalog.storage.source import Bytes, ByteSource, PreadSource
+
+_WINDOW: Final = 2**20
+_FIRST_WINDOW: Final = 2**14
+_ROWS: Final = 8192
+_STRAY_BYTES: Final = 2**26
+"""Bytes walked, at most, from positions at which no batch starts."""
+_KEPT: Final = 2**16
+"""Batches whose largest timestamps are kept."""
+
+_NEED_MORE = STATUS["NEED_MORE"]
+_OUTPUT_FULL = STATUS["OUTPUT_FULL"]
+_OK = STATUS["OK"]
+_END = kernels.STATUSES["END"]
+_HEADER_CUT = kernels.STATUSES["HEADER_CUT"]
+
+
+def dump_time_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[bytes]:
+    """Lines of a time index; parameters and errors as of `dump_index`."""
+    base_offset = start_offset(os.path.basename(path))
+    with PreadSource(beside(path, kf.LOG_SUFFIX)) as log:
+        offset_index = Entries(beside(path, kf.INDEX_SUFFIX), kf.OFFSET_INDEX_DTYPE, base_offset, options.limits)
+        index = Entries(path, kf.TIME_INDEX_DTYPE, base_offset, options.limits)
+        if options.index_sanity_check:
+            if len(index) and index.entries["timestamp"][-1] < index.entries["timestamp"][0]:
+                raise index.insane("the last timestamp lies before the first")
+            index.check_end()
+            yield f"{path} passed sanity check.\n".encode()
+            return
+        n = index.used()
+        starts = offset_index.positions_for(index.offsets()[:n])
+        checker = _TimeChecker(log, index, starts, key, options, report)
+        timestamp = index.entries["timestamp"][:n].astype(np.int64)
+        for at in range(0, n, CHUNK):
+            stop = min(at + CHUNK, n)
+            done, error = checker.check(at, stop)
+            if not options.verify_index_only:
+                yield entry_lines(base_offset, index.entries["relative_offset"][at:done], timestamp[at:done], TIME)
+            if error is not None:
+                raise error
+
+
+class _TimeChecker:
+    """Compares time index entries with the log.
+
+    Kafka's tool walks from each entry's position to the end of the log, and throws where that fails; here the end is
+    looked for once.
+    """
+
+    def __init__(
+        self,
+        log: ByteSource,
+        index: Entries,
+        starts: npt.NDArray[np.int64],
+        key: str,
+        options: DumpOptions,
+        report: Report,
+    ) -> None:
+        self._log, self._index, self._starts = log, index, starts
+        self._key, self._options, self._report = key, options, report
+        self._previous = kf.NO_TIMESTAMP
+        self._offsets = index.offsets()
+        self._is_unused = index.is_unused
+        self._found: tuple[int, int, tuple[int, int] | None] = -1, 0, None
+        self._largest: dict[int, int] = {}
+        self._walked_bytes = 0
+        self._stray_bytes = 0
+        self._payloads = Payloads(options.limits)
+        self._needed = np.unique(starts[(starts >= 0) & (starts <= log.size)])
+        self._is_batch = np.zeros(self._needed.size, np.bool_)
+        self._broken_at: int | None = None
+        self._walk_all()
+
+    def check(self, at: int, stop: int) -> tuple[int, KafkalogError | None]:
+        """Look at entries; how far that went, and what Kafka's tool throws there."""
+        offsets = self._offsets[at:stop].tolist()
+        timestamps = self._index.entries["timestamp"][at:stop].tolist()
+        for number, (offset, timestamp) in enumerate(zip(offsets, timestamps, strict=True), at):
+            try:
+                self._check(int(self._starts[number]), offset, timestamp, number)
+            except KafkalogError as error:
+                return number, error
+            self._previous = timestamp
+        return stop, None
+
+    def _check(self, start: int, offset: int, timestamp: int, number: int) -> None:
+        if not 0 <= start <= self._log.size:
+            raise self._index.insane(f"the offset index leads to {start}, where the log has no byte")
+        self._check_end(start)
+        found = self._find(start, offset)
+        if found is None:
+            self._report.add_pair("missing", self._key, offset, -1)
+            self._add_finding(number, f"no batch for the entry of offset {offset}")
+            return
+        position, last_offset = found
+        if last_offset != offset:
+            # up to 3.7 the entry may name the record, not the batch: nothing is wrong with that
+            self._report.add_pair("missing", self._key, offset, last_offset)
+            return
+        largest = self._largest.get(position)
+        if largest is None:
+            if len(self._largest) == _KEPT:
+                self._largest.clear()
+            largest = self._largest[position] = self._largest_timestamp(position)
+        if largest != timestamp:
+            self._report.add_pair("timestamp", self._key, timestamp, largest)
+            if not self._is_empty_batch_of(position, timestamp):
+                self._add_finding(number, f"the entry says {timestamp}, the records of the batch say {largest}")
+        if self._previous >= timestamp:
+            self._report.add_pair("order", self._key, timestamp, self._previous)
+            self._add_finding(number, f"the timestamp {timestamp} does not lie after {self._previous}")
+
+    def _add_finding(self, number: int, detail: str) -> None:
+        index = self._index
+        if not self._is_unused:
+            self._report.add_finding(
+                Reason.INDEX_ENTRY, detail, path=index.path, position=12 * number, base_offset=index.base_offset
+            )
+
+    def _is_empty_batch_of(self, position: int, timestamp: int) -> bool:
+        """Whether compaction left no record of a batch, but its largest timestamp."""
+        table = read_header(_batch_at(self._log, position, self._options), position)
+        return bool(table.records_count[0] == 0 and table.max_timestamp[0] == timestamp)
+
+    def _walk_all(self) -> None:
+        """Which of the positions are those of batches, and where the walk over all batches fails, if it does."""
+        needed = self._needed
+        if not needed.size:
+            return
+        for positions, _ in self._chain(int(needed[0]), _WINDOW):
+            at = np.searchsorted(needed, positions)
+            hit = at[(at < needed.size) & (needed[np.minimum(at, needed.size - 1)] == positions)]
+            self._is_batch[hit] = True
+        self._is_batch[0] = True
+        self._is_batch[needed == self._log.size] = True
+
+    def _chain(
+        self, start: int, window_bytes: int, *, notes: bool = True
+    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """Positions and last offsets of batches from a position on, as far as sizes lead; notes where they fail."""
+        log, at = self._log, start
+        room = np.empty((2, _ROWS), np.int64)
+        if notes:
+            self._broken_at = None
+        while True:
+            window = log.window(at, min(at + max(window_bytes, kf.RECORD_BATCH_OVERHEAD), log.size))
+            begin, status, n = at, _OUTPUT_FULL, 0
+            while status == _OUTPUT_FULL:
+                status, n, at = kernels.walk_chain(window, begin, at, log.size, log.size, *room)
+                if n:
+                    yield room[0, :n], room[1, :n]
+            log.release(window, begin)
+            if status != _NEED_MORE:
+                if status == _HEADER_CUT and not notes:
+                    # Kafka's tool looks into a header only to compare its offset
+                    raise explain_end(log, at, log.size, self._options)
+                if notes and status not in (_END, _HEADER_CUT):
+                    self._broken_at = at
+                return
+            window_bytes = min(2 * window_bytes, _WINDOW)
+
+    def _check_end(self, start: int) -> None:
+        """Raise what is wrong on the way from a position to the end of the log."""
+        if not self._is_batch[np.searchsorted(self._needed, start)]:
+            kept = self._broken_at
+            for positions, _ in self._chain(start, _FIRST_WINDOW):
+                self._stray_bytes += int(positions[-1] - positions[0])
+                if self._stray_bytes > _STRAY_BYTES:
+                    raise self._index.insane("too many entries lead to places where no batch starts")
+            broken_at, self._broken_at = self._broken_at, kept
+        else:
+            broken_at = self._broken_at
+        if broken_at is not None:
+            raise explain_end(self._log, broken_at, self._log.size, self._options)
+
+    def _find(self, start: int, offset: int) -> tuple[int, int] | None:
+        """Position and last offset of the first batch, from a position on, that ends at an offset or behind it."""
+        from_start, from_offset, found = self._found
+        walk_from = start
+        if start == from_start and offset >= from_offset:
+            # where the offset index has no other entry, many entries begin at the same place
+            if found is None:
+                return None
+            walk_from = found[0]
+        self._found = start, offset, self._search(walk_from, offset)
+        return self._found[2]
+
+    def _search(self, start: int, offset: int) -> tuple[int, int] | None:
+        for positions, last_offsets in self._chain(start, _FIRST_WINDOW, notes=False):
+            rows = np.flatnonzero(last_offsets >= offset)
+            reached = int(positions[rows[0] if rows.size else -1])
+            self._walked_bytes += reached - start
+            if self._walked_bytes > 8 * self._log.size + _STRAY_BYTES:
+                raise self._index.insane("the entries lead to and fro, again and again over the whole log")
+            if rows.size:
+                return reached, int(last_offsets[rows[0]])
+            start = reached
+        return None
+
+    def _largest_timestamp(self, position: int) -> int:
+        """The largest timestamp of the records of a batch, -1 for none.
+
+        Raises
+        ------
+        CorruptionError
+            Its records cannot be read.
+        """
+        batch = _batch_at(self._log, position, self._options)
+        table = read_header(batch, position)
+        if table.magic[0] < 2 and not table.codec[0]:
+            own = int.from_bytes(batch[18:26].tobytes(), "big", signed=True) if table.magic[0] else kf.NO_TIMESTAMP
+            return max(kf.NO_TIMESTAMP, own)
+        if table.magic[0] < 0:
+            raise error_from_status(STATUS["BAD_MAGIC"], path=self._log.path, position=position)
+        if table.magic[0] >= 2 and table.records_count[0] == 0:
+            return kf.NO_TIMESTAMP
+        if table.codec[0] > kf.Codec.ZSTD:
+            raise unknown_codec(batch, self._log.path, position)
+        payload = self._payloads.decompress(batch, position, self._log.path)
+        limits = self._options.limits
+        status, largest = kernels.find_largest_timestamp(batch, payload, limits.max_headers_per_record)
+        if status != _OK:
+            base_offset = int(table.last_offset[0])
+            raise error_from_status(status, path=self._log.path, position=position, base_offset=base_offset)
+        return largest
+
+
+def _batch_at(log: ByteSource, position: int, options: DumpOptions) -> Bytes:
+    head = log.window(position, position + kf.LOG_OVERHEAD)
+    size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big")
+    if size > options.limits.max_batch_bytes:
+        detail = f"the batch has {size} bytes, max_batch_bytes is {options.limits.max_batch_bytes}"
+        raise LimitExceededError(Reason.BATCH_TOO_LARGE, detail, path=log.path, position=position, length=size)
+    batch = log.window(position, position + size)
+    if 2 <= int(batch[16]) <= 127 and size < kf.RECORD_BATCH_OVERHEAD:
+        raise error_from_status(STATUS["SIZE_TOO_SMALL"], path=log.path, position=position)
+    return batch

@@ -1,0 +1,437 @@
+"""Export: a scan into a file, a directory of partitioned files, or a stream, all of it or nothing.
+
+Records come batch by batch out of the scan and go batch by batch into a sink, so memory is bounded whatever the size of
+the log. What is a file or a directory is published (`kafkalog.storage.staging`): the destination appears when everything is
+written and durable, and a failure leaves it as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal, Unpack, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, Limits, OutputExistsError, Reason
+from kafkalog.interchange.arrow_buffers import milliseconds
+from kafkalog.interchange.input_paths import NULL_DIRECTORY
+from kafkalog.interchange.record_writers import FORMATS, ROW_GROUP_BYTES, RecordSink, SinkOptions
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.scanning.read import ScanOptions
+from kafkalog.scanning.scan import Scan
+from kafkalog.storage.output_paths import check_outside
+from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_directory, staged_file
+
+PartitionKey = Literal["topic", "partition", "date"]
+PARTITION_KEYS: Final = ("topic", "partition", "date")
+
+MAX_OPEN_FILES: Final = 64
+"""Files of a partitioned export that are written at a time; records that come later go to another part."""
+
+_FORMATS_BY_SUFFIX: Final = {
+    **{f".{name}": name for name in FORMATS},
+    ".pq": "parquet",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".ndjson": "jsonl",
+}
+_PACKED_SUFFIXES: Final = {".gz": "gzip", ".zst": "zstd"}
+_MS_PER_DAY: Final = 86_400_000
+_FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
+_LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
+_NO_DAY: Final = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What an export wrote.
+
+    Attributes
+    ----------
+    n_records, n_bytes, n_files : int
+    findings : list of Finding
+        What the scan found.
+    """
+
+    n_records: int
+    n_bytes: int
+    n_files: int
+    findings: list[Finding] = field(repr=False)
+
+
+class Exporter:
+    """An export to come; made by `kafkalog.export`, whose parameters these are.
+
+    What is wrong about an option is raised here, before anything is read; `run` does the work.
+
+    Attributes
+    ----------
+    scan : Scan
+        What is read.
+    """
+
+    def __init__(
+        self,
+        path: Any,
+        to: str | os.PathLike[str] | BinaryIO,
+        *,
+        format: str | None = None,
+        partition_by: str | Sequence[str] = (),
+        compression: str | None = None,
+        row_group_rows: int | None = None,
+        encoding: str | None = None,
+        null: str | None = None,
+        max_records: int | None = None,
+        overwrite: bool = False,
+        **scan: Any,
+    ) -> None:
+        self._to = to
+        self._overwrite = overwrite
+        self._keys = check_keys(partition_by)
+        self._options = SinkOptions(
+            *_format_of(to, format, compression, bool(self._keys)), row_group_rows, encoding, null
+        )
+        if self._keys and not isinstance(to, (str, os.PathLike)):
+            raise ValueError("partition_by makes a directory: name one to write to")
+        if max_records is not None and (isinstance(max_records, bool) or max_records < 0):
+            raise ValueError(f"max_records must not be negative: {max_records}")
+        self._max_records = max_records
+        self._limits: Limits = scan.get("limits", DEFAULT_LIMITS)
+        self.scan = self._open(path, scan)
+        shown = self._columns if self._columns is not None else self.scan.columns
+        self._schema = pa.schema([self.scan.schema.field(name) for name in shown if name not in self._keys])
+        if not self._schema.names:
+            raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
+
+    def _open(self, path: Any, options: dict[str, Any]) -> Scan:
+        """The scan, with the columns beside those written that partitioning and messages need."""
+        self._columns: Sequence[str] | None = None
+        needed = ["timestamp" if key == "date" else key for key in self._keys]
+        if isinstance(path, Scan):
+            if options:
+                raise TypeError(f"a Scan has its options already: {', '.join(options)}")
+            if missing := [name for name in needed if name not in path.columns]:
+                raise ValueError(f"partition_by needs the scan to have the columns {', '.join(missing)}")
+            return path
+        columns = options.get("columns")
+        if columns is not None and not isinstance(columns, str):
+            self._columns = list(columns)
+            options = {**options, "columns": [*columns, *(name for name in needed if name not in columns)]}
+        return Scan(path, **options)
+
+    def run(self) -> ExportResult:
+        """Read and write everything.
+
+        Raises
+        ------
+        KafkalogError
+            As `kafkalog.export`.
+        """
+        to = self._to
+        if not isinstance(to, (str, os.PathLike)):
+            n_records, n_bytes = self._write(to)
+            return ExportResult(n_records, n_bytes, 1, self.scan.findings)
+        check_outside(to, _sources(self.scan))
+        if not self._keys:
+            with staged_file(to, overwrite=self._overwrite) as file:
+                n_records, n_bytes = self._write(file)
+            return ExportResult(n_records, n_bytes, 1, self.scan.findings)
+        if self._overwrite:
+            check_replaceable(Path(to))
+        with staged_directory(to, overwrite=self._overwrite) as directory:
+            files = PartitionedFiles(directory, self._schema, self._options, self._limits.max_directories)
+            try:
+                for batch in self._batches():
+                    for key, part in split_by_directory(batch, self._keys):
+                        files.write(key, part)
+                files.close()
+            except BaseException:
+                files.abandon()
+                raise
+        return ExportResult(files.n_records, files.n_bytes, files.n_files, self.scan.findings)
+
+    def _write(self, file: Any) -> tuple[int, int]:
+        sink = self._options.open(file, self._schema)
+        try:
+            for batch in self._batches():
+                sink.write(batch.select(self._schema.names))
+            sink.close()
+        except BaseException:
+            sink.abandon()
+            raise
+        return sink.n_records, sink.n_bytes
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        left = self._max_records
+        stream = self.scan.to_batches()
+        with contextlib.closing(cast(Any, stream)):
+            while left is None or left > 0:
+                batch = next(stream, None)
+                if batch is None:
+                    return
+                if left is not None:
+                    batch = batch.slice(0, left)
+                    left -= batch.num_rows
+                if batch.num_rows:
+                    yield batch
+
+
+class PartitionedFiles:
+    """The files of a partitioned directory; few are open at a time, and they share the memory of one.
+
+    Parameters
+    ----------
+    directory : StagedDirectory
+    schema : pyarrow.Schema
+        Of the files.
+    options : SinkOptions
+    max_directories : int
+
+    Attributes
+    ----------
+    n_records, n_bytes, n_files : int
+        Of the files that are closed.
+    """
+
+    def __init__(
+        self, directory: StagedDirectory, schema: pa.Schema, options: SinkOptions, max_directories: int
+    ) -> None:
+        self._directory, self._schema, self._options = directory, schema, options
+        self._max_directories = max_directories
+        self._open: OrderedDict[str, tuple[RecordSink, StagedFile]] = OrderedDict()
+        self._n_parts: dict[str, int] = {}
+        self.n_records = self.n_bytes = self.n_files = 0
+
+    def write(self, key: str, batch: pa.RecordBatch) -> None:
+        """Records of one directory, whose path is the key."""
+        if key not in self._open:
+            self._create(key)
+        self._open.move_to_end(key)
+        self._open[key][0].write(batch.select(self._schema.names))
+        if sum(sink.held_bytes for sink, _ in self._open.values()) >= ROW_GROUP_BYTES:
+            max((sink for sink, _ in self._open.values()), key=lambda sink: sink.held_bytes).flush()
+
+    def _create(self, key: str) -> None:
+        part = self._n_parts.get(key, 0)
+        if not part and len(self._n_parts) == self._max_directories:
+            raise LimitExceededError(
+                Reason.TOO_MANY_DIRECTORIES,
+                f"the records want more than {self._max_directories} directories",
+                path=self._directory.target,
+            )
+        while len(self._open) >= MAX_OPEN_FILES:
+            self._close(next(iter(self._open)))
+        self._n_parts[key] = part + 1
+        file = self._directory.create(f"{key}/part-{part}{self._options.suffix}")
+        self._open[key] = self._options.open(file, self._schema), file
+
+    def _close(self, key: str) -> None:
+        sink, file = self._open[key]
+        sink.close()
+        file.close()
+        del self._open[key]
+        self.n_records += sink.n_records
+        self.n_bytes += sink.n_bytes
+        self.n_files += 1
+
+    def close(self) -> None:
+        """Finish all files."""
+        for key in list(self._open):
+            self._close(key)
+
+    def abandon(self) -> None:
+        """Write nothing more."""
+        for sink, _ in self._open.values():
+            sink.abandon()
+
+
+def split_by_directory(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The records of a batch (of one segment) by directory, in order in each."""
+    names = {
+        name: f"{name}={NULL_DIRECTORY if (value := batch.column(name)[0].as_py()) is None else value}"
+        for name in keys
+        if name != "date"
+    }
+    if "date" not in keys:
+        yield "/".join(names[key] for key in keys), batch
+        return
+    for day, part in _split_by_day(batch):
+        names["date"] = f"date={NULL_DIRECTORY if day == _NO_DAY else np.datetime64(day, 'D')}"
+        yield "/".join(names[key] for key in keys), part
+
+
+def _split_by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    days = _days(batch.column("timestamp"))
+    starts = np.flatnonzero(np.diff(days)) + 1
+    if starts.size >= np.unique(days).size:  # a day comes back: bring its records together
+        order = np.argsort(days, kind="stable")
+        batch = batch.take(pa.Array.from_buffers(pa.int64(), order.size, [None, pa.py_buffer(order)]))
+        days = days[order]
+        starts = np.flatnonzero(np.diff(days)) + 1
+    bounds = [0, *starts.tolist(), days.size]
+    for start, stop in itertools.pairwise(bounds):
+        yield int(days[start]), batch.slice(start, stop - start)
+
+
+def _days(timestamps: pa.Array) -> npt.NDArray[np.int64]:
+    """Days since 1970 (UTC); `_NO_DAY` for no timestamp and for one that no calendar has."""
+    stamps = milliseconds(timestamps)
+    days: npt.NDArray[np.int64] = stamps // _MS_PER_DAY
+    days[(stamps == -1) | (days < _FIRST_DAY) | (days > _LAST_DAY)] = _NO_DAY
+    return days
+
+
+def _sources(scan: Scan) -> list[Path]:
+    target = scan.target
+    return target.paths if isinstance(target, LogDir) else [target.path]
+
+
+def check_keys(keys: str | Sequence[str]) -> tuple[str, ...]:
+    """Keys to partition by; a ValueError where they are none."""
+    keys = (keys,) if isinstance(keys, str) else tuple(keys)
+    for key in keys:
+        if key not in PARTITION_KEYS:
+            raise ValueError(f"partition_by takes {', '.join(PARTITION_KEYS)}, not {key!r}")
+    if len(set(keys)) != len(keys):
+        raise ValueError("partition_by names a key twice")
+    return keys
+
+
+def _format_of(to: Any, format: str | None, compression: str | None, is_directory: bool) -> tuple[str, str | None]:
+    """Format and compression, as given or as the name's end says."""
+    if not isinstance(to, (str, os.PathLike)):
+        if format is None:
+            raise ValueError(f"format must be given: one of {', '.join(FORMATS)}")
+        return format, compression
+    suffixes = [suffix.lower() for suffix in Path(to).suffixes]
+    packed = _PACKED_SUFFIXES.get(suffixes[-1]) if suffixes else None
+    if packed is not None:
+        suffixes.pop()
+    named = _FORMATS_BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+    if format is None:
+        format = named or ("parquet" if is_directory else None)
+        if format is None:
+            known = ", ".join(f".{name}" for name in FORMATS)
+            raise ValueError(
+                f"{os.fspath(to)}: what format? End the name in {known} or say format; partition_by makes a directory"
+            )
+    if packed is not None and format in ("csv", "jsonl"):
+        if compression not in (None, packed):
+            raise ValueError(f"{os.fspath(to)} is named like {packed}, and compression is {compression}")
+        compression = packed
+    return format, compression
+
+
+MANIFEST: Final = "_kafkalog_export.json"
+"""In a directory that a job made: what is in it. Readers of such directories pass over names that begin so."""
+
+_OURS: Final = re.compile(rf"(topic|partition|date)=.+|part-\d+(-\d+)?\.\w+(\.gz|\.zst)?|{re.escape(MANIFEST)}")
+
+
+def check_replaceable(path: Path) -> None:
+    """A directory is replaced whole, so it has to look like an export: nobody loses a home directory to a slip."""
+    for root, directories, names in os.walk(path):
+        for name in (*directories, *names):
+            if not _OURS.fullmatch(name):
+                raise OutputExistsError(
+                    Reason.OUTPUT_EXISTS,
+                    f"{Path(root) / name} is nothing that an export made, so the directory is not replaced",
+                    path=path,
+                )
+
+
+def export(
+    path: Paths | LogDir | Partition | Segment | Scan,
+    to: str | os.PathLike[str] | BinaryIO,
+    *,
+    format: str | None = None,
+    partition_by: str | Sequence[str] = (),
+    compression: str | None = None,
+    row_group_rows: int | None = None,
+    encoding: str | None = None,
+    null: str | None = None,
+    max_records: int | None = None,
+    overwrite: bool = False,
+    **scan: Unpack[ScanOptions],
+) -> ExportResult:
+    """Write records to a file or a directory, all of them or nothing, in bounded memory.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, what `open` returned, or a Scan
+    to : path-like or binary file
+        Where to; a path must not be there yet, nor lie in a log dir. It appears when all is written and durable; a
+        failure leaves it as it was. A binary file is written to as it goes.
+    format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
+        Default: what the name ends in; for a directory, Parquet. `arrow` is Arrow's IPC file, `arrows` its stream.
+    partition_by : sequence of {"topic", "partition", "date"}
+        Make a directory, with ``topic=orders/partition=0/date=2026-11-21/part-0.parquet`` and so on. The topic and the
+        partition are then in the path and not in the files. The date is the timestamp's in UTC; without one it is
+        ``__HIVE_DEFAULT_PARTITION__``.
+    compression : str, optional
+        Parquet: zstd (default), snappy, lz4, gzip, brotli, none. Arrow: none (default), lz4, zstd. CSV and JSON lines:
+        none (default), gzip, zstd; ``.csv.gz`` and the like ask for it too.
+    row_group_rows : int, optional
+        Most rows in a Parquet row group (default: 2**20, and 64 MiB in memory) or in a record batch of an Arrow file.
+    encoding : {"base64", "utf8", "hex"}, optional
+        Of key, value and header values in CSV and JSON lines; default: base64.
+    null : str, optional
+        What stands for null in CSV; default: nothing, where an empty value is ``""`` in quotes.
+    max_records : int, optional
+        Stop after so many.
+    overwrite : bool
+        Replace a file, or a directory that an export made.
+    **scan
+        Options of `scan`: columns, topics, ranges, on_corruption, threads, ...
+
+    Returns
+    -------
+    ExportResult
+        With `n_records`, `n_bytes`, `n_files` and `findings`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An option is not one.
+    OutputExistsError, UnsafePathError
+        The destination is taken, or it is where output would do harm.
+    WriteError
+        It could not be written.
+    KafkalogError
+        As `scan` on damage, unless `on_corruption` says otherwise; then too nothing is left.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> to = tempfile.mkdtemp() + "/p-multi.parquet"
+    >>> kafkalog.export("tests/golden/log_dir", to, topics="p-multi")
+    ExportResult(n_records=303, n_bytes=..., n_files=1)
+    >>> import pyarrow.parquet
+    >>> pyarrow.parquet.read_table(to).equals(kafkalog.read_table("tests/golden/log_dir", topics="p-multi"))
+    True
+    """
+    return Exporter(
+        path,
+        to,
+        format=format,
+        partition_by=partition_by,
+        compression=compression,
+        row_group_rows=row_group_rows,
+        encoding=encoding,
+        null=null,
+        max_records=max_records,
+        overwrite=overwrite,
+        **scan,
+    ).run()

@@ -1,0 +1,198 @@
+"""Who writes to a partition: producers, their last batches, open transactions and what they hold back.
+
+The batches alone count: `ProducerState` replays them, from the snapshot at the first offset of the log if there is one.
+Mirrors DescribeProducers and `kafka-transactions.sh find-hanging`, without a broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment_stream import OnCorruption
+from kafkalog.records.selection import Selection
+from kafkalog.state.producers import ProducerState, read_markers, read_snapshot
+
+TRANSACTION_MAX_TIMEOUT_MS: Final = 900_000
+"""Default of a broker's `transaction.max.timeout.ms`: no producer may leave a transaction open for longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """A producer of a partition.
+
+    Attributes
+    ----------
+    producer_id, producer_epoch : int
+    last_sequence, last_offset : int
+        Of its last batch; -1 where none counts any more.
+    last_timestamp : int
+        Of its last batch or marker, ms; -1 for none.
+    coordinator_epoch : int
+        Of its last marker; -1 for none.
+    transaction_start_offset : int or None
+        First offset of its open transaction.
+    transaction_start_timestamp : int or None
+        When that began, by its first batch; None also where that batch is gone.
+    idle_ms : int or None
+        Since its last batch or marker.
+    is_hanging : bool
+        Whether it has a transaction open in which nothing was written for longer than any may be open.
+    is_blocking : bool
+        Whether its transaction is the one that the last stable offset waits for.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_start_offset: int | None
+    transaction_start_timestamp: int | None
+    idle_ms: int | None
+    is_hanging: bool
+    is_blocking: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class PartitionProducers:
+    """The producers of a partition.
+
+    Attributes
+    ----------
+    topic_partition : TopicPartition or None
+    path : str
+    producers : list of Producer
+        By producer id.
+    last_stable_offset, log_end_offset : int
+        What `read_committed` consumers wait for lies between.
+    """
+
+    topic_partition: kf.TopicPartition | None
+    path: str
+    producers: list[Producer] = field(default_factory=list)
+    last_stable_offset: int = 0
+    log_end_offset: int = 0
+
+    @property
+    def open(self) -> list[Producer]:
+        """Those with an open transaction, the earliest first."""
+        found = [one for one in self.producers if one.transaction_start_offset is not None]
+        return sorted(found, key=lambda one: one.transaction_start_offset or 0)
+
+    @property
+    def hanging(self) -> list[Producer]:
+        """Those whose open transaction nobody will end."""
+        return [one for one in self.open if one.is_hanging]
+
+
+def list_producers(
+    partition: Partition,
+    *,
+    now_ms: int | None = None,
+    transaction_max_timeout_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
+    on_corruption: OnCorruption = "raise",
+    report: Callable[[Finding], None] = lambda finding: None,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+) -> PartitionProducers:
+    """Replay a partition and list its producers.
+
+    Parameters
+    ----------
+    partition : Partition
+    now_ms : int, optional
+        The clock that ages are told by; default: now.
+    transaction_max_timeout_ms : int
+        The broker's setting, after which an open transaction hangs.
+    on_corruption : {"raise", "stop", "skip"}
+        Behind damage that is passed over, a transaction may seem open whose marker was hit.
+    report : callable
+        Given each finding.
+    progress : callable
+        Told how many more bytes are done.
+
+    Raises
+    ------
+    KafkalogError
+        The log is damaged, with `on_corruption="raise"`.
+
+    Notes
+    -----
+    Unlike a broker, nothing forgets producers that have been idle for `producer.id.expiration.ms`.
+
+    Source: ProducerStateManager, TransactionsCommand.FindHangingTransactionsCommand, Kafka 4.3.
+    """
+    now = time.time_ns() // 10**6 if now_ms is None else now_ms
+    state = _state_before(partition)
+    begun: dict[int, tuple[int, int]] = {}  # by producer: first offset of its transaction, and when it began
+    end = partition.log_start_offset
+    place = 0
+    for piece in partition.pieces(Selection(), on_corruption=on_corruption, report=report):
+        segment, source, window = piece
+        batches = window.batches
+        control = np.flatnonzero(batches.is_control & (batches.records_count != 0))
+        epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)
+        if control.size:
+            markers = read_markers(window, batches, control, limits=segment.limits)
+            epochs[control] = markers.coordinator_epoch
+            batches.control_type[control] = markers.control_type
+        places = np.arange(place, place + len(batches))
+        state.update(batches, place=places, coordinator_epoch=epochs)
+        for one in state.transactions.open_transactions():
+            if one.place >= place:
+                begun[one.producer_id] = one.first_offset, int(batches.base_timestamp[one.place - place])
+        place += len(batches)
+        end = max(end, int(batches.last_offset[-1]) + 1)
+        progress(window.data.size)
+        source.release(window.data, window.start)
+        del piece, window, batches
+    first = state.transactions.first_open
+    stable = end if first is None else max(first.first_offset, partition.log_start_offset)
+    blocking = None if first is None else first.producer_id
+    result = PartitionProducers(partition.topic_partition, str(partition.path), [], stable, end)
+    for entry in np.sort(state.entries(), order="producer_id"):
+        producer_id, start = int(entry["producer_id"]), int(entry["current_txn_first_offset"])
+        last = int(entry["timestamp"])
+        known = begun.get(producer_id)
+        idle = max(now - last, 0) if last >= 0 else None
+        result.producers.append(
+            Producer(
+                producer_id=producer_id,
+                producer_epoch=int(entry["producer_epoch"]),
+                last_sequence=int(entry["last_sequence"]),
+                last_offset=int(entry["last_offset"]),
+                last_timestamp=last,
+                coordinator_epoch=int(entry["coordinator_epoch"]),
+                transaction_start_offset=start if start >= 0 else None,
+                transaction_start_timestamp=known[1] if known is not None and known[0] == start else None,
+                idle_ms=idle,
+                is_hanging=start >= 0 and idle is not None and idle > transaction_max_timeout_ms,
+                is_blocking=start >= 0 and producer_id == blocking,
+            )
+        )
+    return result
+
+
+def _state_before(partition: Partition) -> ProducerState:
+    """What a snapshot says of the producers before the first segment; nothing if there is none that can be read."""
+    if partition.segments and partition.segments[0].base_offset > 0:
+        base_offset = partition.segments[0].base_offset
+        path = partition.path / kf.segment_file_name(base_offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
+        try:
+            if path.exists():
+                return ProducerState(read_snapshot(path), limits=partition.limits)
+        except KafkalogError:
+            pass  # a hint that cannot be read is no hint
+    return ProducerState(limits=partition.limits)

@@ -1,0 +1,466 @@
+"""Putting a finished partition into the log dir of a stopped broker, so that the broker takes it for its own.
+
+A broker knows its partitions by topic ids and by the offsets that it noted in the log dir's checkpoints: a directory
+alone would be set aside as a stray, or lose data to what was noted about one of that name before. Mirrors what
+`LogManager`, `UnifiedLog` and `LogLoader` look at before they take a directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import uuid
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafkalog import format as kf
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionError,
+    Finding,
+    KafkalogError,
+    Limits,
+    NotKafkaError,
+    OutputExistsError,
+    Reason,
+    TruncatedTailError,
+    UnsafePathError,
+)
+from kafkalog.log.partition import Partition
+from kafkalog.operations.rebuilding.index_interval import index_interval
+from kafkalog.operations.rebuilding.rebuild import KINDS, rebuild_indexes
+from kafkalog.operations.verifying.verify import verify as verify_path
+from kafkalog.state.checkpoints import (
+    encode_offset_checkpoint,
+    encode_partition_metadata,
+    parse_topic_id,
+    read_offset_checkpoint,
+    read_properties,
+)
+from kafkalog.state.cluster_metadata import ClusterConfigs, read_cluster_configs
+from kafkalog.state.cluster_topics import ClusterTopics, read_cluster_topics
+from kafkalog.state.producers import read_snapshot
+from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
+from kafkalog.storage.output_paths import check_stage_in, hand_over, staging_directory
+from kafkalog.storage.source import open_source, read_file
+from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
+from kafkalog.writing.partition_writer import check_partition_name
+
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+CHECKPOINTS: Final = (
+    kf.RECOVERY_POINT_CHECKPOINT,
+    kf.LOG_START_OFFSET_CHECKPOINT,
+    kf.HIGH_WATERMARK_CHECKPOINT,
+    CLEANER_CHECKPOINT,
+)
+_COPIED_BYTES: Final = 2**23
+_SIDECARS: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
+
+
+@dataclass(slots=True)
+class InstallReport:
+    """What was installed.
+
+    Attributes
+    ----------
+    path : str
+        The partition's new directory.
+    topic_partition : TopicPartition
+    topic_id : str or None
+        The id that the broker knows the topic by; None where it knows none.
+    log_start_offset, log_end_offset : int
+    n_segments, n_bytes : int
+        Of `.log` files.
+    is_replaced : bool
+        Whether a partition was there before.
+    is_rebuilt : bool
+        Whether indexes or snapshots were missing or wrong, and were made anew.
+    checkpoints : list of str
+        Those of the log dir that had a line about the partition, which is gone.
+    findings : list of Finding
+        What is worth knowing, such as leader epochs that the cluster has not come to yet.
+    """
+
+    path: str
+    topic_partition: kf.TopicPartition
+    topic_id: str | None
+    log_start_offset: int
+    log_end_offset: int
+    n_segments: int
+    n_bytes: int
+    is_replaced: bool = False
+    is_rebuilt: bool = False
+    checkpoints: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def install(
+    partition_dir: str | os.PathLike[str],
+    log_dir: str | os.PathLike[str],
+    *,
+    topic_id: str | bytes | uuid.UUID | None = None,
+    replace: bool = False,
+    verify: bool = True,
+    stage_in: str | os.PathLike[str] | None = None,
+    metadata_log_dir: str | os.PathLike[str] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+) -> InstallReport:
+    """Copy a partition into a stopped broker's log dir, under the topic id that the broker knows.
+
+    Parameters
+    ----------
+    partition_dir : path-like
+        The partition, named ``TOPIC-N``. It is only read.
+    log_dir : path-like
+        One of the broker's `log.dirs`. The topic exists; its partition may be there, and empty.
+    topic_id : str, bytes or uuid.UUID, optional
+        Of the topic, where the log dir cannot tell: neither does it hold the cluster's metadata, nor the partition.
+    replace : bool
+        Whether a partition that is not empty may be replaced.
+    verify : bool
+        Whether all checksums and indexes are checked first.
+    stage_in : path-like, optional
+        Directory outside of the log dir, on its file system, to write in meanwhile; default: beside the log dir.
+    metadata_log_dir : path-like, optional
+        The broker's `metadata.log.dir`, if that is another one.
+    limits : Limits
+    progress : callable
+        Told how many more bytes are copied.
+
+    Returns
+    -------
+    InstallReport
+
+    Raises
+    ------
+    UnsafePathError
+        A broker runs on either place; the cluster has no such topic or partition, or this broker does not hold it.
+    OutputExistsError
+        A partition with records is there, and `replace` is False.
+    CorruptionError, TruncatedTailError
+        The partition is damaged: a broker that was shut down cleanly would neither check nor cut it.
+    WriteError
+        It could not be written; the log dir is as it was.
+
+    Notes
+    -----
+    The log dir's `.kafka_cleanshutdown` stays as it is. With it a broker checks nothing when it starts, so indexes and
+    snapshots that are missing or wrong are made anew here; without it the broker makes them anew itself.
+
+    Lines about the partition are taken out of the four checkpoints first, since a log start offset noted for an older
+    one would delete what is new; then the directory appears in one step; then a log start offset inside its first
+    segment is noted. A crash leaves the partition as it was before, but for those lines, or complete. The broker's lock
+    is held from beginning to end.
+
+    Other replicas know nothing of this: install the same partition on all of them, or on a topic with one.
+
+    Source: LogManager.loadLogs, LogManager.isStrayKraftReplica, LogLoader.load, Kafka 4.3.
+    """
+    source, root = Path(os.path.realpath(partition_dir)), Path(os.path.realpath(log_dir))
+    key = check_partition_name(source)
+    target = root / str(key)
+    given = None if topic_id is None else parse_topic_id(topic_id)
+    if source == target:
+        raise UnsafePathError(Reason.UNSAFE_PATH, "it is in the log dir already", path=source)
+    refuse_if_locked([source.parent])
+    with hold_locks([root]):
+        targets = Targets(root, topic_id=given, replace=replace, metadata_log_dir=metadata_log_dir, limits=limits)
+        known_id, is_replaced = targets.check(key)
+        partition = Partition(source, limits=limits)
+        _check_source(partition, verify)
+        if stage_in is None:
+            stage_in = staging_directory(target)
+        else:
+            check_stage_in(stage_in)
+        report = InstallReport(
+            str(target),
+            key,
+            known_id,
+            partition.log_start_offset,
+            partition.log_end_offset,
+            len(partition.segments),
+            partition.size_in_bytes,
+            is_replaced,
+        )
+        report.findings += _epoch_findings(partition, targets.topics)
+        with Checkpoints(root, stage_in) as checkpoints:
+            with staged_directory(target, overwrite=target.exists(), stage_in=stage_in) as staged:
+                _copy(partition, staged, progress)
+                if known_id is not None:
+                    with staged.create(kf.PARTITION_METADATA) as file:
+                        file.write(encode_partition_metadata(known_id))
+                report.is_rebuilt = _complete(partition, staged, root, limits)
+                hand_over(staged.path, root)
+                report.checkpoints = checkpoints.forget({key})
+            checkpoints.settle()
+            if partition.log_start_offset > partition.segments[0].base_offset:
+                checkpoints.note_start(key, partition.log_start_offset)
+    return report
+
+
+class Targets:
+    """What a stopped broker's log dir says of partitions that are to come into it: each is allowed, or refused.
+
+    Nothing is written but by `complete`, so all of many partitions are checked before the first of them comes.
+
+    Parameters
+    ----------
+    root : Path
+        The log dir.
+    topic_id, replace, metadata_log_dir, limits
+        See `install`.
+
+    Attributes
+    ----------
+    topics : ClusterTopics or None
+        What the cluster's metadata says, if it is there.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        topic_id: str | bytes | uuid.UUID | None = None,
+        replace: bool = False,
+        metadata_log_dir: str | os.PathLike[str] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        meta = read_properties(root / kf.META_PROPERTIES)
+        if meta is None:
+            detail = "no meta.properties: name a log dir (a value of log.dirs) that a broker has formatted"
+            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=root)
+        self._root, self._meta, self._replace, self._limits = root, meta, replace, limits
+        self._given = None if topic_id is None else parse_topic_id(topic_id)
+        self._metadata_dir = root if metadata_log_dir is None else Path(metadata_log_dir)
+        self.topics = read_cluster_topics(self._metadata_dir, limits=limits)
+        self._checked: dict[str, str | None] = {}
+
+    def check(self, key: kf.TopicPartition) -> tuple[str | None, bool]:
+        """The topic id that the broker will look for, and whether the partition is there; refuse what cannot come."""
+        known_id = self._expected_id(key)
+        is_there = _check_target(self._root / str(key), self._replace, self._limits)
+        self._checked[str(key)] = known_id
+        return known_id, is_there
+
+    def settings(self) -> ClusterConfigs | None:
+        """What the cluster's topics are set to, if its metadata are there."""
+        return read_cluster_configs(self._metadata_dir, limits=self._limits)
+
+    def complete(self, staged: Path) -> None:
+        """Give a partition that was checked, and written elsewhere, what the one in its place would have."""
+        known_id, target = self._checked[staged.name], self._root / staged.name
+        if known_id is not None:
+            with staged_file(staged / kf.PARTITION_METADATA, overwrite=True) as file:
+                file.write(encode_partition_metadata(known_id))
+        if target.is_dir():
+            with contextlib.suppress(OSError):
+                staged.chmod(stat.S_IMODE(target.stat().st_mode))
+
+    def _expected_id(self, key: kf.TopicPartition) -> str | None:
+        existing = read_properties(self._root / str(key) / kf.PARTITION_METADATA)
+        found: str | None = None
+        if self.topics is not None and (key.topic in self.topics.topic_ids or self._given is None):
+            found = _assigned_id(self._root, key, self.topics, self._meta)
+        elif existing is not None:
+            found = parse_topic_id(existing.get("topic_id", ""))
+        elif self._given is None and self._meta.get("version") != "0":
+            detail = (
+                f"no cluster metadata in {self._metadata_dir}, and no partition of this name: which id the broker knows"
+                " the topic by cannot be told; name its metadata.log.dir (metadata_log_dir, --metadata-log-dir) or the"
+                " id (topic_id, --topic-id)"
+            )
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self._root / str(key))
+        if None not in (found, self._given) and found != self._given:
+            detail = f"the topic id is {found} here, not {self._given}"
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self._root / str(key))
+        return self._given if found is None else found
+
+
+def _assigned_id(root: Path, key: kf.TopicPartition, topics: ClusterTopics, meta: dict[str, str]) -> str:
+    found = topics.topic_ids.get(key.topic)
+    assigned = topics.partition(key)
+    if found is None:
+        problem = f"the cluster has no topic {key.topic!r}: create it first"
+    elif assigned is None:
+        problem = f"the topic has no partition {key.partition}: add it first"
+    elif meta.get("node.id", "").isdecimal() and int(meta["node.id"]) not in assigned.replicas:
+        problem = f"broker {meta['node.id']} is none of its replicas, which are {assigned.replicas}"
+    else:
+        return found
+    raise UnsafePathError(
+        Reason.UNSAFE_PATH, f"{problem}; a broker would set the partition aside", path=root / str(key)
+    )
+
+
+def _check_source(partition: Partition, verify: bool) -> None:
+    """Refuse what a broker would not serve, or not start on."""
+    if not partition.segments:
+        raise NotKafkaError(Reason.NOT_KAFKA, "it holds no segments", path=partition.path)
+    for finding in partition.findings:
+        if finding.reason is Reason.SWAP_FILE:
+            detail = "the cleaner's output is half moved into place: let a broker finish that, or recover it"
+            raise CorruptionError(finding.reason, detail, path=finding.path)
+    if verify:
+        for finding in verify_path(partition).all_findings():
+            if (finding.path or "").endswith(kf.LOG_SUFFIX):
+                _refuse(finding)
+    partition.segments[-1].next_offset  # noqa: B018 - for what it says about the end
+    for finding in partition.segments[-1].findings:
+        _refuse(finding)
+
+
+def _refuse(finding: Finding) -> None:
+    is_tail = finding.reason in (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
+    kind = TruncatedTailError if is_tail else CorruptionError
+    detail = f"{finding.detail}; a broker that was shut down cleanly does not look, and may not start"
+    raise kind(
+        finding.reason,
+        detail,
+        path=finding.path,
+        position=finding.position,
+        base_offset=finding.base_offset,
+        length=finding.length,
+    )
+
+
+def _check_target(target: Path, replace: bool, limits: Limits) -> bool:
+    """Whether a partition is there; refuse one with records."""
+    if not os.path.lexists(target):
+        return False
+    if not target.is_dir() or target.is_symlink():
+        raise UnsafePathError(Reason.UNSAFE_PATH, "what is there is not a directory", path=target)
+    size = Partition(target, limits=limits).size_in_bytes
+    if size and not replace:
+        detail = f"a partition with {size} bytes of records is there; replace=True (--replace) replaces it"
+        raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=target)
+    return True
+
+
+def _epoch_findings(partition: Partition, topics: ClusterTopics | None) -> list[Finding]:
+    key = partition.topic_partition
+    assigned = topics.partition(key) if topics is not None and key is not None else None
+    epochs = partition.leader_epochs
+    if assigned is None or not epochs.size or int(epochs["epoch"].max()) <= assigned.leader_epoch:
+        return []
+    detail = (
+        f"its leader epochs go to {epochs['epoch'].max()}, the cluster's to {assigned.leader_epoch}: the broker forgets"
+        " the later ones, with a warning, and consumers may take what they read for truncated"
+    )
+    return [Finding(Reason.EPOCH_ORDER, detail, path=str(partition.path), damage=False)]
+
+
+def _copy(partition: Partition, staged: StagedDirectory, progress: Callable[[int], object]) -> None:
+    """All that belongs to the partition, and nothing that a broker would remove."""
+    bases = {segment.base_offset for segment in partition.segments}
+    for segment in partition.segments:
+        _copy_file(segment.path, staged, kf.segment_file_name(segment.base_offset), progress)
+        for suffix in _SIDECARS:
+            path = segment.sidecar_path(suffix)
+            if path.is_file():
+                _copy_file(path, staged, kf.segment_file_name(segment.base_offset, suffix))
+    for path in sorted(partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}")):
+        if kf.parse_base_offset(path.name) in {*bases, partition.log_end_offset}:
+            _copy_file(path, staged, path.name)
+    epochs = partition.path / kf.LEADER_EPOCH_CHECKPOINT
+    if epochs.is_file():
+        _copy_file(epochs, staged, epochs.name)
+
+
+def _copy_file(
+    path: Path, staged: StagedDirectory, name: str, progress: Callable[[int], object] = lambda n_bytes: None
+) -> None:
+    with open_source(path, memory_map=False) as source, staged.create(name) as file:
+        for start in range(0, source.size, _COPIED_BYTES):
+            stop = min(start + _COPIED_BYTES, source.size)
+            window = source.window(start, stop)
+            file.write(window)
+            source.release(window, start)
+            progress(stop - start)
+        source.check_unchanged()
+        file.set_modified(path.stat().st_mtime_ns // 10**6)
+
+
+def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits: Limits) -> bool:
+    """Make indexes and snapshots anew if some are missing or wrong; whether that was so."""
+    if (
+        not _lacks_files(partition, staged.path)
+        and verify_path(
+            Partition(staged.path, log_start_offset=partition.log_start_offset, limits=limits), indexes_only=True
+        ).is_ok
+    ):
+        return False
+    interval = index_interval(partition, read_cluster_configs(root, limits=limits))
+    rebuild_indexes(staged.path, kinds=KINDS, in_place=True, index_interval_bytes=interval.n_bytes, limits=limits)
+    return True
+
+
+def _lacks_files(partition: Partition, path: Path) -> bool:
+    for segment in partition.segments:
+        for suffix in _SIDECARS[:2]:
+            if not (path / kf.segment_file_name(segment.base_offset, suffix)).exists():
+                return True
+    end = partition.log_end_offset
+    if end == partition.segments[0].base_offset:
+        return False
+    try:
+        read_snapshot(path / kf.segment_file_name(end, kf.PRODUCER_SNAPSHOT_SUFFIX))
+    except KafkalogError:
+        return True
+    return False
+
+
+class Checkpoints:
+    """What a log dir's checkpoints say of partitions; put back if the block fails."""
+
+    def __init__(self, root: Path, stage_in: str | os.PathLike[str]) -> None:
+        self._root, self._stage_in = root, stage_in
+        self._old: dict[Path, bytes] = {}
+
+    def __enter__(self) -> Checkpoints:
+        for name in CHECKPOINTS:
+            read_offset_checkpoint(self._root / name)  # one that cannot be read is told before anything changes
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            for path, content in self._old.items():
+                with contextlib.suppress(KafkalogError):
+                    self._write(path, content)
+
+    def forget(self, keys: Container[kf.TopicPartition]) -> list[str]:
+        """Take their lines out; the names of the files that had one."""
+        changed = []
+        for name in CHECKPOINTS:
+            offsets = read_offset_checkpoint(self._root / name)
+            kept = {key: offset for key, offset in (offsets or {}).items() if key not in keys}
+            if offsets is not None and len(kept) < len(offsets):
+                self._change(name, kept)
+                changed.append(name)
+        return changed
+
+    def settle(self) -> None:
+        """What was taken out stays out: the partitions that it was about are gone."""
+        self._old.clear()
+
+    def note_start(self, key: kf.TopicPartition, offset: int) -> None:
+        """Say where a log begins, other than with a segment."""
+        offsets = read_offset_checkpoint(self._root / kf.LOG_START_OFFSET_CHECKPOINT) or {}
+        self._change(kf.LOG_START_OFFSET_CHECKPOINT, {**offsets, key: offset})
+
+    def _change(self, name: str, offsets: dict[kf.TopicPartition, int]) -> None:
+        path = self._root / name
+        if path.exists():
+            self._old.setdefault(path, read_file(path, max_bytes=_MAX_CHECKPOINT_BYTES))
+        self._write(path, encode_offset_checkpoint(offsets))
+
+    def _write(self, path: Path, content: bytes) -> None:
+        with staged_file(path, overwrite=True, stage_in=self._stage_in) as file:
+            file.write(content)
+        hand_over(path, self._root)
+
+
+_MAX_CHECKPOINT_BYTES: Final = 2**26

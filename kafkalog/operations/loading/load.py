@@ -1,0 +1,487 @@
+"""Bulk loads: tables and files of records in, partition directories of a log dir out, all of them or none.
+
+Records go to partitions by a column or by Kafka's default partitioner, wait until there are enough of them to fill
+batches, and are written by a `PartitionWriter` a partition. Everything is staged; the last step is one rename for a
+whole log dir, or one for each partition of a log dir that is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import pyarrow as pa
+
+from kafkalog import format as kf
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    LimitExceededError,
+    Limits,
+    NotKafkaError,
+    OutputExistsError,
+    Reason,
+    UnwritableError,
+)
+from kafkalog.interchange.arrow_input import ColumnReader, open_batches, slices
+from kafkalog.interchange.input_paths import input_files, with_place
+from kafkalog.interchange.record_files import RecordFile
+from kafkalog.operations.loading.install import Targets
+from kafkalog.operations.loading.retention import retention_note
+from kafkalog.operations.loading.target import load_target
+from kafkalog.records.codecs import Compression
+from kafkalog.records.columns import RecordColumns
+from kafkalog.state.log_config import LogConfig
+from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.storage.output_paths import check_log_dir
+from kafkalog.writing.partition_writer import BATCH_SIZE, PartitionWriter, check_partition_name
+from kafkalog.writing.routing import RoutedPartition, Router, WaitingRecords, check_topic
+
+_STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPartition:
+    """What became of a partition.
+
+    Attributes
+    ----------
+    topic : str
+    partition : int
+    n_records, n_batches, n_bytes : int
+        Of its `.log` files; a dry run knows no batches, and the bytes of keys, values and headers.
+    first_offset, next_offset : int
+        Of its first record, and behind its last one.
+    """
+
+    topic: str
+    partition: int
+    n_records: int
+    n_batches: int
+    n_bytes: int
+    first_offset: int
+    next_offset: int
+
+    @classmethod
+    def of(cls, partition: RoutedPartition) -> LoadedPartition:
+        """What a partition says of itself."""
+        counts = (partition.n_records, partition.n_batches, partition.n_bytes)
+        return cls(*partition.key, *counts, partition.first_offset, partition.next_offset)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What was written.
+
+    Attributes
+    ----------
+    path : str
+        The log dir.
+    partitions : list of LoadedPartition
+    notes : list of str
+        What is worth knowing, such as records that are older than the topic's retention.
+    """
+
+    path: str
+    partitions: list[LoadedPartition]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def n_records(self) -> int:
+        """Records in all partitions."""
+        return sum(each.n_records for each in self.partitions)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all `.log` files."""
+        return sum(each.n_bytes for each in self.partitions)
+
+    def __repr__(self) -> str:
+        return f"LoadResult({self.n_records} records in {len(self.partitions)} partitions, {self.path!r})"
+
+
+class Source(NamedTuple):
+    """Where record batches come from: a table, or a file."""
+
+    batches: Callable[[Callable[[pa.Schema], Sequence[str]]], Iterable[pa.RecordBatch]]
+    path: str | None = None
+    done: Callable[[], int] = lambda: 0
+    schema: pa.Schema | None = None
+    """If it is known before the first batch, and there need not be one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """How records are read and written; see `write_table`."""
+
+    topic: str | None = None
+    partitions: int | None = None
+    config: LogConfig | None = None
+    compression: str | Compression | None = None
+    compression_level: int | None = None
+    batch_size: int = BATCH_SIZE
+    max_records_per_batch: int | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    ignore_columns: Sequence[str] | bool = ()
+    naive_timezone: str | None = None
+    truncate_timestamps: bool = False
+    keep_offsets: bool | None = None
+    leader_epoch: int = 0
+    topic_id: str | bytes | None = None
+    timestamp_type: str | None = None
+    log_append_time: int | None = None
+    stage_in: str | os.PathLike[str] | None = None
+    limits: Limits = DEFAULT_LIMITS
+
+    def __post_init__(self) -> None:
+        if self.partitions is not None and not 1 <= self.partitions <= self.limits.max_directories:
+            raise ValueError(
+                f"partitions is 1 to {self.limits.max_directories} (max_directories), not {self.partitions}"
+            )
+        if self.topic is not None:
+            check_topic(self.topic)
+        elif self.topic_id is not None:
+            raise ValueError("topic_id is that of one topic: name it (topic)")
+
+    def writer_options(self) -> dict[str, Any]:
+        """Those that every `PartitionWriter` takes."""
+        return {
+            "config": self.config,
+            "compression": self.compression,
+            "compression_level": self.compression_level,
+            "batch_size": self.batch_size,
+            "max_records_per_batch": self.max_records_per_batch,
+            "leader_epoch": self.leader_epoch,
+            "topic_id": self.topic_id,
+            "timestamp_type": self.timestamp_type,
+            "log_append_time": self.log_append_time,
+            "limits": self.limits,
+        }
+
+
+def write_table(
+    data: Any,
+    path: str | os.PathLike[str],
+    *,
+    topic: str | None = None,
+    partitions: int | None = None,
+    dry_run: bool = False,
+    **options: Any,
+) -> LoadResult:
+    """Write a table as the partitions of a log dir.
+
+    Parameters
+    ----------
+    data : object
+        Anything that speaks Arrow: pyarrow, pandas, Polars, DuckDB, a `Scan`; or a dict of arrays. Columns: `value`,
+        and any of `key`, `timestamp`, `headers`, `offset`, `partition`, `topic`. It is read as a stream.
+    path : path-like
+        A log dir, which holds directories such as ``orders-0``. It is made if it is not there.
+    topic : str, optional
+        Default: the column `topic` says.
+    partitions : int, optional
+        Partitions of each topic; records go to them by key as Kafka's default partitioner has it, and a column
+        `partition` is passed over. Default: the column says, and all goes to partition 0 where there is none.
+    dry_run : bool
+        Read everything and say what would be written.
+    config : LogConfig, optional
+        Settings of the topics: sizes and times of segments, timestamp type, compression.
+    compression, compression_level, batch_size, max_records_per_batch, leader_epoch, topic_id, timestamp_type, \
+log_append_time
+        See `PartitionWriter`.
+    columns, ignore_columns, naive_timezone, truncate_timestamps
+        Which column is what, which ones are left out, and how timestamps are taken: see
+        `kafkalog.interchange.arrow_input.record_slices`.
+    keep_offsets : bool, optional
+        Whether a column `offset` counts; default: unless records are spread over several partitions.
+    stage_in : path-like, optional
+        Directory on the same file system to write in meanwhile; default: beside the log dir.
+    limits : Limits
+        `max_directories` is the largest number of partitions.
+
+    Returns
+    -------
+    LoadResult
+
+    Raises
+    ------
+    UnwritableError
+        A column of another type, one that is not known, a value that no record can hold, offsets that do not rise.
+    OutputExistsError
+        One of the partitions is there already: `PartitionWriter` appends to it.
+    UnsafePathError
+        A broker holds the lock of the log dir; a name that is no topic's; a place inside a log dir or partition.
+    WriteError
+        It could not be written, and nothing is there; also where more files would be open than this process may have.
+
+    Notes
+    -----
+    A log dir that is not there appears in one step. In one that is there, each partition does, when all are complete
+    and durable: an error takes back what was moved in, a crash between two of these renames leaves the partitions
+    before it, each complete, and none of the others. Memory is bounded: some 100 MiB beside the import for a dozen
+    partitions, and a batch for each of many. Each partition takes two open files: the soft limit on these is raised as
+    far as it takes, and what the hard one (``ulimit -Hn``) does not allow is refused.
+
+    Examples
+    --------
+    >>> import kafkalog
+    >>> table = {"key": [b"a", b"b"], "value": [b"1", b"2"], "timestamp": [1_700_000_000_000, 1_700_000_000_001]}
+    >>> kafkalog.write_table(table, tmp_path / "log", topic="orders", partitions=3)  # doctest: +SKIP
+    LoadResult(2 records in 3 partitions, '/tmp/log')
+    """
+    reader = open_batches(data)
+    source = Source(lambda _wanted: reader, schema=reader.schema)
+    return run_load([source], path, LoadOptions(topic=topic, partitions=partitions, **options), dry_run=dry_run)
+
+
+def load_files(
+    inputs: Sequence[str | os.PathLike[str] | BinaryIO],
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    encoding: str = "base64",
+    null: str = "",
+    dry_run: bool = False,
+    install: bool = False,
+    replace: bool = False,
+    metadata_log_dir: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], object] = lambda done: None,
+    **options: Any,
+) -> LoadResult:
+    """Write files of records as the partitions of a log dir.
+
+    Parameters
+    ----------
+    inputs : sequence of path-like, or binary files
+        Parquet, Arrow, CSV and JSON lines; text may be packed (``.gz``, ``.zst``). A directory stands for the files in
+        it, and a name such as ``topic=orders`` or ``partition=3`` above a file for the column where that lacks it, as
+        in an export with `partition_by`.
+    path : path-like
+        See `write_table`.
+    format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
+        Default: what the names end in.
+    encoding : {"base64", "utf8", "hex"}
+        Of keys, values and header values in CSV and JSON lines.
+    null : str
+        Null in CSV, without quotes.
+    install : bool
+        Give the partitions to the stopped broker whose log dir it is, under the ids that it knows the topics by: see
+        `kafkalog.install`. All of them are checked before anything moves, also in a dry run.
+    replace : bool
+        Whether `install` may replace partitions that hold records.
+    metadata_log_dir : path-like, optional
+        The broker's `metadata.log.dir`, where `install` finds topic ids; default: the log dir itself.
+    progress : callable
+        Told how many bytes of the inputs are done.
+    **options
+        See `write_table`.
+
+    Returns
+    -------
+    LoadResult
+
+    Raises
+    ------
+    ReadError
+        A file cannot be read.
+
+    Notes
+    -----
+    Files are read one after the other, and offsets go on from one to the next. Beyond that as `write_table`.
+    """
+    how = LoadOptions(**options)
+    roles = {name: role for role, name in how.columns.items()}
+    found = input_files(inputs, format=format)
+    texts = {"naive_timezone": how.naive_timezone, "truncate_timestamps": how.truncate_timestamps}
+    files = [RecordFile(each.path, format, roles=roles, encoding=encoding, null=null, **texts) for each in found]
+    sources = [
+        Source(with_place(file.batches, each.place, how.columns, file.name), file.name, _done_of(files, i))
+        for i, (file, each) in enumerate(zip(files, found, strict=True))
+    ]
+    return run_load(
+        sources,
+        path,
+        how,
+        dry_run=dry_run,
+        install=install,
+        replace=replace,
+        metadata_log_dir=metadata_log_dir,
+        progress=progress,
+    )
+
+
+def _done_of(files: Sequence[RecordFile], i: int) -> Callable[[], int]:
+    before = sum(file.size for file in files[:i])
+    return lambda: before + files[i].done
+
+
+def run_load(
+    sources: Sequence[Source],
+    path: str | os.PathLike[str],
+    options: LoadOptions,
+    *,
+    dry_run: bool = False,
+    install: bool = False,
+    replace: bool = False,
+    metadata_log_dir: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], object] = lambda done: None,
+) -> LoadResult:
+    """Read sources one after the other and write partitions: what `write_table` and `load_files` do."""
+    log_dir = Path(os.path.realpath(path))
+    check_log_dir(log_dir)
+    if install and not log_dir.is_dir():
+        raise NotKafkaError(Reason.NOT_KAFKA, "there is no such log dir to install into", path=log_dir)
+    if os.path.lexists(log_dir) and not log_dir.is_dir():
+        raise OutputExistsError(Reason.OUTPUT_EXISTS, "what is there is not a directory", path=log_dir)
+    with hold_locks([log_dir]) if log_dir.is_dir() else contextlib.nullcontext():
+        targets = None
+        if install:
+            targets = Targets(
+                log_dir,
+                topic_id=options.topic_id,
+                replace=replace,
+                metadata_log_dir=metadata_log_dir,
+                limits=options.limits,
+            )
+        if dry_run:
+            load = _Load(log_dir, None, options, targets)
+            load.read(sources, progress)
+            return load.finish()
+        with load_target(log_dir, options.stage_in, targets) as target:
+            with _Load(log_dir, target.path, options, targets) as load:
+                load.read(sources, progress)
+                result = load.finish()
+            target.publish({kf.TopicPartition(each.topic, each.partition) for each in result.partitions})
+        return result
+
+
+class _Load:
+    """The state of a load: a partition writer a partition, and records that wait."""
+
+    def __init__(self, log_dir: Path, stage: Path | None, options: LoadOptions, targets: Targets | None) -> None:
+        self._log_dir, self._stage, self._options, self._targets = log_dir, stage, options, targets
+        self._writers: dict[kf.TopicPartition, PartitionWriter] = {}
+        self._router = Router(self._n_partitions, topic=options.topic, sticky_bytes=options.batch_size)
+        self._waiting = WaitingRecords(
+            self._open_writer,
+            path=log_dir,
+            batch_size=options.batch_size,
+            hint="keep_offsets=False (--no-keep-offsets) numbers the records anew",
+        )
+
+    def __enter__(self) -> _Load:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for writer in self._writers.values():
+            writer.abort()
+
+    def read(self, sources: Sequence[Source], progress: Callable[[int], object]) -> None:
+        """Read everything, and write what batches can be filled with."""
+        if self._options.topic is not None:
+            self._router.meet(self._options.topic)
+        for source in sources:
+            reader: ColumnReader | None = None
+            schema: pa.Schema | None = None
+            row = 0
+            try:
+                if source.schema is not None:
+                    self._reader(source.schema)
+                for batch in source.batches(self._wanted):
+                    if schema is None or batch.schema != schema:
+                        schema, reader = batch.schema, self._reader(batch.schema)
+                    assert reader is not None
+                    for part in slices(batch):
+                        self._take(part, reader, row)
+                        row += part.num_rows
+                        progress(source.done())
+            except UnwritableError as error:
+                error.path = source.path if error.path is None else error.path
+                raise
+            progress(source.done())
+
+    def _wanted(self, schema: pa.Schema) -> list[str]:
+        """Columns that count; what is wrong with the others is said without reading them."""
+        names = self._reader(schema).names.values()
+        return [name for name in schema.names if name in names or name == "is_control"]
+
+    def _reader(self, schema: pa.Schema) -> ColumnReader:
+        options = self._options
+        reader = ColumnReader(
+            schema,
+            columns=options.columns,
+            ignore_columns=options.ignore_columns,
+            naive_timezone=options.naive_timezone,
+            truncate_timestamps=options.truncate_timestamps,
+        )
+        if options.topic is None and "topic" not in reader.names:
+            raise UnwritableError(
+                Reason.COLUMN_MISSING, "which topic? There is no column 'topic': name one (topic, --topic)"
+            )
+        return reader
+
+    @property
+    def _keeps_offsets(self) -> bool:
+        options = self._options
+        if options.keep_offsets is not None:
+            return options.keep_offsets
+        return options.partitions is None or options.partitions == 1
+
+    def _take(self, batch: pa.RecordBatch, reader: ColumnReader, row: int) -> None:
+        columns = reader.read(batch, row)
+        if "offset" in columns and not self._keeps_offsets:
+            columns = RecordColumns(columns.n_records, {n: c for n, c in columns.items() if n != "offset"})
+        for routed in self._router.route(columns, batch, reader, row):
+            self._waiting.give(routed)
+
+    def _n_partitions(self, topic: str) -> int | None:
+        """All partitions of a topic are there, also those that no record comes to."""
+        n = self._options.partitions
+        self._waiting.expect(n or 0)
+        for number in range(n or 0):
+            self._waiting.partition(kf.TopicPartition(topic, number))
+        return n
+
+    def _open_writer(self, key: kf.TopicPartition) -> PartitionWriter | None:
+        if len(self._waiting.partitions) >= self._options.limits.max_directories:
+            detail = f"more than {len(self._waiting.partitions)} partitions (max_directories)"
+            raise LimitExceededError(Reason.TOO_MANY_DIRECTORIES, detail, path=self._log_dir)
+        target = self._log_dir / str(key)
+        check_partition_name(target)
+        if self._targets is not None:
+            self._targets.check(key)
+        elif os.path.lexists(target):
+            raise OutputExistsError(Reason.OUTPUT_EXISTS, "the partition is there already", path=target)
+        if self._stage is None:
+            return None
+        self._writers[key] = writer = PartitionWriter(self._stage / str(key), **self._options.writer_options())
+        return writer
+
+    def finish(self) -> LoadResult:
+        """Write what still waits, and finish all partitions."""
+        partitions = self._waiting.partitions
+        if not partitions and self._options.topic is not None:
+            self._waiting.partition(kf.TopicPartition(self._options.topic, 0))
+        self._waiting.flush()
+        for key in sorted(self._writers):
+            self._writers[key].close()
+        loaded = [LoadedPartition.of(partitions[key]) for key in sorted(partitions)]
+        return LoadResult(str(self._log_dir), loaded, self._notes())
+
+    def _notes(self) -> list[str]:
+        options, now_ms = self._options, time.time_ns() // 10**6
+        newest = {key: partition.max_timestamp for key, partition in self._waiting.partitions.items()}
+        if (options.timestamp_type or (options.config or LogConfig()).message_timestamp_type) in _STAMPED:
+            stamp = now_ms if options.log_append_time is None else options.log_append_time
+            newest = {key: stamp for key, partition in self._waiting.partitions.items() if partition.n_records}
+        cluster = None if self._targets is None else self._targets.settings()
+        note = retention_note(newest, config=options.config, cluster=cluster, now_ms=now_ms)
+        return [] if note is None else [note]

@@ -1,0 +1,119 @@
+"""A topic's settings of indexes: said, found in the cluster's metadata, or what the indexes agree with."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kafkalog.errors import KafkalogError
+from kafkalog.indexes.index_files import INDEX_INTERVAL_BYTES
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.state.cluster_metadata import BROKER, TOPIC, ClusterConfigs
+from kafkalog.state.log_config import LogConfig
+
+MAX_INDEX_INTERVAL_BYTES: Final = 2**31 - 1
+_SEGMENTS_ASKED: Final = 8
+_ROUND: Final = (4096, *(2**power for power in range(30, -1, -1)), 0)
+
+
+class IndexInterval(NamedTuple):
+    """A topic's `index.interval.bytes`, and who says so."""
+
+    n_bytes: int
+    origin: str
+    """`"given"`, `"cluster metadata"`, `"existing indexes"` or `"default"`."""
+
+
+def index_interval(partition: Partition, configs: ClusterConfigs | None) -> IndexInterval:
+    """What the topic's setting is, as far as files tell.
+
+    Notes
+    -----
+    A topic's own setting in the cluster's metadata counts first, then the default that was set for all brokers; what
+    `server.properties` says is in no log dir, so the existing indexes come next.
+    """
+    said = _said(partition, configs, "index.interval.bytes", "log.index.interval.bytes")
+    if said is not None:
+        return IndexInterval(said, "cluster metadata")
+    agreed = _agreed(partition.segments)
+    if agreed is not None:
+        return IndexInterval(agreed, "existing indexes")
+    return IndexInterval(INDEX_INTERVAL_BYTES, "default")
+
+
+def max_index_bytes(partition: Partition, configs: ClusterConfigs | None) -> int:
+    """A topic's `segment.index.bytes`: what a broker allocates for an index before it fills it."""
+    said = _said(partition, configs, "segment.index.bytes", "log.index.size.max.bytes")
+    return LogConfig().segment_index_bytes if said is None else said
+
+
+def _said(partition: Partition, configs: ClusterConfigs | None, of_topic: str, of_broker: str) -> int | None:
+    """The topic's own setting, or the default for all brokers."""
+    if configs is None:
+        return None
+    topic = partition.topic_partition.topic if partition.topic_partition else ""
+    for resource, name in (((TOPIC, topic), of_topic), ((BROKER, ""), of_broker)):
+        text = configs.of.get(resource, {}).get(name, "")
+        if text.isdecimal() and int(text) <= MAX_INDEX_INTERVAL_BYTES:
+            return int(text)
+    return None
+
+
+def _agreed(segments: list[Segment]) -> int | None:
+    """A value that gives the entries that are there; the roundest, since many do."""
+    least, most, n_heard = 0, MAX_INDEX_INTERVAL_BYTES, 0
+    for segment in segments:
+        if n_heard == _SEGMENTS_ASKED:
+            break
+        try:
+            bounds = interval_bounds(segment)
+        except (KafkalogError, OSError):
+            continue
+        if bounds is not None:
+            n_heard += 1
+            least, most = max(least, bounds[0]), min(most, bounds[1])
+    if not n_heard or least > most:
+        return None
+    return next((number for number in _ROUND if least <= number <= most), _roundest(least, most))
+
+
+def _roundest(least: int, most: int) -> int:
+    """The number in a range with the most zeros at its end; the smallest of them."""
+    for power in range(9, -1, -1):
+        number: int = -(-least // 10**power) * 10**power
+        if number <= most:
+            return number
+    return least
+
+
+def interval_bounds(segment: Segment) -> tuple[int, int] | None:
+    """The smallest and the largest interval that give a segment's `.index`; None if none does, or it has no entries."""
+    index = segment.offset_index_or_none()
+    if index is None or not len(index):
+        return None
+    wanted, offsets = index.position, index.offset
+    if (np.diff(wanted) <= 0).any() or (np.diff(offsets) <= 0).any():
+        return None
+    least, most = 0, MAX_INDEX_INTERVAL_BYTES
+    taken, last, before = 0, 0, 0  # entries seen, position of the last one, position of the batch before
+    with segment.open() as source:
+        for window in segment.iter_windows(source):
+            position = window.batches.position
+            upto = int(np.searchsorted(wanted, position[-1], side="right"))
+            rows = np.searchsorted(position, wanted[taken:upto])
+            if (position[rows] != wanted[taken:upto]).any():
+                return None  # an entry points between batches
+            if (window.batches.last_offset[rows] != offsets[taken:upto]).any():
+                return None
+            previous = np.concatenate([[before], position[:-1]])
+            if rows.size:
+                starts = np.concatenate([[last], wanted[taken : upto - 1]])
+                most = min(most, int((wanted[taken:upto] - starts).min()) - 1)
+                least = max(least, int(np.where(previous[rows] >= starts, previous[rows] - starts, 0).max()))
+                last = int(wanted[upto - 1])
+            least = max(least, int(position[-1]) - last)
+            taken, before = upto, int(position[-1])
+            source.release(window.data, window.start)
+    return (least, most) if taken == len(index) and least <= most else None

@@ -1,0 +1,80 @@
+"""What a rebuild did, or would do: a row a file, and what could not be done."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from kafkalog.errors import DEFAULT_LIMITS, Findings
+from kafkalog.operations.rebuilding.index_interval import IndexInterval
+
+Kind = Literal["offset", "time", "txn", "snapshot", "epochs"]
+Change = Literal["new", "changed", "same", "removed"]
+Damaged = Literal["keep", "cut"]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltFile:
+    """A derived file.
+
+    Attributes
+    ----------
+    path : str
+        Where it belongs: beside the `.log`.
+    kind : {"offset", "time", "txn", "snapshot", "epochs"}
+    n_entries, n_bytes : int
+    change : {"new", "changed", "same", "removed"}
+        Compared with what is there.
+    backup : str or None
+        Where the old file is kept.
+    """
+
+    path: str
+    kind: Kind
+    n_entries: int
+    n_bytes: int
+    change: Change
+    backup: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A kind of file that was not rebuilt, and why."""
+
+    path: str
+    kind: Kind
+    why: str
+
+
+@dataclass(slots=True)
+class RebuildReport:
+    """What `rebuild_indexes` did.
+
+    Attributes
+    ----------
+    files : list of RebuiltFile
+    skipped : list of Skipped
+    intervals : dict of str to IndexInterval
+        `index.interval.bytes` by partition directory, and where it comes from.
+    n_bytes_read : int
+        Bytes of `.log` files that a broker's recovery would keep.
+    findings : Findings
+        Damage of `.log` files, with the position where recovery would cut them; files that could not be read.
+    is_written : bool
+        False after a dry run.
+    """
+
+    files: list[RebuiltFile] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    intervals: dict[str, IndexInterval] = field(default_factory=dict)
+    n_bytes_read: int = 0
+    findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    is_written: bool = False
+
+    def count(self, change: Change) -> int:
+        """Files of one kind of change."""
+        return sum(file.change == change for file in self.files)

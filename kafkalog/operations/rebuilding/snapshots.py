@@ -1,0 +1,108 @@
+"""Producer snapshots and aborted transactions of a partition whose segments are recovered one after the other.
+
+Mirrors what `LogLoader.recoverSegment` and `UnifiedLog.rebuildProducerState` do around each segment: the state is read
+from the newest snapshot, and a new one is taken where the segment begins and where it ends. A broker that reads one
+drops idle producers; here that happens at a time that is given, if one is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.log.recovery import RecoveredSegment
+from kafkalog.state.producers import PRODUCER_ID_EXPIRATION_MS, ProducerSnapshot, ProducerState
+from kafkalog.state.transactions import ENDED_DTYPE, Outcome
+
+
+class ProducerReplay:
+    """Feed recovered segments in order; collect snapshots.
+
+    Parameters
+    ----------
+    log_start_offset : int
+        Snapshots at or below it are dropped.
+    now_ms : int, optional
+        The broker's clock; default: no producer expires.
+    expiration_ms : int
+        Its `producer.id.expiration.ms`.
+    newest : ProducerSnapshot, optional
+        The state before the first segment; default: nothing happened before.
+    limits : Limits
+
+    Attributes
+    ----------
+    snapshots : dict of int to PRODUCER_SNAPSHOT_DTYPE[n]
+        By the offset that their files are named after.
+    """
+
+    def __init__(
+        self,
+        log_start_offset: int,
+        *,
+        now_ms: int | None = None,
+        expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        newest: ProducerSnapshot | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.snapshots: dict[int, npt.NDArray[np.void]] = {}
+        self._log_start_offset, self._now, self._expiration = log_start_offset, now_ms, expiration_ms
+        self._newest, self._limits = newest, limits
+
+    def feed(self, found: RecoveredSegment) -> npt.NDArray[np.void]:
+        """Replay a segment.
+
+        Returns
+        -------
+        TRANSACTION_INDEX_DTYPE[n]
+            What its `.txnindex` holds.
+        """
+        base = found.segment.base_offset
+        state, last_snapshot = self._load(base)
+        if base > last_snapshot:
+            last_snapshot = self._take(base, state)
+        ended = [np.empty(0, ENDED_DTYPE)]
+        for batches, coordinator_epoch in found.replay:
+            # transactions begun in segments before lie below: positions would not tell
+            ended.append(state.update(batches, place=batches.base_offset, coordinator_epoch=coordinator_epoch))
+        if found.map_end_offset > last_snapshot:
+            self._take(found.map_end_offset, state)
+        return _aborted(np.concatenate(ended))
+
+    def finish(self, base_offsets: list[int], log_end_offset: int) -> dict[int, npt.NDArray[np.void]]:
+        """The snapshots that are there once all is loaded: at the segments' bases and at the log end offset."""
+        kept = {offset: entries for offset, entries in self.snapshots.items() if offset <= log_end_offset}
+        strays = sorted(offset for offset in kept if offset not in base_offsets)
+        largest_base = max(base_offsets, default=0)
+        for offset in strays:
+            if offset != strays[-1] or offset < largest_base:
+                del kept[offset]
+        self.snapshots = {offset: entries for offset, entries in kept.items() if offset > self._log_start_offset}
+        if log_end_offset:
+            state, last_snapshot = self._load(log_end_offset)
+            if log_end_offset > last_snapshot:
+                self._take(log_end_offset, state)
+        return self.snapshots
+
+    def _load(self, offset: int) -> tuple[ProducerState, int]:
+        """The state of the newest snapshot at or below an offset, and that one's offset."""
+        usable = [at for at in self.snapshots if self._log_start_offset < at <= offset]
+        snapshot = ProducerSnapshot(max(usable), self.snapshots[max(usable)]) if usable else self._newest
+        if not offset or snapshot is None:
+            return ProducerState(limits=self._limits), self._log_start_offset if offset else 0
+        loaded = ProducerState(snapshot, now_ms=self._now, expiration_ms=self._expiration, limits=self._limits)
+        return loaded, snapshot.end_offset or 0
+
+    def _take(self, offset: int, state: ProducerState) -> int:
+        self.snapshots[offset] = state.entries()
+        return offset
+
+
+def _aborted(ended: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    aborted = ended[ended["outcome"] == Outcome.ABORTED]
+    entries = np.zeros(aborted.size, kf.TRANSACTION_INDEX_DTYPE)
+    for name in ("producer_id", "first_offset", "last_offset", "last_stable_offset"):
+        entries[name] = aborted[name]
+    return entries

@@ -1,0 +1,468 @@
+"""A lookup step by step: how an offset or a timestamp leads to a segment, an index entry, a batch and a record.
+
+The answers are those of `Segment` and `ListOffsets`, which do not depend on index files. Beside them a `Trace` shows
+what the indexes say, as a broker would follow them, and whether that leads to the answer: where it does not, a broker
+that opens these files answers something else. Nothing here decides what is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from kafkalog import format as kf
+from kafkalog.errors import FileChangedError, Finding, KafkalogError, Reason
+from kafkalog.indexes.index_files import TimeIndex
+from kafkalog.log.list_offsets import Visit
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.log.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, NAMED_TIMESTAMPS, parse_timestamps
+from kafkalog.records.batch_table import BatchTable, Window, intact_batch_at
+from kafkalog.records.decode import decode
+from kafkalog.records.selection import Selection
+from kafkalog.storage.source import ByteSource
+
+_END: Final = 2**63 - 1
+_EMPTY: Final = "the log is empty"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentStep:
+    """A segment that was looked at.
+
+    Attributes
+    ----------
+    path : str
+    base_offset : int
+    is_chosen : bool
+        Whether the answer is looked for in it.
+    largest_timestamp : int or None
+        By its batches, as far as they were walked; None where no timestamp was asked for.
+    is_whole : bool
+        Whether all of them were walked.
+    modified : int or None
+        Modification time of the file in ms, where it stands for a largest timestamp that no batch has.
+    """
+
+    path: str
+    base_offset: int
+    is_chosen: bool
+    largest_timestamp: int | None = None
+    is_whole: bool = False
+    modified: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStep:
+    """The entry of an index that a broker would follow.
+
+    Attributes
+    ----------
+    path : str
+    n_entries : int
+    entry : int
+        Its number; -1 where none is low enough.
+    timestamp : int or None
+        Of an entry of a time index.
+    offset, position : int or None
+        What the entry leads to; a position only from an offset index.
+    is_right : bool
+        Whether that is at or before what was found.
+    """
+
+    path: str
+    n_entries: int
+    entry: int
+    timestamp: int | None
+    offset: int | None
+    position: int | None
+    is_right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStep:
+    """The header of the batch that the scan ended at; names as in `BatchTable`."""
+
+    position: int
+    size_in_bytes: int
+    base_offset: int
+    last_offset: int
+    magic: int
+    codec: str
+    max_timestamp: int
+    records_count: int
+
+
+@dataclass(slots=True)
+class Trace:
+    """The steps of one lookup.
+
+    Attributes
+    ----------
+    topic_partition : TopicPartition or None
+    asked : dict
+        ``{"offset": n}`` or ``{"timestamp": ms or name}``.
+    segments : list of SegmentStep
+        In the order in which they were looked at.
+    time_index, offset_index : IndexStep or None
+        None where there is no such file, it cannot be read, or it is not asked.
+    position : int or None
+        Where in the chosen segment the scan for the batch begins.
+    batches_scanned : int
+        From there on, with the batch itself.
+    batch : BatchStep or None
+    offset : int
+        The answer; -1 for none.
+    timestamp, leader_epoch : int
+        Of the record, -1 for none.
+    reason : str
+        Why there is no answer, or what is special about it; empty where nothing is.
+    findings : list of Finding
+        What is wrong with the indexes that were followed.
+    """
+
+    topic_partition: kf.TopicPartition | None
+    asked: dict[str, int | str]
+    segments: list[SegmentStep] = field(default_factory=list)
+    time_index: IndexStep | None = None
+    offset_index: IndexStep | None = None
+    position: int | None = None
+    batches_scanned: int = 0
+    batch: BatchStep | None = None
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+    reason: str = ""
+    findings: list[Finding] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The steps, for JSON."""
+        fields = asdict(self)
+        topic, partition = self.topic_partition or (None, None)
+        fields["findings"] = [finding.as_dict() for finding in self.findings]
+        del fields["topic_partition"]
+        return {"topic": topic, "partition": partition, **fields}
+
+
+def trace_timestamp(
+    partition: Partition, timestamp: Any, *, on_segment: Callable[[Segment], None] = lambda segment: None
+) -> Trace:
+    """How a timestamp leads to an offset.
+
+    Parameters
+    ----------
+    partition : Partition
+    timestamp : int (ms), str or aware datetime
+        As for `Partition.offset_for_timestamp`, which gives the same answer.
+    on_segment : callable
+        Told about each segment that is done with: the headers of all before the answer are walked.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As there.
+    KafkalogError
+        A segment is damaged before the answer.
+    """
+    asked = int(parse_timestamps(timestamp))
+    names = {number: name for name, number in NAMED_TIMESTAMPS.items()}
+    trace = Trace(partition.topic_partition, {"timestamp": names.get(asked, asked)})
+    visits: list[Visit] = []
+
+    def visit(visited: Visit) -> None:
+        visits.append(visited)
+        on_segment(visited.segment)
+
+    lists = partition.list_offsets
+    answers = lists.answer_named(asked, visit) if asked < 0 else lists.search(np.array([asked], np.int64), visit)
+    trace.timestamp, trace.offset, trace.leader_epoch = answers.found[0].tolist()
+    if asked == EARLIEST:
+        trace.reason = _why_earliest(partition)
+        return trace
+    if asked == LATEST:
+        _trace_end(partition, trace)
+        return trace
+    number, position = int(answers.segment[0]), int(answers.position[0])
+    if asked == MAX_TIMESTAMP and not any(seen.has_batches for seen in visits):
+        number = -1
+    trace.segments = [
+        SegmentStep(
+            path=str(seen.segment.path),
+            base_offset=seen.segment.base_offset,
+            is_chosen=i == number,
+            largest_timestamp=seen.largest_timestamp,
+            is_whole=seen.is_whole,
+            modified=seen.modified,
+        )
+        for i, seen in enumerate(visits)
+    ]
+    trace.findings = [finding for seen in visits for finding in _check_last_entry(seen)]
+    if number < 0:
+        has_batches = any(seen.has_batches for seen in visits)
+        trace.reason = "no segment's largest timestamp is that late" if has_batches else _why_nothing(partition, visits)
+    elif position < 0 and _is_empty(partition, visits):
+        trace.reason = _EMPTY
+    elif position < 0:
+        trace.reason = _why_none(partition, visits[number], asked)
+    else:
+        _trace_batch(trace, partition, visits[number], asked, position)
+    return trace
+
+
+def trace_offset(partition: Partition, offset: int) -> Trace:
+    """How an offset leads to its record, or to the next one where it has none.
+
+    Parameters
+    ----------
+    partition : Partition
+    offset : int
+
+    Raises
+    ------
+    ValueError
+        No offset of Kafka's.
+    KafkalogError
+        A segment is damaged before the record.
+
+    Notes
+    -----
+    Source: LocalLog.read, LogSegment.translateOffset, Kafka 4.3.
+    """
+    if not 0 <= offset <= _END:
+        raise ValueError(f"offset {offset}: offsets are from 0 to 2**63 - 1")
+    trace = Trace(partition.topic_partition, {"offset": offset})
+    if offset < partition.log_start_offset:
+        start = partition.log_start_offset
+        trace.reason = f"below the log start offset {start}: deleted, though it may still be there; a broker refuses it"
+    segments = partition.segments
+    floor = max((number for number, segment in enumerate(segments) if segment.base_offset <= offset), default=0)
+    for segment in segments[floor:]:
+        trace.segments.append(SegmentStep(str(segment.path), segment.base_offset, True))
+        if _find_offset(trace, segment, offset):
+            break
+        trace.segments[-1] = SegmentStep(str(segment.path), segment.base_offset, False)
+    if trace.batch is None:
+        end = partition.log_end_offset
+        behind = "is the next to be written" if offset == end else "lies behind the end; a broker refuses it"
+        nothing = _EMPTY if _is_empty(partition, []) else "no record from there on"
+        trace.reason = f"the log end offset is {end}: {offset} {behind}" if offset >= end else nothing
+    elif trace.offset != offset and not trace.reason:
+        trace.reason = f"no record has offset {offset}; the next one is given"
+    return trace
+
+
+class _Scan:
+    """Walks to a batch from where the offset index leads, and judges the entry by what it meets."""
+
+    def __init__(self, segment: Segment, source: ByteSource, offset: int) -> None:
+        self._segment, self._source = segment, source
+        self._index = segment.offset_index_or_none()
+        self._entry = -1 if self._index is None else int(self._index.floor([offset])[0])
+        self._leads_to = 0 if self._index is None or self._entry < 0 else int(self._index.position[self._entry])
+        self._is_boundary = False
+        self._n_before = 0  # batches of the windows before the last one
+        self.position = segment.position_for(source, offset)
+
+    def windows(self) -> Iterator[Window]:
+        """Windows from there to the end."""
+        n = 0
+        for window in self._segment.iter_windows(self._source, start=self.position):
+            self._is_boundary |= self._leads_to in window.batches.position
+            self._n_before = n
+            yield window
+            n += len(window.batches)
+            self._source.release(window.data, window.start)
+
+    def ended_at(self, trace: Trace, batches: BatchTable, row: int) -> None:
+        """Write down how the batch in this row of the last window's table was reached."""
+        trace.position = self.position
+        trace.batches_scanned = self._n_before + row + 1
+        trace.batch = _batch_step(batches, row)
+        if self._index is None:
+            return
+        is_right = self._entry < 0 or (self._is_boundary and self._leads_to <= trace.batch.position)
+        offset = int(self._index.offset[self._entry]) if self._entry >= 0 else None
+        trace.offset_index = IndexStep(
+            path=str(self._index.path),
+            n_entries=len(self._index),
+            entry=self._entry,
+            timestamp=None,
+            offset=offset,
+            position=self._leads_to if self._entry >= 0 else None,
+            is_right=is_right,
+        )
+        if not is_right:
+            where = "behind the batch that holds it" if self._is_boundary else "where no batch begins"
+            detail = f"entry {self._entry} leads for offset {offset} to position {self._leads_to}, {where}"
+            trace.findings.append(_misleads(trace.offset_index, detail))
+
+
+def _find_offset(trace: Trace, segment: Segment, offset: int) -> bool:
+    """Take the first record at or above an offset from a segment, if it has one."""
+    everything = Selection(start_offset=offset, include_control=True)
+    with segment.open() as source:
+        scan = _Scan(segment, source, offset)
+        for window in scan.windows():
+            batches = window.batches
+            may_hold = (batches.records_count != 0) | (batches.magic < 2)
+            mask = everything.batch_mask(batches)
+            for row in np.flatnonzero(may_hold if mask is None else mask & may_hold).tolist():
+                decoded = decode(
+                    window,
+                    ("offset", "timestamp", "leader_epoch"),
+                    first=row,
+                    stop=row + 1,
+                    selection=everything,
+                    limits=segment.limits,
+                    path=str(segment.path),
+                )
+                if decoded.error is not None:
+                    raise decoded.error
+                if decoded.columns is not None:
+                    found = decoded.columns
+                    trace.offset, trace.timestamp = int(found.offset[0]), int(found.timestamp[0])
+                    trace.leader_epoch = int(found.leader_epoch[0])
+                    scan.ended_at(trace, window.batches, row)
+                    return True
+    return False
+
+
+def _trace_end(partition: Partition, trace: Trace) -> None:
+    """The last batch, which the log end offset lies behind."""
+    if not partition.segments:
+        trace.reason = "there are no segments"
+        return
+    segment = partition.segments[-1]
+    trace.segments = [SegmentStep(str(segment.path), segment.base_offset, True)]
+    trace.reason = "the last segment has no batches"
+    with segment.open() as source:
+        scan = _Scan(segment, source, _END)
+        last = None
+        for window in scan.windows():
+            last = window.batches
+        if last is not None:
+            trace.reason = "the offset behind the last batch"
+            scan.ended_at(trace, last, len(last) - 1)
+
+
+def _trace_batch(trace: Trace, partition: Partition, visit: Visit, asked: int, position: int) -> None:
+    """The index entries that lead to the batch at a position, and the scan up to it."""
+    segment = visit.segment
+    with segment.open() as source:
+        window, _ = intact_batch_at(source, position, segment.limits.max_batch_bytes)
+        if window is None:
+            raise FileChangedError(Reason.FILE_CHANGED, "was written to while it was read", path=segment.path)
+        last_offset = int(window.batches.last_offset[0])
+        source.release(window.data, position)
+        follow = segment.base_offset
+        index = _time_index_or_none(segment)
+        if index is not None:
+            trace.time_index = step = _time_index_step(index, visit, asked, last_offset)
+            if not step.is_right:
+                detail = f"entry {step.entry} ({step.timestamp}, offset {step.offset}) leads past offset {trace.offset}"
+                trace.findings.append(_misleads(step, detail))
+            elif step.offset is not None:
+                follow = step.offset
+        if asked >= 0:
+            follow = max(follow, partition.log_start_offset)
+        scan = _Scan(segment, source, min(follow, last_offset))
+        for window in scan.windows():
+            row = int(np.searchsorted(window.batches.position, position))
+            if row < len(window.batches):
+                scan.ended_at(trace, window.batches, row)
+                return
+
+
+def _time_index_or_none(segment: Segment) -> TimeIndex | None:
+    try:
+        return segment.time_index
+    except KafkalogError:
+        return None
+
+
+def _time_index_step(index: TimeIndex, visit: Visit, asked: int, last_offset: int) -> IndexStep:
+    """Where a broker would begin in the chosen segment: right if not behind the batch that has the answer."""
+    timestamp = visit.largest_timestamp if asked == MAX_TIMESTAMP else asked
+    entry = int(np.searchsorted(index.timestamp, timestamp, side="right")) - 1
+    offset = int(index.offset[entry]) if entry >= 0 else None
+    return IndexStep(
+        path=str(index.path),
+        n_entries=len(index),
+        entry=entry,
+        timestamp=int(index.timestamp[entry]) if entry >= 0 else None,
+        offset=offset,
+        position=None,
+        is_right=offset is None or offset <= last_offset,
+    )
+
+
+def _check_last_entry(visit: Visit) -> list[Finding]:
+    """A time index whose last entry is not the largest timestamp misleads a broker about the whole segment."""
+    index = _time_index_or_none(visit.segment)
+    if index is None:
+        return []
+    said = int(index.timestamp[-1]) if len(index) else -1
+    # the last entry is added when a segment is closed; until then the index may be behind, but never ahead
+    # (an entry for timestamp 0 at the base offset is all zeros, and looks like padding)
+    at_least = max(said, 0) if index.padding_bytes else said
+    behind = at_least < visit.largest_timestamp and not visit.segment.is_last
+    ahead = said > visit.largest_timestamp and visit.is_whole
+    if not behind and not ahead:
+        return []
+    seen = f"{visit.largest_timestamp}" if visit.is_whole else f"at least {visit.largest_timestamp}"
+    return [
+        Finding(Reason.INDEX_MISLEADS, f"its last timestamp is {said}; that of the batches is {seen}", path=index.path)
+    ]
+
+
+def _misleads(step: IndexStep, detail: str) -> Finding:
+    return Finding(Reason.INDEX_MISLEADS, detail, path=step.path)
+
+
+def _batch_step(batches: BatchTable, row: int) -> BatchStep:
+    return BatchStep(
+        position=int(batches.position[row]),
+        size_in_bytes=int(batches.size_in_bytes[row]),
+        base_offset=int(batches.base_offset[row]),
+        last_offset=int(batches.last_offset[row]),
+        magic=int(batches.magic[row]),
+        codec=kf.codec_name(int(batches.attributes[row])),
+        max_timestamp=int(batches.max_timestamp[row]),
+        records_count=int(batches.records_count[row]),
+    )
+
+
+def _why_earliest(partition: Partition) -> str:
+    first = partition.segments[0].base_offset if partition.segments else None
+    if first == partition.log_start_offset:
+        return "the base offset of the first segment"
+    return "the log start offset" + ("" if first is None else f"; the first segment begins at {first}")
+
+
+def _is_empty(partition: Partition, visits: Sequence[Visit]) -> bool:
+    """Whether no segment has a batch, as far as they were looked at; else no bytes."""
+    seen = {visit.segment.base_offset for visit in visits if not visit.has_batches}
+    return all(not segment.size_in_bytes or segment.base_offset in seen for segment in partition.segments)
+
+
+def _why_nothing(partition: Partition, visits: Sequence[Visit]) -> str:
+    if not partition.segments:
+        return "there are no segments"
+    if _is_empty(partition, visits):
+        return _EMPTY
+    return f"the log start offset {partition.log_start_offset} lies behind the last batch: nothing is left"
+
+
+def _why_none(partition: Partition, visit: Visit, asked: int) -> str:
+    """Why a broker stops at a segment without an answer."""
+    if asked == MAX_TIMESTAMP:
+        return "no record has the largest timestamp that a batch names"
+    why = "its records from there on were compacted away"
+    if visit.modified is not None:
+        why = "no batch in it has a timestamp: when its file was last written to counts"
+    elif partition.log_start_offset > visit.segment.base_offset:
+        why = f"its records from there on lie below the log start offset {partition.log_start_offset}, or are gone"
+    return f"{why}, and a broker asks no later segment"

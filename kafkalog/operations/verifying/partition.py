@@ -1,0 +1,294 @@
+"""What spans the segments of a partition, and the small files of it and of its log dir."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from kafkalog import format as kf
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import Finding, KafkalogError, Reason, error_from_status
+from kafkalog.indexes.index_files import TransactionIndex
+from kafkalog.indexes.transaction_check import TransactionIndexCheck
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.log.segment_stream import SegmentStream
+from kafkalog.operations.verifying.segment import Surroundings, VerifiedSegment, open_index
+from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable, valid_crcs, walk
+from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
+from kafkalog.state.producers import ProducerState, read_snapshot
+from kafkalog.storage.source import open_source
+
+_INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
+_CHECKPOINTS: Final = (
+    kf.LOG_START_OFFSET_CHECKPOINT,
+    kf.HIGH_WATERMARK_CHECKPOINT,
+    kf.RECOVERY_POINT_CHECKPOINT,
+    "cleaner-offset-checkpoint",
+)
+_NEAR: Final = 8
+_ATTEMPTS: Final = 5
+_PAUSE: Final = 0.02
+_RAFT_SNAPSHOT: Final = ".checkpoint"
+
+Add = Callable[[Finding], None]
+
+
+def check_partition(
+    partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add, *, indexes_only: bool
+) -> None:
+    """Check what spans segments; findings about a transaction index go to its segment, the others to `add`.
+
+    Parameters
+    ----------
+    partition : Partition
+    segments : sequence of VerifiedSegment
+        Of all its segments, in their order.
+    around : Surroundings
+    add : callable
+    indexes_only : bool
+        Leave out what is no index.
+    """
+    for before, after in itertools.pairwise(segments):
+        if before.last_offset >= after.base_offset:
+            detail = f"reaches offset {before.last_offset}, and the next segment begins at {after.base_offset}"
+            after_path = os.path.basename(after.path)
+            add(
+                Finding(
+                    Reason.OFFSET_ORDER, f"{detail} ({after_path})", path=before.path, base_offset=before.base_offset
+                )
+            )
+    _compare_spacings(segments)
+    _check_transactions(partition, segments, around, add)
+    if indexes_only or not partition.path.is_dir():
+        return
+    _check_log_start(partition, segments, around, add)
+    names = sorted(os.listdir(partition.path))
+    logs = {segment.path.name for segment in partition.segments}
+    if len(logs) == sum(name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names):
+        _check_strays(partition, names, logs, add)
+        _check_epochs(partition, segments, add)
+    for name in names:
+        path = partition.path / name
+        if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not kf.is_fatal_name(name):
+            _try(add, partial(read_snapshot, path), "a broker deletes it, and takes an older one", around)
+        elif name.endswith(_RAFT_SNAPSHOT):
+            _check_raft_snapshot(path, partition, add)
+    metadata = partition.path / kf.PARTITION_METADATA
+    properties = _try(add, partial(read_properties, metadata), "a broker does not start on it", around)
+    if properties is not None and (properties.get("version") != "0" or len(properties.get("topic_id", "")) != 22):
+        detail = "no version 0 with a topic id of 22 characters: a broker does not start on it"
+        add(Finding(Reason.CHECKPOINT_SYNTAX, detail, path=str(metadata)))
+
+
+def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add) -> None:
+    """A log start offset behind the end of the log costs a broker the whole log."""
+    if around.is_live or not partition.is_whole or any(one.error is not None for one in partition.segments):
+        return
+    start, end = partition.log_start_offset, segments[-1].last_offset + 1
+    if start > end:
+        detail = (
+            f"the log start offset of {partition.path.name} is {start}, and the log ends at {end}: a broker deletes all"
+            f" segments when it starts, and begins anew at {start}"
+        )
+        path = partition.path.absolute().parent / kf.LOG_START_OFFSET_CHECKPOINT
+        add(Finding(Reason.LOG_START_BEHIND_END, detail, path=str(path), base_offset=start))
+
+
+def check_root(root: Path) -> Iterator[Finding]:
+    """The checkpoints of a log dir."""
+    found: list[Finding] = []
+    for name in _CHECKPOINTS:
+        _try(
+            found.append,
+            partial(read_offset_checkpoint, root / name),
+            "a broker takes the log dir for failed, or begins from nothing",
+            Surroundings(),
+        )
+    _try(
+        found.append,
+        partial(read_properties, root / kf.META_PROPERTIES),
+        "a broker does not start on it",
+        Surroundings(),
+    )
+    yield from found
+
+
+def _try(add: Add, read: Callable[[], Any], consequence: str, around: Surroundings) -> Any:
+    for attempt in range(_ATTEMPTS):
+        try:
+            return read()
+        except KafkalogError as error:
+            if around.is_live and attempt < _ATTEMPTS - 1:
+                time.sleep(_PAUSE)  # a broker may be writing it right now, or have deleted it
+                continue
+            if not (around.is_live and error.path is not None and not os.path.exists(error.path)):
+                error.detail = f"{error.detail}; {consequence}"
+                add(error.to_finding())
+            return None
+    return None
+
+
+def _compare_spacings(segments: Sequence[VerifiedSegment]) -> None:
+    """An offset index with far fewer entries than most of its neighbours' has lost some."""
+    known = [(segment, segment.spacing) for segment in segments if segment.spacing is not None and segment.spacing.n]
+    # the interval may have been changed at some time: nearby segments count, and work stays in proportion
+    for number, (segment, spacing) in enumerate(known):
+        near = [*known[max(number - _NEAR, 0) : number], *known[number + 1 : number + 1 + _NEAR]]
+        at_odds = [(other, its) for other, its in near if spacing.contradicts(its)]
+        if at_odds and 2 * len(at_odds) >= len(near):
+            other, its = at_odds[0]
+            detail = (
+                f"an entry only after {spacing.passed_bytes} bytes and more, in {os.path.basename(other.path)} after"
+                f" {its.least_gap_bytes}: some are gone, and a broker scans more at every lookup"
+            )
+            path = kf.sidecar_name(segment.path, kf.INDEX_SUFFIX)
+            segment.findings.append(Finding(Reason.INDEX_SPARSE, detail, path=path, base_offset=segment.base_offset))
+
+
+def _check_strays(partition: Partition, names: list[str], logs: set[str], add: Add) -> None:
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        if suffix in _INDEX_SUFFIXES and kf.parse_base_offset(name) is not None and stem + kf.LOG_SUFFIX not in logs:
+            detail = "an index without a .log: a broker deletes it when it starts"
+            add(Finding(Reason.UNKNOWN_FILE, detail, path=str(partition.path / name), damage=False))
+
+
+def _check_transactions(
+    partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add
+) -> None:
+    """A second walk over the headers, if there is a transaction index or should be one."""
+    paths = [segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX) for segment in partition.segments]
+    exist = [path.exists() for path in paths]
+    wanted = [number for number, one in enumerate(segments) if one.has_aborted or exist[number]]
+    if not wanted:
+        return
+    last = wanted[-1]
+    indexes: list[TransactionIndex | None] = [
+        open_index(
+            TransactionIndex,
+            segment,
+            kf.TRANSACTION_INDEX_SUFFIX,
+            result.findings.append,
+            is_live=around.is_live,
+        )
+        for segment, result in zip(partition.segments[: last + 1], segments, strict=False)
+    ]
+    state = _state_at(partition)
+    check = TransactionIndexCheck(
+        [index.entries["first_offset"].astype(np.int64) for index in indexes if index is not None],
+        open_transactions=[] if state is None else state.transactions.open_transactions(),
+        limits=partition.limits,
+    )
+    is_whole = True
+    for number, (segment, index) in enumerate(zip(partition.segments, indexes, strict=False)):
+        result = segments[number]
+        empty = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
+        path = str(paths[number])
+        check.begin(empty if index is None else index.entries, path, segment.base_offset)
+        if not is_whole:
+            check.lose(segment.base_offset)  # what was lost at the end of the segment before
+        try:
+            is_whole = _feed(check, segment)
+        except KafkalogError as error:
+            if not any(finding.reason == error.reason for finding in result.findings):
+                result.findings.append(error.to_finding())
+            is_whole = False
+        found = check.finish(is_whole=is_whole and not (around.is_live and segment.is_last))
+        if index is None and exist[number]:
+            continue  # that it cannot be read was said
+        if index is not None:
+            found += [*index.findings(), *index.padding_findings()]
+        if not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
+            # LogSegment.sanityCheck looks for that one first, and LogSegment.recover makes all
+            but = "but as there is no .index, a broker makes this one anew when it starts"
+            found = [replace(finding, damage=False, detail=f"{finding.detail}; {but}") for finding in found]
+        result.findings += found
+
+
+def _feed(check: TransactionIndexCheck, segment: Segment) -> bool:
+    """Feed a segment, as far as it was there when it was opened; whether nothing had to be left out."""
+    end = 0
+    is_whole = True
+    with segment.open() as source:
+        ignore: list[Finding] = []
+        stream = SegmentStream(segment, source, segment.base_offset - 1, ignore.append, WINDOW_BYTES)
+        for window in stream.windows(0, "skip"):
+            batches = window.batches
+            source.release(window.data, window.start)
+            if int(batches.position[0]) != end:
+                check.lose(int(batches.last_offset[0]))
+                is_whole = False
+            end = int(batches.next_position[-1])
+            check.feed(_until(batches, segment.size_in_bytes))
+            del window, batches
+        if end < source.size:
+            is_whole = False
+    return is_whole
+
+
+def _until(batches: BatchTable, size_in_bytes: int) -> BatchTable:
+    return batches[: int(np.searchsorted(batches.next_position, size_in_bytes, side="right"))]
+
+
+def _state_at(partition: Partition) -> ProducerState | None:
+    """What a snapshot says of the producers before the first segment."""
+    if not partition.segments:
+        return None
+    base_offset = partition.segments[0].base_offset
+    path = partition.path / kf.segment_file_name(base_offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
+    if not path.exists():
+        return None
+    try:
+        return ProducerState(read_snapshot(path), limits=partition.limits)
+    except KafkalogError:
+        return None  # said with the snapshots
+
+
+def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], add: Add) -> None:
+    """The checkpoint of leader epochs: in order, and in agreement with the batches that it covers."""
+    path = partition.path / kf.LEADER_EPOCH_CHECKPOINT
+    entries = _try(add, partial(read_leader_epochs, path), "a broker does not start on it", Surroundings())
+    if entries is None or not entries.size:
+        return
+    epoch, start = entries["epoch"].astype(np.int64), entries["start_offset"]
+    if (np.diff(epoch) <= 0).any() or (np.diff(start) <= 0).any() or (epoch < 0).any() or (start < 0).any():
+        row = int(np.argmax((np.diff(epoch) <= 0) | (np.diff(start) <= 0)))
+        detail = f"epochs and offsets do not rise at line {row + 4}: a broker answers followers wrongly"
+        add(Finding(Reason.EPOCH_ORDER, detail, path=str(path)))
+        return
+    changes = np.concatenate([np.empty((0, 2), np.int64), *(segment.epochs for segment in segments)])
+    changes = changes[(changes[:, 0] >= 0) & (changes[:, 1] >= start[0])]
+    said = epoch[np.searchsorted(start, changes[:, 1], side="right") - 1]
+    for row in np.flatnonzero(said != changes[:, 0])[:1].tolist():
+        found, offset = changes[row].tolist()
+        detail = (
+            f"says leader epoch {said[row]} for offset {offset}, and the batch there says {found}: a broker tells"
+            " followers to truncate at the wrong offset"
+        )
+        add(Finding(Reason.EPOCH_CHECKPOINT, detail, path=str(path), base_offset=offset))
+
+
+def _check_raft_snapshot(path: Path, partition: Partition, add: Add) -> None:
+    """A `.checkpoint` of Raft's log is made of batches, too."""
+    try:
+        with open_source(path, memory_map=False) as source:
+            for window in walk(source, limits=partition.limits):
+                batches = window.batches
+                for row in np.flatnonzero(~valid_crcs(window))[:1].tolist():
+                    raise error_from_status(
+                        STATUS["CRC_MISMATCH"],
+                        path=str(path),
+                        position=int(batches.position[row]),
+                        length=int(batches.size_in_bytes[row]),
+                    )
+    except KafkalogError as error:
+        add(error.to_finding())

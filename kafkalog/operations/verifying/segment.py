@@ -1,0 +1,395 @@
+"""One segment: its batches, and its offset and time index against them, in a single walk."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import (
+    FileChangedError,
+    Finding,
+    Findings,
+    KafkalogError,
+    Limits,
+    ReadError,
+    Reason,
+    SidecarError,
+    error_from_status,
+)
+from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.indexes.spacing import Spacing
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.log.segment_stream import SegmentStream
+from kafkalog.operations.verifying import record_headers as coherence
+from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable, Window, valid_crcs
+from kafkalog.records.decode import decode
+from kafkalog.records.selection import Selection
+from kafkalog.storage.broker_lock import is_locked
+from kafkalog.storage.source import ByteSource
+
+_ATTEMPTS: Final = 5
+_PAUSE: Final = 0.05
+_MAX_INDEX_BYTES: Final = 2**31 - 1
+_READ_BYTES: Final = 2**26
+_EPOCHS: Final = 10_000
+_TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
+_METADATA_TOPIC: Final = "__cluster_metadata"
+
+AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the log dir around a partition says of how it was left.
+
+    Attributes
+    ----------
+    is_live : bool
+        A broker holds its lock.
+    was_closed : bool
+        A broker has closed it cleanly, and trimmed what it had preallocated.
+    """
+
+    is_live: bool = False
+    was_closed: bool = False
+
+    @classmethod
+    def of(cls, partition: Partition) -> Surroundings:
+        """Look at the directory above a partition."""
+        root = partition.path.absolute().parent
+        is_live = is_locked(root)
+        topic = partition.topic_partition.topic if partition.topic_partition else None
+        # Raft's own log, and directories set apart, are not trimmed when a broker stops
+        is_trimmed = topic != _METADATA_TOPIC and partition.kind is None
+        return cls(is_live, not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists())
+
+
+@dataclass(slots=True)
+class VerifiedSegment:
+    """What was found in a segment.
+
+    Attributes
+    ----------
+    path : str
+    base_offset, last_offset : int
+        The latter is one less than the former where there is no batch.
+    size_in_bytes, n_batches : int
+    findings : list of Finding
+        About the `.log` and its indexes.
+    n_more_findings : int
+        Counted, not kept.
+    has_aborted : bool
+        Whether there is an abort marker, or one that cannot be read.
+    spacing : Spacing or None
+        How far apart the entries of the offset index lie.
+    epochs : int64[n, 2]
+        Leader epoch and first offset, where the epoch changes.
+    """
+
+    path: str
+    base_offset: int
+    last_offset: int
+    size_in_bytes: int
+    n_batches: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    n_more_findings: int = 0
+    has_aborted: bool = False
+    spacing: Spacing | None = None
+    epochs: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether nothing is damaged."""
+        return not any(finding.damage for finding in self.findings)
+
+
+class SegmentCheck:
+    """How segments are checked; `run` may be called from several threads.
+
+    Parameters
+    ----------
+    crcs, deep : bool
+        Whether checksums are computed, and records decoded.
+    interval_bytes : int or None
+    limits : Limits
+    progress : callable
+        Told how many bytes more are done, by any thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        crcs: bool,
+        deep: bool,
+        interval_bytes: int | None,
+        limits: Limits,
+        progress: Callable[[int], object],
+    ) -> None:
+        self._crcs, self._deep, self._interval_bytes = crcs, deep, interval_bytes
+        self._limits, self._progress = limits, progress
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End what is running: nobody waits for it any more."""
+        self._stopped = True
+
+    def run(self, segment: Segment, around: Surroundings) -> VerifiedSegment:
+        """Check a segment; what cannot be read is a finding."""
+        result = self._check(segment, around, self._progress)
+        for _ in range(_ATTEMPTS if around.is_live else 0):
+            if result.is_ok or self._stopped:
+                break
+            # a running broker may have rolled, cleaned or removed it under our eyes: real damage stays
+            time.sleep(_PAUSE)
+            result = self._check(segment, around, lambda n_bytes: None)
+        return result
+
+    def _check(self, segment: Segment, around: Surroundings, progress: Callable[[int], object]) -> VerifiedSegment:
+        result = VerifiedSegment(str(segment.path), segment.base_offset, segment.base_offset - 1, segment.size_in_bytes)
+        findings = Findings(self._limits.max_findings)
+        done = 0
+        try:
+            # indexes first: a running broker writes to the log before it adds an entry
+            offset_index = open_index(OffsetIndex, segment, kf.INDEX_SUFFIX, findings.add, is_live=around.is_live)
+            time_index = open_index(TimeIndex, segment, kf.TIME_INDEX_SUFFIX, findings.add, is_live=around.is_live)
+            with segment.open() as source:
+                done = self._walk(segment, source, offset_index, time_index, around, result, findings, progress)
+        except KafkalogError as error:
+            is_gone = isinstance(error, ReadError) and around.is_live and not os.path.exists(segment.path)
+            findings.add(error.to_finding(damage=not is_gone))
+        progress(max(segment.size_in_bytes - done, 0))
+        result.findings, result.n_more_findings = findings.rows, findings.n_more
+        return result
+
+    def _walk(
+        self,
+        segment: Segment,
+        source: ByteSource,
+        offset_index: OffsetIndex | None,
+        time_index: TimeIndex | None,
+        around: Surroundings,
+        result: VerifiedSegment,
+        findings: Findings,
+        progress: Callable[[int], object],
+    ) -> int:
+        add = _Tails(findings.add, around) if segment.is_last else findings.add
+        offset_check = time_check = None
+        if offset_index is not None:
+            offset_check = OffsetIndexCheck(offset_index, time_index=time_index, interval_bytes=self._interval_bytes)
+        if time_index is not None:
+            time_check = TimeIndexCheck(time_index, offset_index=offset_index, is_last=segment.is_last)
+        epochs = _Epochs(segment, findings.add)
+        end = largest = 0
+        checked = self._crcs and not self._deep  # records are decoded out of windows
+        stream = SegmentStream(segment, source, segment.base_offset - 1, add, WINDOW_BYTES, checked=checked)
+        for window in stream.windows(0, "skip"):
+            batches = window.batches
+            if self._crcs:
+                self._check_bytes(segment, window, findings.add)
+            for check in (offset_check, time_check):
+                if check is not None:
+                    check.feed(batches)
+            epochs.feed(batches)
+            largest = max(largest, int(batches.max_timestamp.max()))
+            result.has_aborted |= bool((batches.is_control & (batches.control_type <= 0)).any())
+            result.n_batches += len(batches)
+            is_far = segment.has_base_offset and batches.last_offset[-1] - segment.base_offset > kf.MAX_RELATIVE_OFFSET
+            if is_far and result.last_offset - segment.base_offset <= kf.MAX_RELATIVE_OFFSET:
+                findings.add(_too_far(segment, batches))
+            result.last_offset = int(batches.last_offset[-1])
+            progress(int(batches.next_position[-1]) - end)
+            end = int(batches.next_position[-1])
+            source.release(window.data, window.start)
+            del window, batches
+            if self._stopped:
+                return end
+        result.epochs = epochs.changes()
+        is_torn = end < source.size
+        is_open = segment.is_last and not around.was_closed
+        rows: list[Finding] = []
+        if offset_index is not None and offset_check is not None:
+            # between reading the one and the other, a running broker may have trimmed both
+            is_normal = is_open and (
+                around.is_live or time_index is None or _were_preallocated(offset_index, time_index)
+            )
+            rows += [*offset_index.findings(), *offset_index.padding_findings(is_last=is_normal)]
+            rows += offset_check.finish(source.size)
+            result.spacing = offset_check.spacing if not rows and self._interval_bytes is None else None
+        elif end and segment.has_base_offset and not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
+            what = "a broker makes all indexes of the segment anew"
+            rows.append(_missing(segment, kf.INDEX_SUFFIX, what, damage=False))
+        if time_index is not None and time_check is not None:
+            used = time_index.dtype.itemsize if time_check.starts_with_zeros else 0
+            rows += [*time_index.findings(), *time_index.padding_findings(is_last=is_open, used=used)]
+            rows += time_check.finish(end if is_torn and segment.is_last else source.size)
+        elif offset_index is not None and largest > 0 and not segment.sidecar_path(kf.TIME_INDEX_SUFFIX).exists():
+            # of a new segment the first batch may be there before its time index
+            what = "a broker makes an empty one, and then finds no times in the segment"
+            rows.append(_missing(segment, kf.TIME_INDEX_SUFFIX, what, damage=not is_open))
+        for finding in rows:
+            findings.add(finding)
+        return end
+
+    def _check_bytes(self, segment: Segment, window: Window, add: Callable[[Finding], None]) -> None:
+        """The checksums of a window's batches, and their records if wished."""
+        batches = window.batches
+        valid = valid_crcs(window)
+        for row in np.flatnonzero(~valid).tolist():
+            error = error_from_status(
+                STATUS["CRC_MISMATCH"],
+                path=str(segment.path),
+                position=int(batches.position[row]),
+                base_offset=int(batches.base_offset[row]),
+                length=int(batches.size_in_bytes[row]),
+                detail="a broker serves it as it is; one that recovers the segment cuts it off here",
+            )
+            add(error.to_finding())
+        if not self._deep:
+            return
+        good = window if valid.all() else Window(window.data, window.start, batches[np.flatnonzero(valid)])
+        done = 0
+        while done < len(good.batches) and not self._stopped:
+            decoded = decode(
+                good,
+                coherence.COLUMNS,
+                first=done,
+                selection=_EVERYTHING,
+                check_crcs=False,
+                limits=self._limits,
+                path=str(segment.path),
+            )
+            done += decoded.n_batches
+            if decoded.columns is not None:
+                for finding in coherence.incoherent(decoded.columns, good.batches, str(segment.path)):
+                    add(finding)
+            if decoded.error is not None:
+                add(decoded.error.to_finding())
+                done += 1
+
+
+_EVERYTHING: Final = Selection(include_control=True)
+
+
+def _too_far(segment: Segment, batches: BatchTable) -> Finding:
+    row = int(np.argmax(batches.last_offset - segment.base_offset > kf.MAX_RELATIVE_OFFSET))
+    return Finding(
+        Reason.OFFSET_OUTSIDE_SEGMENT,
+        f"offset {batches.last_offset[row]} is too far from the segment's base for an index entry, as releases before"
+        " 1.1.1 could write it: a broker that recovers the segment splits it here",
+        path=str(segment.path),
+        position=int(batches.position[row]),
+        base_offset=int(batches.base_offset[row]),
+        length=int(batches.size_in_bytes[row]),
+        damage=False,
+    )
+
+
+class _Tails:
+    """Findings of the last segment: its torn tail is damage after all where a broker was shut down cleanly."""
+
+    def __init__(self, add: Callable[[Finding], None], around: Surroundings) -> None:
+        self._add, self._around = add, around
+
+    def __call__(self, finding: Finding) -> None:
+        if finding.reason in _TORN and not finding.damage and self._around.was_closed:
+            why = "the log dir was shut down cleanly, so a broker does not cut it off: it appends behind it, or fails"
+            finding = replace(finding, damage=True, detail=f"{finding.detail}; {why}")
+        self._add(finding)
+
+
+class _Epochs:
+    """Where the leader epoch changes; it never falls."""
+
+    def __init__(self, segment: Segment, add: Callable[[Finding], None]) -> None:
+        self._segment, self._add = segment, add
+        self._last = -1
+        self._n = 0
+        self._parts: list[npt.NDArray[np.int64]] = []
+
+    def feed(self, batches: BatchTable) -> None:
+        rows = np.flatnonzero(batches.magic >= 2)
+        epoch = batches.partition_leader_epoch[rows].astype(np.int64)
+        if not rows.size:
+            return
+        before = np.concatenate([[self._last], epoch[:-1]])
+        for row in np.flatnonzero(epoch < before)[:1].tolist():
+            at = rows[row]
+            detail = (
+                f"leader epoch {epoch[row]} behind {before[row]}: one of the two is wrong, and no checksum covers it"
+            )
+            self._add(
+                Finding(
+                    Reason.EPOCH_ORDER,
+                    detail,
+                    path=str(self._segment.path),
+                    position=int(batches.position[at]),
+                    base_offset=int(batches.base_offset[at]),
+                )
+            )
+        changes = np.flatnonzero(epoch != before)
+        if self._n < _EPOCHS and changes.size:
+            self._n += changes.size
+            self._parts.append(np.stack([epoch[changes], batches.base_offset[rows[changes]]], axis=1))
+        self._last = int(epoch[-1])
+
+    def changes(self) -> npt.NDArray[np.int64]:
+        """int64[n, 2]: leader epoch and first offset."""
+        return np.concatenate([np.empty((0, 2), np.int64), *self._parts])[:_EPOCHS]
+
+
+def open_index(
+    kind: type[AnyIndex], segment: Segment, suffix: str, add: Callable[[Finding], None], *, is_live: bool = False
+) -> AnyIndex | None:
+    """An index of a segment, whole; None where there is none or it cannot be read, which is a finding."""
+    path = segment.sidecar_path(suffix)
+    for attempt in range(_ATTEMPTS):
+        try:
+            size = os.stat(path).st_size
+        except OSError:
+            return None
+        try:
+            if size > _MAX_INDEX_BYTES:
+                detail = f"{size} bytes; a broker cannot map an index of 2 GiB or more"
+                raise SidecarError(Reason.INDEX_SIZE, detail, path=path)
+            index = kind.open(path, segment.base_offset, memory_map=size > _READ_BYTES)
+            break
+        except KafkalogError as error:
+            # a running broker cuts it when it rolls, and removes it with its segment
+            if is_live and isinstance(error, (FileChangedError, ReadError)) and attempt < _ATTEMPTS - 1:
+                continue
+            add(error.to_finding(damage=not (is_live and isinstance(error, FileChangedError))))
+            return None
+    most = segment.size_in_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
+    if len(index) > most and segment.error is None:
+        detail = f"overfull: {len(index)} entries, and the .log has room for {most - 2} batches"
+        add(Finding(Reason.INDEX_SIZE, detail, path=str(path), base_offset=segment.base_offset))
+    return index
+
+
+def _were_preallocated(offset_index: OffsetIndex, time_index: TimeIndex) -> bool:
+    """Whether the sizes are those of two files that were made for the same `segment.index.bytes`.
+
+    A broker preallocates both, and trims both, the offset index first: zeros in that alone come from somewhere else.
+    """
+    sizes = []
+    for index in (offset_index, time_index):
+        entry = index.dtype.itemsize
+        sizes.append((len(index) * entry + index.padding_bytes + index.odd_bytes, entry))
+    return max(size for size, _ in sizes) < min(size + entry for size, entry in sizes)
+
+
+def _missing(segment: Segment, suffix: str, consequence: str, *, damage: bool) -> Finding:
+    path = str(segment.sidecar_path(suffix))
+    return Finding(
+        Reason.INDEX_MISSING, f"there is none; {consequence}", path=path, base_offset=segment.base_offset, damage=damage
+    )

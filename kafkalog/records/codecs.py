@@ -1,0 +1,465 @@
+"""Which codec and level, and decompressing what a batch holds, bounded: a stream that wants more is refused, not tried.
+
+Accepts what Kafka's own consumer accepts, form by form, and nothing else, so that a topic is readable here exactly when
+it is readable there. The compressed formats themselves are left to `isal` (gzip), `cramjam` (snappy, LZ4 blocks) and
+`zstandard`; what is Kafka's own around them is here: xerial framing, and the LZ4 frame with its v0 header checksum.
+`kafkalog.records.compress` is the way back. Mirrors `org.apache.kafka.common.compress`.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import cramjam
+import numpy as np
+import zstandard
+from isal import isal_zlib
+
+from kafkalog import format as kf
+from kafkalog._kernels.crc import checksum_xxh32
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionError,
+    KafkalogError,
+    LimitExceededError,
+    Limits,
+    Reason,
+    UnsupportedError,
+)
+from kafkalog.storage.buffer_pool import empty
+from kafkalog.storage.source import Bytes
+
+MAX_RATIO: Final = {kf.Codec.GZIP: 1032, kf.Codec.SNAPPY: 22, kf.Codec.LZ4: 256, kf.Codec.ZSTD: 32_768}
+"""What a codec can physically expand to, a byte of input; a declared size beyond it is wrong."""
+
+LEVELS: Final = {kf.Codec.GZIP: range(1, 10), kf.Codec.LZ4: range(1, 18), kf.Codec.ZSTD: range(-(2**17), 23)}
+"""What `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level` take; gzip takes -1 too."""
+DEFAULT_LEVELS: Final = {kf.Codec.GZIP: -1, kf.Codec.LZ4: 9, kf.Codec.ZSTD: 3}
+"""What the same are when nobody sets them. For gzip it means 6; for lz4 it means the fast compressor."""
+
+_SLACK = 64 * 1024
+_ZSTD_MAX_WINDOW = 2**27
+_CHUNK = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """A codec and how hard it tries, as Kafka's producers and brokers are configured.
+
+    Attributes
+    ----------
+    codec : Codec
+        Its name will do.
+    level : int or None
+        As `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level`; None for Kafka's default.
+
+    Raises
+    ------
+    ValueError
+        There is no such codec, or it has no such level.
+
+    Notes
+    -----
+    lz4 has one level that is fast, 9, which is the default; the others compress harder and many times slower, 1 least
+    and 12 to 17 most. zstd takes any level from -131072 (fastest) to 22. snappy has none.
+
+    Source: GzipCompression, Lz4Compression, ZstdCompression, Kafka 4.3.
+
+    Examples
+    --------
+    >>> Compression.parse("zstd", level=5)
+    Compression(codec=<Codec.ZSTD: 4>, level=5)
+    """
+
+    codec: kf.Codec
+    level: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "codec", _codec(self.codec))
+        if self.level is None:
+            return
+        name = self.codec.name.lower()
+        if self.codec not in LEVELS:
+            raise ValueError(f"{name} has no compression levels, not even {self.level!r}")
+        levels = LEVELS[self.codec]
+        if isinstance(self.level, bool) or not isinstance(self.level, int):
+            raise TypeError(f"a compression level is an int, not {self.level!r}")
+        if self.level not in levels and self.level != DEFAULT_LEVELS[self.codec]:
+            default = ", or -1 for the default" if self.codec == kf.Codec.GZIP else ""
+            raise ValueError(f"{name} has levels {levels.start} to {levels.stop - 1}{default}, not {self.level}")
+
+    @classmethod
+    def parse(cls, value: str | int | Compression | None, *, level: int | None = None) -> Self:
+        """From the name of a codec (None is "none"); a `Compression` passes through, but for a level given."""
+        if isinstance(value, Compression):
+            return cls(value.codec, value.level if level is None else level)
+        return cls(_codec("none" if value is None else value), level)
+
+    @property
+    def effective_level(self) -> int | None:
+        """The level, Kafka's default where none is given; None for codecs without levels."""
+        return DEFAULT_LEVELS.get(self.codec) if self.level is None else self.level
+
+    def __str__(self) -> str:
+        name = self.codec.name.lower()
+        return name if self.level is None else f"{name}({self.level})"
+
+
+def _codec(value: str | int) -> kf.Codec:
+    if isinstance(value, str):
+        names = [codec.name.lower() for codec in kf.Codec]
+        if value.lower() not in names:
+            raise ValueError(f"no codec {value!r}; Kafka has {', '.join(names)}")
+        return kf.Codec[value.upper()]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a codec is a name or a Codec, not {value!r}")
+    return kf.Codec(value)
+
+
+UNCOMPRESSED: Final = Compression(kf.Codec.NONE)
+
+
+class Arena:
+    """Memory that decompressed batches are appended to.
+
+    Attributes
+    ----------
+    data : uint8[capacity]
+        Content is valid up to `used`. Growing replaces the array; one that was handed out stays valid.
+    used : int
+    """
+
+    def __init__(self, capacity: int = 0) -> None:
+        self.data: Bytes = empty(capacity, np.uint8)
+        self.used = 0
+        self._view = memoryview(self.data)
+
+    def reserve(self, n: int) -> memoryview:
+        """Exactly `n` writable bytes behind those in use."""
+        stop = self.used + n
+        if self.data.size < stop:
+            grown = empty(max(stop, 2 * self.data.size), np.uint8)
+            grown[: self.used] = self.data[: self.used]
+            self.data, self._view = grown, memoryview(grown)
+        return self._view[self.used : stop]
+
+    def append(self, data: Any) -> None:
+        """Copy bytes to the end."""
+        n = len(data)
+        self.reserve(n)[:] = data
+        self.used += n
+
+
+def decompress_into(
+    arena: Arena,
+    codec: int,
+    data: Bytes,
+    *,
+    magic: int,
+    limits: Limits = DEFAULT_LIMITS,
+) -> int:
+    """Append the decompressed content of a batch or of a compressed message to an arena.
+
+    Parameters
+    ----------
+    arena : Arena
+    codec : int
+        Codec id; 0 copies.
+    data : uint8[n]
+        The compressed bytes.
+    magic : int
+        Of the batch: a v0 LZ4 frame has a header checksum of its own kind, and zstd exists from v2 on.
+    limits : Limits
+        `max_decompressed_bytes` bounds the result.
+
+    Returns
+    -------
+    int
+        Bytes appended. The arena is as it was when this raises.
+
+    Raises
+    ------
+    CorruptionError
+        The stream is damaged (`codec_stream`) or declares what its codec cannot hold (`codec_ratio`).
+    LimitExceededError
+        The result would be larger than the limit; at most the limit is decompressed to find out.
+    UnsupportedError
+        Codec ids 5 to 7.
+    """
+    used = arena.used
+    try:
+        if codec == kf.Codec.NONE:
+            arena.append(data)
+        elif codec == kf.Codec.GZIP:
+            _gzip(arena, data, limits.max_decompressed_bytes)
+        elif codec == kf.Codec.SNAPPY:
+            _snappy(arena, data, limits.max_decompressed_bytes)
+        elif codec == kf.Codec.LZ4:
+            _lz4(arena, data, limits.max_decompressed_bytes, magic)
+        elif codec == kf.Codec.ZSTD:
+            if magic < 2:
+                raise CorruptionError(Reason.LEGACY_CODEC, "zstd came with message format v2")
+            _zstd(arena, data, limits.max_decompressed_bytes)
+        else:
+            raise UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codec}; Kafka has 0 to 4")
+    except KafkalogError:
+        arena.used = used
+        raise
+    except Exception as error:
+        # each package has its own exceptions, and they change from release to release
+        arena.used = used
+        raise _stream_error(codec, str(error) or type(error).__name__) from error
+    return arena.used - used
+
+
+def _stream_error(codec: int, detail: str) -> CorruptionError:
+    return CorruptionError(Reason.CODEC_STREAM, f"{kf.codec_name(codec)}: {detail}")
+
+
+def _check_limit(n: int, limit: int, what: str) -> None:
+    if n > limit:
+        raise LimitExceededError(Reason.DECOMPRESSED_TOO_LARGE, f"{what}, max_decompressed_bytes is {limit}", length=n)
+
+
+_GZIP_STEP = 256
+_GZIP_MIN_NEXT = 18  # Java looks for another member only in more bytes than a header and a trailer take
+
+
+def _gzip(arena: Arena, data: Bytes, limit: int) -> None:
+    """Members one behind the other; what follows the last one is ignored, as `GZIPInputStream` ignores it."""
+    view = memoryview(data)
+    start = total = 0  # where the member begins, and what came out of all before
+    while not start or (len(view) - start > _GZIP_MIN_NEXT and bytes(view[start : start + 2]) == b"\x1f\x8b"):
+        member = isal_zlib.decompressobj(wbits=31)
+        # a member hands back a copy of what follows it: all of that each time would be quadratic in small members
+        at, step = start, len(view) if not start else _GZIP_STEP
+        pending: Any = b""
+        while not member.eof:
+            if not pending:
+                pending = view[at : at + step]
+                at, step = at + len(pending), 4 * step
+            try:
+                out = member.decompress(pending, min(max(8 * len(pending), _CHUNK), limit + 1 - total))
+            except isal_zlib.IsalError:
+                if start and total and not _is_gzip_header(view[start:]):
+                    return
+                raise
+            pending = member.unconsumed_tail
+            total += len(out)
+            _check_limit(total, limit, f"the gzip stream holds more than {limit} bytes")
+            arena.append(out)
+            if not out and not pending and at == len(view) and not member.eof:
+                raise _stream_error(kf.Codec.GZIP, "the stream ends early")
+        start = at - len(member.unused_data)
+
+
+def _is_gzip_header(data: memoryview) -> bool:
+    return len(data) >= 10 and bytes(data[:3]) == b"\x1f\x8b\x08" and not data[3] & 0xE0
+
+
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = 16
+
+
+def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
+    """Xerial chunks, or one raw block; the xerial header may come again where two streams were joined."""
+    view = memoryview(data)
+    if bytes(view[:8]) != XERIAL_MAGIC:
+        _snappy_block(arena, view, limit, 0)
+        return
+    if len(view) < _XERIAL_HEADER:
+        raise _stream_error(kf.Codec.SNAPPY, "the xerial header is cut off")
+    total = 0
+    at = _XERIAL_HEADER
+    while at < len(view):
+        if bytes(view[at : at + 4]) == XERIAL_MAGIC[:4]:
+            _check_second_header(view[at : at + _XERIAL_HEADER])
+            at += _XERIAL_HEADER
+            continue
+        if len(view) - at < 4:
+            return  # snappy-java takes both for the end of the stream
+        size = int.from_bytes(view[at : at + 4], "big", signed=True)
+        at += 4
+        if not 0 < size <= len(view) - at:
+            raise _stream_error(kf.Codec.SNAPPY, f"a chunk of {size} bytes where {len(view) - at} are left")
+        total += _snappy_block(arena, view[at : at + size], limit, total)
+        at += size
+
+
+def _check_second_header(header: memoryview) -> None:
+    """What snappy-java checks of a header that is not the first: of that one it takes any version."""
+    if len(header) < _XERIAL_HEADER:
+        raise _stream_error(kf.Codec.SNAPPY, "a second xerial header is cut off")
+    version = int.from_bytes(header[8:12], "big", signed=True)
+    if version < 1:
+        raise _stream_error(kf.Codec.SNAPPY, f"xerial version {version}, 1 is the first")
+
+
+def _snappy_block(arena: Arena, block: memoryview, limit: int, total: int) -> int:
+    declared = shift = 0
+    for byte in block[:5]:
+        declared |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise _stream_error(kf.Codec.SNAPPY, "the block's length is damaged")
+    if declared > len(block) * MAX_RATIO[kf.Codec.SNAPPY] + _SLACK:
+        raise CorruptionError(
+            Reason.CODEC_RATIO, f"snappy: {len(block)} bytes declare {declared}, more than any block can hold"
+        )
+    _check_limit(total + declared, limit, f"the snappy block declares {declared} bytes")
+    if declared == 0:
+        if len(block) != 1:
+            raise _stream_error(kf.Codec.SNAPPY, "bytes behind an empty block")
+        return 0
+    n: int = cramjam.snappy.decompress_raw_into(block, arena.reserve(declared))
+    if n != declared:
+        raise _stream_error(kf.Codec.SNAPPY, f"a block of {n} bytes that declares {declared}")
+    arena.used += n
+    return n
+
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_BLOCK_CHECKSUM = 0x10
+_CONTENT_SIZE = 0x08
+_CONTENT_CHECKSUM = 0x04
+
+
+def _lz4(arena: Arena, data: Bytes, limit: int, magic: int) -> None:
+    """One frame as `Lz4BlockInputStream` reads it.
+
+    Kafka does not verify a content size or a content checksum, and ignores what follows the end mark. The header
+    checksum of a v0 frame was computed over the magic number too (KAFKA-3160), so it is not looked at.
+    """
+    view = memoryview(data)
+    block_size = _PLAIN_FRAMES.get(bytes(view[:7]))
+    if block_size is not None:
+        _lz4_blocks(arena, view[7:], block_size, limit)
+        return
+    if len(view) < 7 or bytes(view[:4]) != _LZ4_MAGIC:
+        raise _stream_error(kf.Codec.LZ4, "no LZ4 frame")
+    flags, block_descriptor = view[4], view[5]
+    if flags >> 6 != 1:
+        raise _stream_error(kf.Codec.LZ4, f"frame version {flags >> 6}, not 1")
+    if not flags & 0x20:
+        raise _stream_error(kf.Codec.LZ4, "blocks that depend on each other, which Kafka does not read")
+    if flags & 0x03 or block_descriptor & 0x8F or not 4 <= block_descriptor >> 4 <= 7:
+        raise _stream_error(kf.Codec.LZ4, "the frame descriptor is damaged")
+    body = 15 if flags & _CONTENT_SIZE else 7
+    if len(view) < body:
+        raise _stream_error(kf.Codec.LZ4, "the frame header is cut off")
+    if magic > 0 and header_checksum(bytes(view[4 : body - 1])) != view[body - 1]:
+        raise _stream_error(kf.Codec.LZ4, "the header checksum does not match")
+    _lz4_blocks(arena, view[body:], 1 << 2 * (block_descriptor >> 4) + 8, limit, flags)
+
+
+def _lz4_blocks(arena: Arena, blocks: memoryview, block_size: int, limit: int, flags: int = 0) -> None:
+    """Blocks up to the end mark; `flags` are those of the frame."""
+    trailer = 4 if flags & _BLOCK_CHECKSUM else 0
+    total = at = 0
+    n_bytes = len(blocks)
+    while n_bytes - at >= 4:
+        (header,) = _U32.unpack_from(blocks, at)
+        at += 4
+        size = header & 0x7FFFFFFF
+        if size == 0:
+            if flags & _CONTENT_CHECKSUM and n_bytes - at < 4:
+                break
+            return
+        if size > block_size:
+            raise _stream_error(kf.Codec.LZ4, f"a block of {size} bytes in a frame of blocks up to {block_size}")
+        if size + trailer > n_bytes - at:
+            break
+        block = blocks[at : at + size]
+        at += size
+        if trailer:
+            if checksum_xxh32(block) != _U32.unpack_from(blocks, at)[0]:
+                raise _stream_error(kf.Codec.LZ4, "a block's checksum does not match")
+            at += trailer
+        if header & 0x80000000:
+            arena.append(block)
+            total += size
+        else:
+            n = cramjam.lz4.decompress_block_into(block, arena.reserve(block_size), output_len=block_size)
+            arena.used += n
+            total += n
+        if total > limit:
+            _check_limit(total, limit, f"the LZ4 frame holds more than {limit} bytes")
+    raise _stream_error(kf.Codec.LZ4, "the frame ends early")
+
+
+def _zstd(arena: Arena, data: Bytes, limit: int) -> None:
+    """Frames one behind the other, with or without their content size."""
+    if not len(data):
+        return
+    total = 0
+    guess = max(4 * len(data), _CHUNK)
+    with _zstd_decoder().stream_reader(memoryview(data), read_across_frames=True, closefd=False) as reader:
+        while True:
+            wanted = min(guess, limit + 1 - total)
+            n = reader.readinto(arena.reserve(wanted))
+            total += n
+            arena.used += n
+            _check_limit(total, limit, f"the zstd stream holds more than {limit} bytes")
+            if n < wanted:
+                break
+    _check_zstd_end(data)
+
+
+_threads = threading.local()
+
+
+def _zstd_decoder() -> zstandard.ZstdDecompressor:
+    """One a thread: making one costs more than a small batch."""
+    decoder: zstandard.ZstdDecompressor | None = getattr(_threads, "zstd", None)
+    if decoder is None:
+        decoder = _threads.zstd = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+    return decoder
+
+
+def _check_zstd_end(data: Bytes) -> None:
+    """A stream reader takes a cut-off last frame for its end; the frame headers and block sizes tell."""
+    view = data.tobytes()
+    at = 0
+    while at < len(view):
+        magic = view[at : at + 4]
+        if len(magic) == 4 and magic[1:] == b"\x2a\x4d\x18" and magic[0] & 0xF0 == 0x50:
+            at += 8 + int.from_bytes(view[at + 4 : at + 8], "little")
+            if at > len(view):
+                raise _stream_error(kf.Codec.ZSTD, "the stream ends early")
+            continue
+        if magic != b"\x28\xb5\x2f\xfd" or len(view) - at < 6:
+            raise _stream_error(kf.Codec.ZSTD, "bytes behind the last frame")
+        flags = view[at + 4]
+        single_segment = flags >> 5 & 1
+        content_size = (single_segment, 2, 4, 8)[flags >> 6]
+        at += 5 + (1 - single_segment) + (0, 1, 2, 4)[flags & 3] + content_size
+        last = 0
+        while not last:
+            if len(view) - at < 3:
+                raise _stream_error(kf.Codec.ZSTD, "the stream ends early")
+            header = int.from_bytes(view[at : at + 3], "little")
+            last, kind, size = header & 1, header >> 1 & 3, header >> 3
+            at += 3 + (1 if kind == 1 else size)
+        at += 4 * (flags >> 2 & 1)
+        if at > len(view):
+            raise _stream_error(kf.Codec.ZSTD, "the stream ends early")
+
+
+def header_checksum(descriptor: bytes) -> int:
+    """The byte that guards an LZ4 frame's descriptor."""
+    return checksum_xxh32(descriptor) >> 8 & 0xFF
+
+
+_U32 = struct.Struct("<I")
+
+_PLAIN_FRAMES: Final = {
+    _LZ4_MAGIC + descriptor + bytes((header_checksum(descriptor),)): 1 << 2 * code + 8
+    for code in range(4, 8)
+    for descriptor in (bytes((0x60, code << 4)),)
+}
+"""Frame headers without any option, as Kafka's own producer writes them from v1 on, and their block sizes."""

@@ -1,0 +1,328 @@
+"""Records as columns: one array a column, byte strings one behind the other.
+
+What decoding gives and encoding takes. A column owns its memory; nothing here knows where the bytes came from.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog._kernels import columns as kernels
+from kafkalog.storage.source import Bytes
+
+FIXED_COLUMNS: Final[dict[str, npt.DTypeLike]] = {
+    "offset": np.int64,
+    "timestamp": np.int64,
+    "timestamp_type": np.int8,
+    "leader_epoch": np.int32,
+    "producer_id": np.int64,
+    "producer_epoch": np.int16,
+    "sequence": np.int32,
+    "is_transactional": np.bool_,
+    "is_control": np.bool_,
+    "compression": np.int8,
+    "batch_base_offset": np.int64,
+    "batch_position": np.int64,
+}
+"""Columns of one number a record, and their dtypes. Timestamps are milliseconds."""
+
+BINARY_COLUMNS: Final = ("key", "value")
+HEADERS: Final = "headers"
+DEFAULT_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+ALL_COLUMNS: Final = (*FIXED_COLUMNS, *BINARY_COLUMNS, HEADERS)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BinaryColumn:
+    """Byte strings one behind the other.
+
+    Attributes
+    ----------
+    offsets : int64[n + 1]
+        Value `i` is ``data[offsets[i]:offsets[i + 1]]``.
+    data : uint8[offsets[-1]]
+    validity : bool[n] or None
+        False for null; None when nothing is null. Null and empty are different things in Kafka.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    data: Bytes
+    validity: npt.NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
+
+    @overload
+    def __getitem__(self, row: int) -> bytes | None: ...
+
+    @overload
+    def __getitem__(self, row: slice | npt.NDArray[Any]) -> BinaryColumn: ...
+
+    def __getitem__(self, row: int | slice | npt.NDArray[Any]) -> bytes | BinaryColumn | None:
+        if isinstance(row, (slice, np.ndarray)):
+            return self.take(np.arange(len(self))[row])
+        n = len(self)
+        if not -n <= row < n:
+            raise IndexError(f"row {row} of {n}")
+        row %= n
+        if self.validity is not None and not self.validity[row]:
+            return None
+        return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes()
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        return iter(self.to_pylist())
+
+    def __repr__(self) -> str:
+        return f"BinaryColumn({len(self)} values, {self.data.size} bytes, {self.null_count} null)"
+
+    @property
+    def null_count(self) -> int:
+        """How many are null."""
+        return 0 if self.validity is None else int(self.validity.size - np.count_nonzero(self.validity))
+
+    def to_pylist(self) -> list[bytes | None]:
+        """The values as `bytes` and None."""
+        data = self.data.tobytes()
+        at = self.offsets.tolist()
+        values: list[bytes | None] = [data[start:stop] for start, stop in itertools.pairwise(at)]
+        if self.validity is not None:
+            for row in np.flatnonzero(~self.validity).tolist():
+                values[row] = None
+        return values
+
+    def slice(self, start: int, stop: int) -> BinaryColumn:
+        """Rows `start` to `stop`, offsets beginning at 0; shares the bytes."""
+        offsets = self.offsets[start : stop + 1]
+        data = self.data[offsets[0] : offsets[-1]]
+        return BinaryColumn(offsets - offsets[0], data, None if self.validity is None else self.validity[start:stop])
+
+    def take(self, rows: npt.NDArray[np.int64]) -> BinaryColumn:
+        """Rows by number, copied."""
+        size = np.diff(self.offsets)
+        offsets = np.zeros(rows.size + 1, np.int64)
+        np.cumsum(size[rows], out=offsets[1:])
+        rows = np.ascontiguousarray(rows, np.int64)
+        rows = np.where(rows < 0, rows + len(self), rows) if rows.size and rows.min() < 0 else rows
+        data = np.empty(int(offsets[-1]), np.uint8)
+        bytes_, places = np.ascontiguousarray(self.data), np.ascontiguousarray(self.offsets)
+        if kernels.gather(places, bytes_, rows, offsets, data) != rows.size:
+            raise ValueError("a value does not lie within the bytes of its column")
+        return BinaryColumn(offsets, data, None if self.validity is None else self.validity[rows])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[BinaryColumn]) -> BinaryColumn:
+        """The rows of several columns one behind the other."""
+        offsets = _concatenate_offsets([part.offsets for part in parts])
+        validity = None
+        if any(part.validity is not None for part in parts):
+            validity = np.concatenate(
+                [np.ones(len(part), np.bool_) if part.validity is None else part.validity for part in parts]
+            )
+        return cls(offsets, np.concatenate([part.data for part in parts]), validity)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HeadersColumn:
+    """The headers of records: a list of key and value each, in order, duplicates kept.
+
+    Attributes
+    ----------
+    offsets : int64[n + 1]
+        Record `i` has the headers ``offsets[i]:offsets[i + 1]`` of `key` and `value`.
+    key : BinaryColumn
+        The bytes as they are, never null; Kafka means them to be UTF-8.
+    value : BinaryColumn
+    """
+
+    offsets: npt.NDArray[np.int64]
+    key: BinaryColumn
+    value: BinaryColumn
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
+
+    @overload
+    def __getitem__(self, row: int) -> list[tuple[bytes, bytes | None]]: ...
+
+    @overload
+    def __getitem__(self, row: slice | npt.NDArray[Any]) -> HeadersColumn: ...
+
+    def __getitem__(self, row: int | slice | npt.NDArray[Any]) -> list[tuple[bytes, bytes | None]] | HeadersColumn:
+        if isinstance(row, (slice, np.ndarray)):
+            return self.take(np.arange(len(self))[row])
+        n = len(self)
+        if not -n <= row < n:
+            raise IndexError(f"row {row} of {n}")
+        row %= n
+        return [
+            (cast(bytes, self.key[i]), self.value[i]) for i in range(int(self.offsets[row]), int(self.offsets[row + 1]))
+        ]
+
+    def __repr__(self) -> str:
+        return f"HeadersColumn({len(self)} records, {len(self.key)} headers)"
+
+    @classmethod
+    def none(cls, n: int) -> HeadersColumn:
+        """`n` records without headers."""
+        empty = BinaryColumn(zeros(1), np.empty(0, np.uint8))
+        return cls(zeros(n + 1), empty, empty)
+
+    def to_pylist(self) -> list[list[tuple[bytes, bytes | None]]]:
+        """A list of (key, value) pairs a record."""
+        pairs = list(zip(self.key.to_pylist(), self.value.to_pylist(), strict=True))
+        at = self.offsets.tolist()
+        return [cast(Any, pairs[start:stop]) for start, stop in itertools.pairwise(at)]
+
+    def slice(self, start: int, stop: int) -> HeadersColumn:
+        """Records `start` to `stop`; shares the bytes."""
+        offsets = self.offsets[start : stop + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
+        return HeadersColumn(offsets - first, self.key.slice(first, last), self.value.slice(first, last))
+
+    def take(self, rows: npt.NDArray[np.int64]) -> HeadersColumn:
+        """Records by number, copied."""
+        count = np.diff(self.offsets)[rows]
+        offsets = np.zeros(rows.size + 1, np.int64)
+        np.cumsum(count, out=offsets[1:])
+        headers = np.repeat(self.offsets[rows] - offsets[:-1], count) + np.arange(offsets[-1])
+        return HeadersColumn(offsets, self.key.take(headers), self.value.take(headers))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[HeadersColumn]) -> HeadersColumn:
+        """The rows of several columns one behind the other."""
+        return cls(
+            _concatenate_offsets([part.offsets for part in parts]),
+            BinaryColumn.concatenate([part.key for part in parts]),
+            BinaryColumn.concatenate([part.value for part in parts]),
+        )
+
+
+def _concatenate_offsets(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    offsets = np.empty(sum(part.size - 1 for part in parts) + 1, np.int64)
+    offsets[0] = 0
+    row = 0
+    for part in parts:
+        offsets[row + 1 : row + part.size] = part[1:] + (offsets[row] - part[0])
+        row += part.size - 1
+    return offsets
+
+
+def zeros(n: int) -> npt.NDArray[np.int64]:
+    """int64[n] of zeros, read-only and shared: most records have no headers, and memory is not cleared for free."""
+    global _zeros  # two threads may both make one: either serves
+    if _zeros.size < n:
+        _zeros = np.zeros(2 * n, np.int64)
+        _zeros.flags.writeable = False
+    return _zeros[:n]
+
+
+_zeros: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+
+Column = npt.NDArray[Any] | BinaryColumn | HeadersColumn
+
+
+class RecordColumns(Mapping[str, Column]):
+    """Records as named columns that own their memory.
+
+    A mapping from column name to `numpy.ndarray` (one number a record), `BinaryColumn` (key, value) or `HeadersColumn`;
+    columns are attributes too. Only those that were asked for are there.
+
+    Notes
+    -----
+    `timestamp` is in milliseconds and `timestamp_type` -1 where the format has none (v0); a record of a later format
+    without a timestamp keeps -1.
+    """
+
+    __slots__ = ("_columns", "n_records")
+
+    def __init__(self, n_records: int, columns: Mapping[str, Column]) -> None:
+        self.n_records = n_records
+        self._columns = dict(columns)
+        for name, column in self._columns.items():
+            if len(column) != n_records:
+                raise ValueError(f"column {name!r} has {len(column)} rows, not {n_records}")
+
+    def __getitem__(self, name: str) -> Column:
+        return self._columns[name]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return object.__getattribute__(self, "_columns")[name]
+        except KeyError:
+            raise AttributeError(
+                f"no column {name!r} here; there are {', '.join(self._columns)}"
+                + (f" (ask for it with columns=[..., {name!r}])" if name in ALL_COLUMNS else "")
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        """Number of columns, as of any mapping; records are counted by `n_records`."""
+        return len(self._columns)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._columns]
+
+    def __repr__(self) -> str:
+        return f"RecordColumns({self.n_records} records: {', '.join(self._columns)})"
+
+    def __reduce__(self) -> Any:
+        return RecordColumns, (self.n_records, self._columns)
+
+    def slice(self, start: int, stop: int) -> RecordColumns:
+        """Records `start` to `stop`; shares the memory."""
+        start = min(max(start, 0), self.n_records)
+        stop = max(min(stop, self.n_records), start)
+        return RecordColumns(
+            stop - start,
+            {
+                name: column[start:stop] if isinstance(column, np.ndarray) else column.slice(start, stop)
+                for name, column in self._columns.items()
+            },
+        )
+
+    def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
+        """Records by number, copied."""
+        return RecordColumns(
+            rows.size,
+            {
+                name: column[rows] if isinstance(column, np.ndarray) else column.take(rows)
+                for name, column in self._columns.items()
+            },
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[RecordColumns]) -> RecordColumns:
+        """The records of several one behind the other; all must have the same columns, and there must be one."""
+        if len(parts) == 1:
+            return parts[0]
+        columns: dict[str, Column] = {}
+        for name, first in parts[0].items():
+            these: list[Any] = [part[name] for part in parts]
+            if any(isinstance(part, np.ma.MaskedArray) for part in these):
+                columns[name] = np.ma.concatenate(these)  # type: ignore[no-untyped-call]
+            elif isinstance(first, np.ndarray):
+                columns[name] = np.concatenate(these)
+            else:
+                columns[name] = type(first).concatenate(these)
+        return cls(sum(part.n_records for part in parts), columns)
+
+    @classmethod
+    def empty(cls, columns: Sequence[str]) -> RecordColumns:
+        """No records."""
+        return cls(0, {name: _empty_column(name) for name in columns})
+
+
+def _empty_column(name: str) -> Column:
+    if name in FIXED_COLUMNS:
+        return np.empty(0, FIXED_COLUMNS[name])
+    offsets, data = np.zeros(1, np.int64), np.empty(0, np.uint8)
+    binary = BinaryColumn(offsets, data)
+    return binary if name in BINARY_COLUMNS else HeadersColumn(offsets.copy(), binary, binary)

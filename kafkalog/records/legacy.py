@@ -1,0 +1,191 @@
+"""Messages of formats v0 and v1 walked to spans, those inside compressed messages too.
+
+Mirrors `LegacyRecord` and `AbstractLegacyRecordBatch.DeepRecordsIterator`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels import legacy as kernels
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import CorruptionError, KafkalogError, Limits, Reason, UnsupportedError
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.codecs import Arena, decompress_into
+from kafkalog.records.spans import MAX_ARENA, Spans, batch_error, concatenate_columns, place, scratch, thread_arena
+
+_OK = STATUS["OK"]
+
+
+def walk_legacy(
+    window: Window, batches: BatchTable, *, check_crcs: bool, room: int, limits: Limits, path: str | None
+) -> tuple[Spans | None, int, int, KafkalogError | None]:
+    """Spans of messages, how many batches are done, bytes decompressed, and what is wrong with the next batch.
+
+    Parameters
+    ----------
+    window : Window
+    batches : BatchTable
+        Batches of the window, all of magic 0 or 1.
+    check_crcs : bool
+    room : int
+        Once so many bytes were decompressed, the rest is left to the next call.
+    limits : Limits
+    path : str or None
+        For messages.
+    """
+    n = len(batches)
+    outer = _Outer(*(scratch(name, n, np.int32) for name in _Outer.__slots__))
+    status, n_done = kernels.walk_messages(
+        window.data,
+        batches.position - window.start,
+        batches.size_in_bytes,
+        batches.magic,
+        batches.crc,
+        check_crcs,
+        outer.key_start,
+        outer.key_size,
+        outer.value_start,
+        outer.value_size,
+    )
+    error: KafkalogError | None = None
+    if status != _OK:
+        codec_id = int(batches.attributes[n_done]) & kf.CODEC_MASK
+        if status != STATUS["CRC_MISMATCH"] and codec_id > kf.Codec.ZSTD:
+            unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codec_id}; Kafka has 0 to 4")
+            error = place(unknown, batches, n_done, path)
+        else:
+            error = batch_error(status, batches, n_done, path)
+    batches = batches[:n_done]
+    if (batches.attributes & kf.CODEC_MASK).any():
+        return _walk_wrappers(window, batches, outer, error, room, limits, path)
+    spans = Spans(
+        data=window.data,
+        batches=batches,
+        counts=np.ones(n_done, np.int64),
+        offset=batches.last_offset,
+        timestamp=batches.max_timestamp,
+        key_start=outer.key_start[:n_done],
+        key_size=outer.key_size[:n_done],
+        value_start=outer.value_start[:n_done],
+        value_size=outer.value_size[:n_done],
+    )
+    return spans, n_done, 0, error
+
+
+class _Outer:
+    """Keys and values of the messages of a window: of records, or what is compressed."""
+
+    __slots__ = ("key_size", "key_start", "value_size", "value_start")
+
+    def __init__(self, *columns: npt.NDArray[np.int32]) -> None:
+        self.key_size, self.key_start, self.value_size, self.value_start = columns
+
+
+def _walk_wrappers(
+    window: Window,
+    batches: BatchTable,
+    outer: _Outer,
+    error: KafkalogError | None,
+    room: int,
+    limits: Limits,
+    path: str | None,
+) -> tuple[Spans | None, int, int, KafkalogError | None]:
+    """Messages of compressed wrappers, and plain ones between them, all out of one arena."""
+    arena = thread_arena()
+    parts: list[list[npt.NDArray[Any]]] = []
+    codecs = (batches.attributes & kf.CODEC_MASK).tolist()
+    for row, codec in enumerate(codecs):
+        if arena.used >= room or arena.used > MAX_ARENA - limits.max_decompressed_bytes:
+            error = None
+            break
+        at = arena.used
+        try:
+            if not codec:
+                parts.append(_plain_message(window, batches, row, outer, arena))
+            else:
+                size = int(outer.value_size[row])
+                if size < 0:
+                    raise CorruptionError(Reason.LEGACY_NULL_WRAPPER, "a compressed message has no value")
+                payload = window.data[outer.value_start[row] : outer.value_start[row] + size]
+                decompress_into(arena, codec, payload, magic=int(batches.magic[row]), limits=limits)
+                parts.append(_message_set(batches, row, arena, at, path))
+        except KafkalogError as problem:
+            arena.used = at
+            error = place(problem, batches, row, path)
+            break
+    n_done = len(parts)
+    if not parts:
+        return None, n_done, arena.used, error
+    counts = np.zeros(len(batches), np.int64)
+    counts[:n_done] = [part[0].size for part in parts]
+    columns: dict[str, Any] = concatenate_columns(parts, _COLUMNS)
+    spans = Spans(arena.data[: arena.used], batches, counts, **columns)
+    return spans, n_done, arena.used, error
+
+
+_COLUMNS = (
+    "offset",
+    "timestamp",
+    "key_start",
+    "key_size",
+    "value_start",
+    "value_size",
+    "timestamp_type",
+    "batch_base_offset",
+)
+
+
+def _plain_message(
+    window: Window, batches: BatchTable, row: int, outer: _Outer, arena: Arena
+) -> list[npt.NDArray[Any]]:
+    at = arena.used
+    key_size, value_size = int(outer.key_size[row]), int(outer.value_size[row])
+    for start, size in ((int(outer.key_start[row]), key_size), (int(outer.value_start[row]), value_size)):
+        if size > 0:
+            arena.append(window.data[start : start + size])
+    offset = batches.last_offset[row : row + 1]
+    i32 = np.int32
+    return [
+        offset,
+        batches.max_timestamp[row : row + 1],
+        np.array([at], i32),
+        np.array([key_size], i32),
+        np.array([at + max(key_size, 0)], i32),
+        np.array([value_size], i32),
+        batches.timestamp_type[row : row + 1],
+        offset,
+    ]
+
+
+def _message_set(batches: BatchTable, row: int, arena: Arena, start: int, path: str | None) -> list[npt.NDArray[Any]]:
+    capacity = (arena.used - start) // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD)
+    offset, timestamp = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    timestamp_type = np.empty(capacity, np.int8)
+    spans = [np.empty(capacity, np.int32) for _ in range(4)]
+    status, n, _ = kernels.walk_message_set(
+        arena.data,
+        start,
+        arena.used,
+        int(batches.last_offset[row]),
+        int(batches.magic[row]),
+        int(batches.attributes[row]),
+        int(batches.max_timestamp[row]),
+        offset,
+        timestamp,
+        timestamp_type,
+        *spans,
+    )
+    if status != _OK:
+        raise batch_error(status, batches, row, path)
+    return [
+        offset[:n],
+        timestamp[:n],
+        *(span[:n] for span in spans),
+        timestamp_type[:n],
+        np.full(n, offset[0], np.int64),
+    ]

@@ -1,0 +1,187 @@
+"""Which records of a partition are wanted: judged on batch headers first, then on walked spans.
+
+Nothing is copied for a record that is not wanted, and nothing decoded for a batch whose header rules it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.spans import Spans
+
+Mask = npt.NDArray[np.uint8]
+"""uint8[n]: 1 for a record that is still wanted."""
+
+
+class Trouble(NamedTuple):
+    """Records on which a caller's function failed."""
+
+    function: str
+    """``where``, or ``extract['price']``."""
+    offsets: npt.NDArray[np.int64]
+    """int64[n]: of the records."""
+    detail: str
+    """What the first of them raised."""
+
+
+class Predicate(Protocol):
+    """A condition on records."""
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether it looks at record headers."""
+
+    @property
+    def reads_derived(self) -> bool:
+        """Whether it looks at derived columns."""
+
+    def batch_mask(self, batches: BatchTable) -> npt.NDArray[np.bool_] | None:
+        """bool[n]: batches that may hold such a record, by their headers alone; None for all."""
+
+    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[Trouble]:
+        """Take out of `mask` the records that do not match; those that are out are not looked at."""
+
+
+class Derivation(Protocol):
+    """Columns of numbers that are made of records."""
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether it looks at record headers."""
+
+    def derive(self, spans: Spans, mask: Mask) -> tuple[dict[str, npt.NDArray[Any]], list[Trouble]]:
+        """A column of ``len(spans)`` each, masked where there is no value; only rows in `mask` are looked at."""
+
+
+class Selected(NamedTuple):
+    """What is left of some spans."""
+
+    rows: npt.NDArray[np.int64] | None
+    """Numbers of the records that match; None for all."""
+    derived: dict[str, npt.NDArray[Any]]
+    """Derived columns of those records."""
+    troubles: list[Trouble]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records of a partition are wanted; half-open ranges, None for no bound.
+
+    Attributes
+    ----------
+    start_offset, end_offset : int or None
+    start_timestamp, end_timestamp : int or None
+        Milliseconds. A record of a format without timestamps never matches.
+    include_control : bool
+        Whether control records are records, too.
+    predicates : tuple of Predicate
+        All have to hold.
+    derivation : Derivation or None
+    """
+
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start_timestamp: int | None = None
+    end_timestamp: int | None = None
+    include_control: bool = False
+    predicates: tuple[Predicate, ...] = field(default=(), compare=False)
+    derivation: Derivation | None = field(default=None, compare=False)
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether record headers are looked at to choose or derive."""
+        return any(predicate.reads_headers for predicate in self.predicates) or (
+            self.derivation is not None and self.derivation.reads_headers
+        )
+
+    @property
+    def has_timestamps(self) -> bool:
+        """Whether timestamps are looked at at all."""
+        return self.start_timestamp is not None or self.end_timestamp is not None
+
+    def batch_mask(self, batches: BatchTable) -> npt.NDArray[np.bool_] | None:
+        """Batches that may hold such a record, by their headers alone; None for all.
+
+        A largest timestamp before the start rules a batch out; there is no smallest one in a header.
+        """
+        masks = []
+        if self.start_offset is not None:
+            # a v1 wrapper at offset 0 may be produce data as librdkafka writes it: its last offset is only inside
+            hidden = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
+            masks.append((batches.last_offset >= self.start_offset) | hidden)
+        if self.end_offset is not None:
+            first = np.where(batches.base_offset >= 0, batches.base_offset, np.int64(-1))
+            masks.append(first < self.end_offset)
+        if self.start_timestamp is not None:
+            # what a v0 wrapper hides may be v1 messages
+            hidden = (batches.magic == 0) & (batches.codec != 0)
+            masks.append((batches.max_timestamp >= self.start_timestamp) | hidden)
+        if not self.include_control and np.bitwise_or.reduce(batches.attributes) & kf.CONTROL_BIT:
+            masks.append(~batches.is_control)
+        masks += [mask for predicate in self.predicates if (mask := predicate.batch_mask(batches)) is not None]
+        return np.logical_and.reduce(masks) if masks else None
+
+    def takes_all_of(self, batches: BatchTable) -> bool:
+        """Whether every record of these batches is wanted, by their headers alone."""
+        return (
+            not self.has_timestamps
+            and not self.predicates
+            and self.derivation is None
+            and (self.start_offset is None or bool((batches.base_offset >= self.start_offset).all()))
+            and (self.end_offset is None or bool((batches.last_offset < self.end_offset).all()))
+        )
+
+    def select(self, spans: Spans) -> Selected:
+        """The records that match, and what is derived of them."""
+        ranges = self._in_ranges(spans)
+        if not self.predicates and self.derivation is None:
+            return Selected(None if ranges is None else np.flatnonzero(ranges), {}, [])
+        mask = np.ones(len(spans), np.uint8) if ranges is None else ranges.view(np.uint8)
+        derived: dict[str, npt.NDArray[Any]] = {}
+        troubles: list[Trouble] = []
+        for predicate in self.predicates:
+            if not predicate.reads_derived:
+                troubles += predicate.narrow(spans, mask, derived)
+        if self.derivation is not None:
+            derived, more = self.derivation.derive(spans, mask)
+            troubles += more
+        for predicate in self.predicates:
+            if predicate.reads_derived:
+                troubles += predicate.narrow(spans, mask, derived)
+        matches = mask.view(np.bool_)
+        if matches.all():
+            return Selected(None, derived, troubles)
+        rows = np.flatnonzero(matches)
+        return Selected(rows, {name: column[rows] for name, column in derived.items()}, troubles)
+
+    def _in_ranges(self, spans: Spans) -> npt.NDArray[np.bool_] | None:
+        masks = []
+        n = len(spans)
+        if n and self.start_offset is not None:
+            mask = spans.offset >= self.start_offset
+            masks += [] if mask.all() else [mask]
+        if n and self.end_offset is not None:
+            mask = spans.offset < self.end_offset
+            masks += [] if mask.all() else [mask]
+        if n and self.has_timestamps:
+            if self.start_timestamp is not None:
+                masks.append(spans.timestamp >= self.start_timestamp)
+            if self.end_timestamp is not None:
+                masks.append(spans.timestamp < self.end_timestamp)
+            masks.append(~no_timestamp(spans))
+        return np.logical_and.reduce(masks) if masks else None
+
+
+def no_timestamp(spans: Spans) -> npt.NDArray[np.bool_]:
+    """bool[n]: records of a format without timestamps."""
+    types = spans.timestamp_type
+    without = np.repeat(spans.batches.magic == 0, spans.counts) if types is None else types == -1
+    absent: npt.NDArray[np.bool_] = without & (spans.timestamp == kf.NO_TIMESTAMP)
+    return absent

@@ -1,0 +1,296 @@
+"""Where the parts of records lie: batches of a window walked to spans, before anything is selected or copied.
+
+A *payload* is the bytes of a batch behind its header: in the window where it is not compressed, else in an arena that
+belongs to the thread. What one call cannot take, because a batch is damaged or enough bytes came out of the compressed
+ones, is left to the next. Mirrors `DefaultRecordBatch` and its iterators; `kafkalog.records.legacy` does v0 and v1.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels import decode as kernels
+from kafkalog._kernels import header_walk as batch_kernels
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import KafkalogError, Limits, Reason, UnsupportedError, error_from_status
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.codecs import Arena, decompress_into
+from kafkalog.storage.buffer_pool import empty
+from kafkalog.storage.source import Bytes
+
+ARENA_BYTES: Final = 2 * 2**20
+"""Once this much came out of compressed batches, the rest of a window is left to the next call."""
+
+_OK = STATUS["OK"]
+
+
+@dataclass(slots=True)
+class Spans:
+    """Where the parts of records lie in a buffer; -1 as a size is null.
+
+    Attributes
+    ----------
+    data : uint8[...]
+        What the starts refer to: a window of the file, or what was decompressed.
+    batches : BatchTable
+        The batches that the records come from.
+    counts : int64[len(batches)]
+        How many records each of them has.
+    offset, timestamp : int64[n]
+    key_start, key_size, value_start, value_size : int32[n]
+    headers_start, headers_count : int32[n] or None
+        None for v0 and v1, which have no headers, and where nobody asks for them.
+    n_headers : int
+    timestamp_type : int8[n] or None
+        Where it is the record's own; None where the batch's holds.
+    batch_base_offset : int64[n] or None
+        Where it became known inside; None where the batch's holds.
+
+    Notes
+    -----
+    The starts and sizes lie in memory that the thread's next walk uses again.
+    """
+
+    data: Bytes
+    batches: BatchTable
+    counts: npt.NDArray[np.int64]
+    offset: npt.NDArray[np.int64]
+    timestamp: npt.NDArray[np.int64]
+    key_start: npt.NDArray[np.int32]
+    key_size: npt.NDArray[np.int32]
+    value_start: npt.NDArray[np.int32]
+    value_size: npt.NDArray[np.int32]
+    headers_start: npt.NDArray[np.int32] | None = None
+    headers_count: npt.NDArray[np.int32] | None = None
+    n_headers: int = 0
+    timestamp_type: npt.NDArray[np.int8] | None = None
+    batch_base_offset: npt.NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return self.offset.size
+
+    def batch_row(self) -> npt.NDArray[np.int64]:
+        """int64[n]: row of `batches` of each record."""
+        return np.repeat(np.arange(self.counts.size), self.counts)
+
+
+@dataclass(slots=True)
+class Payloads:
+    """Where the payloads of some v2 batches lie.
+
+    Attributes
+    ----------
+    data : uint8[...]
+        The window, or an arena.
+    start, stop : int64[n]
+    batches : BatchTable
+        The batches that are there, from the first one on; fewer than were given where one is bad or room ran out.
+    n_records, n_bytes : int
+        At most so many records, in so many bytes.
+    check_crcs : bool
+        Whether the checksums are still to be compared; the headers lie before the payloads then.
+    attribute_bits : int
+        Every attribute bit that a batch has.
+    n_decompressed : int
+        Bytes that came out of compressed batches.
+    error : KafkalogError or None
+        What is wrong with the batch behind them.
+    """
+
+    data: Bytes
+    start: npt.NDArray[np.int64]
+    stop: npt.NDArray[np.int64]
+    batches: BatchTable
+    n_records: int
+    n_bytes: int
+    check_crcs: bool
+    attribute_bits: int
+    n_decompressed: int = 0
+    error: KafkalogError | None = None
+
+
+def survey(window: Window, batches: BatchTable) -> tuple[int, Payloads]:
+    """Magics that occur (bit m for magic m), and where the payloads lie if all is plain v2."""
+    start, stop = np.empty(len(batches), np.int64), np.empty(len(batches), np.int64)
+    magics, bits, n_records, n_bytes = batch_kernels.survey_batches(
+        batches.position,
+        batches.size_in_bytes,
+        batches.magic,
+        batches.attributes,
+        batches.records_count,
+        window.start,
+        start,
+        stop,
+    )
+    return magics, Payloads(window.data, start, stop, batches, n_records, n_bytes, True, bits)
+
+
+def decompress_payloads(
+    window: Window, batches: BatchTable, *, check_crcs: bool, room: int, limits: Limits, path: str | None
+) -> Payloads:
+    """Payloads of v2 batches, plain ones too, one behind the other in the thread's arena."""
+    error: KafkalogError | None = None
+    n_valid = len(batches)
+    if check_crcs:
+        n_valid = _first_bad_crc(window, batches)
+        if n_valid < len(batches):
+            error = batch_error(STATUS["CRC_MISMATCH"], batches, n_valid, path)
+    payload_start = (batches.position - window.start + kf.RECORD_BATCH_OVERHEAD).tolist()
+    payload_stop = (batches.next_position - window.start).tolist()
+    counts = batches.records_count.tolist()
+    codecs = (batches.attributes & kf.CODEC_MASK).tolist()
+    arena = thread_arena()
+    ends = [0]
+    for row in range(n_valid):
+        # Kafka does not look into a batch that says it is empty
+        if counts[row] != 0:
+            if ends[-1] >= room or arena.used > MAX_ARENA - limits.max_decompressed_bytes:
+                error = None
+                break
+            payload = window.data[payload_start[row] : payload_stop[row]]
+            try:
+                decompress_into(arena, codecs[row], payload, magic=2, limits=limits)
+            except KafkalogError as problem:
+                error = place(problem, batches, row, path)
+                break
+        elif codecs[row] > kf.Codec.ZSTD:
+            unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codecs[row]}; Kafka has 0 to 4")
+            error = place(unknown, batches, row, path)
+            break
+        ends.append(arena.used)
+    bounds = np.array(ends, np.int64)
+    start, stop = bounds[:-1], bounds[1:]
+    chosen = batches if start.size == len(batches) else batches[: start.size]
+    n_records = int(np.clip(chosen.records_count, 0, (stop - start) // kf.MIN_RECORD_BYTES).sum(dtype=np.int64))
+    data = arena.data[: arena.used]
+    bits = int(np.bitwise_or.reduce(chosen.attributes))
+    return Payloads(data, start, stop, chosen, n_records, arena.used, False, bits, arena.used, error)
+
+
+def walk_v2(
+    payloads: Payloads, *, headers: bool, limits: Limits, path: str | None
+) -> tuple[Spans, int, KafkalogError | None]:
+    """Spans of the records of v2 batches, how many batches are done, and what is wrong with the next one."""
+    batches, n = payloads.batches, payloads.n_records
+    names = [*_SPAN_NAMES, *(_HEADER_SPAN_NAMES if headers else ())]
+    room = {name: scratch(name, n, np.int32) for name in names}
+    offset, timestamp = empty(n, np.int64), empty(n, np.int64)
+    status, n_done, n_records, _, _, _, n_headers = kernels.walk_records(
+        payloads.data,
+        payloads.start,
+        payloads.stop,
+        batches.base_offset,
+        batches.base_timestamp,
+        batches.max_timestamp,
+        batches.attributes,
+        batches.records_count,
+        batches.crc,
+        payloads.check_crcs,
+        limits.max_headers_per_record,
+        limits.max_headers_per_batch,
+        offset,
+        timestamp,
+        room["key_start"],
+        room["key_size"],
+        room["value_start"],
+        room["value_size"],
+        room.get("headers_start"),
+        room.get("headers_count"),
+        *_NO_COPIES,
+    )
+    error = payloads.error if status == _OK else batch_error(status, batches, n_done, path)
+    spans = Spans(
+        data=payloads.data,
+        batches=batches,
+        counts=record_counts(batches, n_done),
+        offset=offset[:n_records],
+        timestamp=timestamp[:n_records],
+        n_headers=n_headers,
+        **{name: column[:n_records] for name, column in room.items()},
+    )
+    return spans, n_done, error
+
+
+_SPAN_NAMES = ("key_start", "key_size", "value_start", "value_size")
+_HEADER_SPAN_NAMES = ("headers_start", "headers_count")
+_NO_COPIES = (None, None, None, None, None, None)
+
+
+def record_counts(batches: BatchTable, n_done: int) -> npt.NDArray[np.int64]:
+    """Records of each batch, 0 for those behind the first `n_done`."""
+    counts = batches.records_count.astype(np.int64)
+    counts[n_done:] = 0
+    return counts
+
+
+def batch_error(status: int, batches: BatchTable, row: int, path: str | None) -> KafkalogError:
+    """What a kernel found out about a batch."""
+    base_offset = int(batches.base_offset[row])
+    return error_from_status(
+        status,
+        path=path,
+        position=int(batches.position[row]),
+        base_offset=base_offset if base_offset >= 0 else int(batches.last_offset[row]),
+        length=int(batches.size_in_bytes[row]),
+    )
+
+
+def place(error: KafkalogError, batches: BatchTable, row: int, path: str | None) -> KafkalogError:
+    """An error of a codec, with the batch that it is about."""
+    base_offset = int(batches.base_offset[row])
+    error.path = path
+    error.position = int(batches.position[row])
+    error.base_offset = base_offset if base_offset >= 0 else int(batches.last_offset[row])
+    if error.length is None:
+        error.length = int(batches.size_in_bytes[row])
+    # it is returned, not raised: the frames of its traceback would hold the arena, in a circle at that
+    error.__traceback__ = None
+    if error.__cause__ is not None:
+        error.__cause__.__traceback__ = None
+    return error
+
+
+def _first_bad_crc(window: Window, batches: BatchTable) -> int:
+    """How many batches from the first on have the checksum of their bytes."""
+    bad = np.flatnonzero(~valid_crcs(window, batches))
+    return int(bad[0]) if bad.size else len(batches)
+
+
+MAX_ARENA: Final = 2**31 - 1
+_KEPT_ARENA = 2 * ARENA_BYTES
+_KEPT_SCRATCH_BYTES = 2**23
+_threads = threading.local()
+
+
+def thread_arena() -> Arena:
+    """An empty arena; the memory of the thread's last one, whose content was copied out, unless it grew large."""
+    arena: Arena | None = getattr(_threads, "arena", None)
+    if arena is None or arena.data.size > _KEPT_ARENA:
+        arena = _threads.arena = Arena(ARENA_BYTES)
+    arena.used = 0
+    return arena
+
+
+def scratch(name: str, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Memory for one column of spans, the same for each walk of a thread: a fresh page costs more than filling it."""
+    kept: dict[str, npt.NDArray[Any]] = _threads.__dict__.setdefault("scratch", {})
+    memory = kept.get(name)
+    if memory is None or memory.size < n:
+        memory = np.empty(n + n // 4, dtype)
+        if memory.nbytes <= _KEPT_SCRATCH_BYTES:
+            kept[name] = memory
+    return memory[:n]
+
+
+def concatenate_columns(
+    parts: Sequence[Sequence[npt.NDArray[Any]]], names: Sequence[str]
+) -> dict[str, npt.NDArray[Any]]:
+    """Columns of several walks one behind the other."""
+    return {name: np.concatenate(column) for name, column in zip(names, zip(*parts, strict=True), strict=True)}

@@ -1,1 +1,0 @@
-"""What puts a log's derived files right again: indexes, producer snapshots and leader epochs, out of the batches."""

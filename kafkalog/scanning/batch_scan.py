@@ -1,0 +1,317 @@
+"""A scan of record batches: the batch table of segments, partitions and log dirs, in bounded memory.
+
+The same as `Segment.iter_batches`, over all that a path holds, and with the topic, partition and segment beside each
+row: what the questions about senders, sizes and compression are asked of. Records are not decoded, and checksums are
+not checked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkalog import format as kf
+from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Limits, warn
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.log.segment_stream import OnCorruption
+from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
+from kafkalog.scanning.scan import Offsets, Scan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BATCH_COLUMNS: Final = ("topic", "partition", "segment", *COLUMNS, *DERIVED, "compression")
+"""`BatchTable`'s columns, what they belong to, and the name of the codec."""
+
+_CONTEXT: Final = ("topic", "partition", "segment")
+_TYPES: Final[dict[str, pa.DataType]] = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "segment": pa.string(),
+    "compression": pa.string(),
+    "codec": pa.int8(),
+    "timestamp_type": pa.int8(),
+    "is_transactional": pa.bool_(),
+    "is_control": pa.bool_(),
+    "delete_horizon_ms": pa.int64(),
+    **{name: pa.from_numpy_dtype(np.dtype(dtype)) for name, dtype in COLUMNS.items()},
+}
+
+
+class BatchRows(NamedTuple):
+    """Rows of a batch table, and where they lie."""
+
+    topic_partition: kf.TopicPartition | None
+    segment: str
+    """File name."""
+    batches: BatchTable
+
+
+class BatchScan:
+    """Batches to come; made by `kafkalog.scan_batches`, whose parameters these are.
+
+    Each call walks the headers anew. Like a `Scan` it is an Arrow stream, for anything that takes one.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+    progress : callable or None
+        Told how many more bytes of `.log` files a pass is done with; None by default.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
+        *,
+        columns: Sequence[str] | None = None,
+        topics: str | Sequence[str] | None = None,
+        partitions: Sequence[int] | int | None = None,
+        start_offset: Offsets | None = None,
+        end_offset: Offsets | None = None,
+        on_corruption: OnCorruption = "raise",
+        memory_map: bool | str = "auto",
+        limits: Limits | None = None,
+    ) -> None:
+        self.schema = batch_schema(columns)
+        self.columns = tuple(self.schema.names)
+        # a scan of records has the same idea of paths, topics and ranges
+        self._scan = Scan(
+            path,
+            topics=topics,
+            partitions=partitions,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            on_corruption=on_corruption,
+            memory_map=memory_map,
+            limits=limits,
+        )
+        self._topics = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
+        self._partitions = None if partitions is None else np.atleast_1d(partitions).tolist()
+        self._start_offset, self._end_offset = _by_partition(start_offset), _by_partition(end_offset)
+        self._on_corruption: OnCorruption = on_corruption
+        self._limits = self._scan.target.limits
+        self._found = Findings(self._limits.max_findings)
+        self.progress: Callable[[int], object] | None = None
+
+    def __repr__(self) -> str:
+        return f"BatchScan({self._scan.target!r})"
+
+    @property
+    def target(self) -> LogDir | Partition | Segment:
+        """What is at the path."""
+        return self._scan.target
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What the last pass found."""
+        return list(self._found.rows)
+
+    @property
+    def n_damage(self) -> int:
+        """How many findings of the last pass are damage, those beyond `Limits.max_findings` included."""
+        return self._found.n_damage
+
+    def partitions(self) -> Iterator[tuple[kf.TopicPartition | None, Partition]]:
+        """The partitions that are walked, in order; one that cannot be opened raises, or is a finding."""
+        target = self._scan.target
+        if not isinstance(target, LogDir):
+            yield from self._scan.partitions()
+            return
+        for key in target.select(self._topics, self._partitions):
+            try:
+                partition = target[key]
+            except KafkalogError as error:
+                self._meet(error)
+                continue
+            yield partition.topic_partition, partition
+
+    def iter_rows(self) -> Iterator[BatchRows]:
+        """Batch tables of one segment each, a window of its file at a time, in order.
+
+        Raises
+        ------
+        KafkalogError
+            On damage, unless `on_corruption` says otherwise; the batches before it have been handed out.
+        """
+        self._found = Findings(self._limits.max_findings)
+        if isinstance(self._scan.target, LogDir):
+            for finding in self._scan.target.findings:
+                self._report(finding)
+        for key, partition in self.partitions():
+            for finding in partition.findings:
+                self._report(finding)
+            try:
+                for segment, batches in partition.iter_batches(
+                    start_offset=_offset_of(self._start_offset, key),
+                    end_offset=_offset_of(self._end_offset, key),
+                    on_corruption=self._on_corruption,
+                    report=self._report,
+                    progress=self._advance,
+                ):
+                    yield BatchRows(key, segment.path.name, batches)
+            except KafkalogError as error:
+                self._meet(error)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as Arrow record batches."""
+        for rows in self.iter_rows():
+            arrays = [_array(name, rows) for name in self.columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The same as a `pyarrow.RecordBatchReader`."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_table(self) -> pa.Table:
+        """All rows as a `pyarrow.Table`."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a `pandas.DataFrame`."""
+        return self.to_table().to_pandas()
+
+    def _advance(self, n_bytes: int) -> None:
+        if self.progress is not None:
+            self.progress(n_bytes)
+
+    def _meet(self, error: KafkalogError) -> None:
+        if self._on_corruption == "raise":
+            raise error
+        self._report(error.to_finding())
+
+    def _report(self, finding: Finding) -> None:
+        self._found.add(finding)
+        if finding.damage:
+            warn(finding, CorruptionWarning)
+
+
+def batch_schema(columns: Sequence[str] | None = None) -> pa.Schema:
+    """The schema of columns; default: all.
+
+    Raises
+    ------
+    ValueError, TypeError
+        There is no such column, or it is named twice.
+    """
+    return pa.schema([pa.field(name, _TYPES[name]) for name in _check_columns(columns)])
+
+
+def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
+    """A stored or derived column, or the codec's name as str."""
+    if name == "compression":
+        return np.array(kf.CODEC_NAMES)[batches.codec]
+    column: npt.NDArray[Any] = getattr(batches, name)
+    return column
+
+
+def _check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
+    if columns is None:
+        return BATCH_COLUMNS
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
+    for name in columns:
+        if name not in BATCH_COLUMNS:
+            raise ValueError(f"no column {name!r}; there are {', '.join(BATCH_COLUMNS)}")
+    if len(set(columns)) != len(columns):
+        raise ValueError("columns names a column twice")
+    return tuple(columns)
+
+
+def _by_partition(offsets: Offsets | None) -> int | dict[kf.TopicPartition, int] | None:
+    if isinstance(offsets, Mapping):
+        return {kf.TopicPartition(*key): offset for key, offset in offsets.items()}
+    return offsets
+
+
+def _offset_of(offsets: int | dict[kf.TopicPartition, int] | None, key: kf.TopicPartition | None) -> int | None:
+    if isinstance(offsets, dict):
+        return None if key is None else offsets.get(key)
+    return offsets
+
+
+def _array(name: str, rows: BatchRows) -> pa.Array:
+    """A column; built from buffers, because `pa.array` imports pandas."""
+    n = len(rows.batches)
+    if name in _CONTEXT:
+        topic, partition = rows.topic_partition or (None, None)
+        value = {"topic": topic, "partition": partition, "segment": rows.segment}[name]
+        if value is None:
+            return pa.nulls(n, _TYPES[name])
+        if isinstance(value, int):
+            return _numbers(np.full(n, value, np.int32), pa.int32())
+        return _texts([value], np.zeros(n, np.int8))
+    if name == "compression":
+        return _texts(kf.CODEC_NAMES, rows.batches.codec)
+    return _numbers(batch_column(name, rows.batches), _TYPES[name])
+
+
+def _numbers(column: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    data = np.packbits(column, bitorder="little") if kind == pa.bool_() else np.ascontiguousarray(column)
+    return pa.Array.from_buffers(kind, column.size, [None, pa.py_buffer(data)])
+
+
+def _texts(names: Sequence[str], numbers: npt.NDArray[np.int8]) -> pa.Array:
+    texts = [name.encode() for name in names]
+    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    known = pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))])
+    return known.take(_numbers(numbers, pa.int8()))
+
+
+def scan_batches(
+    path: Paths | LogDir | Partition | Segment,
+    *,
+    columns: Sequence[str] | None = None,
+    topics: str | Sequence[str] | None = None,
+    partitions: Sequence[int] | int | None = None,
+    start_offset: Offsets | None = None,
+    end_offset: Offsets | None = None,
+    on_corruption: OnCorruption = "raise",
+    memory_map: bool | str = "auto",
+    limits: Limits | None = None,
+) -> BatchScan:
+    """The batch table of all that a path holds: a row a record batch, out of their headers; nothing is read yet.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or what `open` returned
+    columns : sequence of str, optional
+        Default: topic, partition, segment (file name), the columns of `BatchTable` with their meanings, and compression
+        (the codec's name).
+    start_offset, end_offset : int or mapping of (topic, partition) to int, optional
+        Half-open; batches that may hold such offsets. What is deleted and still in the files is among them.
+    topics, partitions, on_corruption, memory_map, limits
+        As `scan`. Checksums are not checked: damage is what headers show. With "stop" and "skip" a partition that
+        cannot be opened is a finding as well, and the others are read.
+
+    Returns
+    -------
+    BatchScan
+
+    Examples
+    --------
+    >>> batches = kafkalog.scan_batches("tests/golden/log_dir", topics="p-txn").to_table()
+    >>> sum(batches["is_control"].to_pylist()), len(batches)
+    (72, ...)
+    """
+    return BatchScan(
+        path,
+        columns=columns,
+        topics=topics,
+        partitions=partitions,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        on_corruption=on_corruption,
+        memory_map=memory_map,
+        limits=limits,
+    )

@@ -1,0 +1,497 @@
+"""Reading divided into tasks of about the same number of bytes, for processes that share nothing but the files.
+
+Segments are cut where their offset indexes say that a batch begins; an entry counts only if an intact batch is there
+and batch follows on batch from it, and who reads the part before checks that it ends there. A segment without such an
+entry is not cut. Small ones are packed together, across partitions. No record is decoded, and what is read to plan is a
+few pages of each file that is cut; only `read_committed` takes a walk over the batch headers of its partitions, because
+how a transaction ended is written nowhere else that could be believed.
+
+`plan` makes `ReadTask`s, small values that can be pickled; `read_task` reads one, by way of `kafkalog.scanning.scan`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, ReadError
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import open as open_path
+from kafkalog.log.partition import Partition
+from kafkalog.log.ranges import PartitionRange, SegmentRange, first_offset, place_of
+from kafkalog.log.segment import Segment
+from kafkalog.log.segment_stream import OnCorruption
+from kafkalog.records.batch_table import intact_batch_at, is_chain
+from kafkalog.scanning.execution import Query
+from kafkalog.scanning.scan import Scan
+from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
+from kafkalog.state.transaction_outcomes import Outcomes
+
+TASK_BYTES: Final = 2**26
+"""Bytes of `.log` files that make a task: much more than starting one costs, little enough to share out evenly."""
+
+_SEGMENT_COST: Final = 2**17  # what opening one costs, in bytes that could be read meanwhile
+_CHAIN_BYTES: Final = 2**18  # little: the reader of the part before has the last word
+_THREADS: Final = 8
+_TRIES: Final = 8
+
+Offsets = int | Mapping[kf.TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """What one process reads: parts of one or several partitions.
+
+    Attributes
+    ----------
+    parts : tuple of PartitionRange
+        By topic, partition and offset.
+    isolation_level, on_corruption, include_deleted
+        As `kafkalog.scan` has them; the parts are cut accordingly.
+    """
+
+    parts: tuple[PartitionRange, ...]
+    isolation_level: IsolationLevel = "read_uncommitted"
+    on_corruption: OnCorruption = "raise"
+    include_deleted: bool = False
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of `.log` files."""
+        return sum(part.n_bytes for part in self.parts)
+
+    @property
+    def n_segments(self) -> int:
+        """Segments, or parts of such."""
+        return sum(len(part.segments) for part in self.parts)
+
+
+@dataclass(slots=True)
+class Plan:
+    """Tasks that together read what was asked for, each record once.
+
+    Attributes
+    ----------
+    tasks : list of ReadTask
+    findings : list of Finding
+        What was met on the way: a partition that is there twice, one that cannot be opened.
+    """
+
+    tasks: list[ReadTask]
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of `.log` files."""
+        return sum(task.n_bytes for task in self.tasks)
+
+
+def plan(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
+    *,
+    topics: Sequence[str] | None = None,
+    partitions: Sequence[int] | None = None,
+    topic_partitions: Collection[kf.TopicPartition] | None = None,
+    start_offset: Offsets | None = None,
+    end_offset: Offsets | None = None,
+    isolation_level: IsolationLevel = "read_uncommitted",
+    on_corruption: OnCorruption = "raise",
+    include_deleted: bool = False,
+    task_bytes: int = TASK_BYTES,
+    min_tasks: int | None = None,
+    max_records: int | None = None,
+    outcomes: Callable[[Partition, int | None], Outcomes] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Plan:
+    """Divide what a path holds into tasks.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or what `kafkalog.open` returned
+    topics, partitions : list, optional
+        Only these; default: all.
+    topic_partitions : collection of TopicPartition, optional
+        Only these.
+    start_offset, end_offset : int or mapping of TopicPartition to int, optional
+        Half-open. Without an end it is where the files end now: what is appended later is not read.
+    isolation_level, on_corruption, include_deleted
+        As `kafkalog.scan`. With ``on_corruption="stop"`` a partition is one task, because what lies behind damage is
+        not to be read.
+    task_bytes : int
+        About how many bytes of `.log` files a task reads.
+    min_tasks : int, optional
+        Make tasks smaller, so that there are about as many.
+    max_records : int, optional
+        Most offsets that a task spans in one partition.
+    outcomes : callable, optional
+        ``outcomes(partition, end_offset)`` tells how its transactions ended; default: `Partition.learn_outcomes`.
+    limits : Limits
+
+    Raises
+    ------
+    KafkalogError
+        A partition cannot be opened, unless `on_corruption` says otherwise.
+
+    Examples
+    --------
+    >>> from kafkalog.scanning.planning import plan, read_task
+    >>> tasks = plan("tests/golden/log_dir", topics=["p-multi"], task_bytes=2**14).tasks
+    >>> len(tasks), sum(batch.num_rows for task in tasks for batch in read_task(task))
+    (..., 303)
+    """
+    if isolation_level not in ISOLATION_LEVELS:
+        raise ValueError(f"isolation_level must be 'read_uncommitted' or 'read_committed', not {isolation_level!r}")
+    if on_corruption not in ("raise", "stop", "skip"):
+        raise ValueError(f"on_corruption must be 'raise', 'stop' or 'skip', not {on_corruption!r}")
+    target = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
+    found: list[Finding] = list(target.findings) if isinstance(target, LogDir) else []
+    wanted: list[Partition] = []
+    for partition in _partitions(target, topics, partitions, topic_partitions):
+        if isinstance(partition, KafkalogError):
+            if on_corruption == "raise":
+                raise partition
+            found.append(partition.to_finding())
+        else:
+            wanted.append(partition)
+            found += partition.findings
+            lost = [segment.error for segment in partition.segments if segment.error is not None]
+            if lost and on_corruption == "raise":
+                raise lost[0]
+            found += [error.to_finding() for error in (lost[:1] if on_corruption == "stop" else lost)]
+    if min_tasks is not None:
+        total = sum(partition.size_in_bytes for partition in wanted)
+        task_bytes = max(min(task_bytes, total // max(min_tasks, 1)), 1)
+    planner = _Planner(
+        task_bytes,
+        0 if min_tasks is not None else min(_SEGMENT_COST, task_bytes // 8),
+        max_records,
+        isolation_level,
+        on_corruption,
+        include_deleted,
+        outcomes or (lambda partition, end: partition.learn_outcomes(end, on_corruption=on_corruption)),
+    )
+
+    def cut(partition: Partition) -> list[_Part]:
+        key = partition.topic_partition
+        return planner.cut(partition, _offset_of(start_offset, key), _offset_of(end_offset, key))
+
+    with ThreadPoolExecutor(_THREADS, "kafkalog-plan") as pool:
+        parts = [part for some in pool.map(cut, wanted) for part in some]
+    packed = planner.pack(parts)
+    tasks = [ReadTask(tuple(some), isolation_level, on_corruption, include_deleted) for some in packed]
+    return Plan(tasks, found)
+
+
+def _partitions(
+    target: LogDir | Partition | Segment,
+    topics: Sequence[str] | None,
+    numbers: Sequence[int] | None,
+    keys: Collection[kf.TopicPartition] | None,
+) -> Iterator[Partition | KafkalogError]:
+    """Those that are wanted, or why one cannot be opened."""
+    if keys is None or not isinstance(target, LogDir):
+        yield from Query(target, topics=topics, partitions=numbers).iter_partitions()
+        return
+    for key in target:
+        if key in keys and (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers):
+            try:
+                yield target[key]
+            except KafkalogError as error:
+                yield error
+
+
+def read_task(
+    task: ReadTask,
+    *,
+    report: Callable[[Finding], object] = lambda finding: None,
+    on_data_loss: str = "raise",
+    threads: int = 1,
+    limits: Limits = DEFAULT_LIMITS,
+    **scan: Any,
+) -> Iterator[pa.RecordBatch]:
+    """The records of a task as `kafkalog.scan` gives them; in bounded memory.
+
+    Parameters
+    ----------
+    task : ReadTask
+    report : callable
+        Given each finding.
+    on_data_loss : {"raise", "skip"}
+        What to do where a segment is gone, or another, since it was planned.
+    threads : int
+    limits : Limits
+    **scan
+        Further options of `kafkalog.scan`, such as columns, filters and check_crcs.
+
+    Raises
+    ------
+    KafkalogError
+        On damage, unless the task says otherwise.
+    """
+    is_lax = on_data_loss != "raise" and task.on_corruption != "stop"
+    parts: list[PartitionRange] = []
+    for part in task.parts:
+        # one that has to find out about transactions needs all of its segments
+        is_free = task.isolation_level == "read_uncommitted" or part.outcomes is not None
+        parts += part.segment_by_segment() if is_lax and is_free else [part]
+    for part in parts:
+        try:
+            yield from _read_part(task, part, report, {**scan, "threads": threads}, limits)
+        except (ReadError, FileChangedError) as error:
+            if on_data_loss == "raise":
+                raise
+            report(error.to_finding())
+
+
+def _read_part(
+    task: ReadTask,
+    part: PartitionRange,
+    report: Callable[[Finding], object],
+    options: dict[str, Any],
+    limits: Limits,
+) -> Iterator[pa.RecordBatch]:
+    one = Scan(
+        part.open(limits=limits),
+        start_offset=part.start_offset,
+        end_offset=part.end_offset,
+        isolation_level=task.isolation_level,
+        on_corruption=task.on_corruption,
+        include_deleted=task.include_deleted,
+        **options,
+    )
+    try:
+        yield from one.to_batches()
+    finally:
+        for finding in one.findings:
+            report(finding)
+
+
+class _Part(NamedTuple):
+    """A part on its way into a task."""
+
+    range: PartitionRange
+    number: int
+    """Of its first segment in the partition."""
+    outcomes: Outcomes | None
+    """Of the whole partition."""
+
+    def finish(self) -> PartitionRange:
+        """With its share of the outcomes."""
+        if self.outcomes is None:
+            return self.range
+        first, last = self.range.segments[0], self.range.segments[-1]
+        begin = place_of(self.number, first.start)
+        stop = place_of(self.number + len(self.range.segments) - 1, last.stop)
+        return replace(self.range, outcomes=self.outcomes.between(begin, stop))
+
+
+class _Cut(NamedTuple):
+    """Where a segment may be cut."""
+
+    position: int
+    offset: int
+    """Of the batch there; its last where the first is hidden in a compressed message."""
+    is_hidden: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    task_bytes: int
+    segment_cost: int
+    max_records: int | None
+    isolation_level: IsolationLevel
+    on_corruption: OnCorruption
+    include_deleted: bool
+    outcomes: Callable[[Partition, int | None], Outcomes]
+
+    def cut(self, partition: Partition, start: int | None, end: int | None) -> list[_Part]:
+        """Parts of a partition, none larger than a task if it can be helped."""
+        if not self.include_deleted and partition.log_start_offset > (start or 0):
+            start = partition.log_start_offset
+        segments = partition.segments
+        ranges = [
+            SegmentRange(
+                one.path.name,
+                one.size_in_bytes,
+                0,
+                one.size_in_bytes,
+                one.base_offset,
+                number == len(segments) - 1,
+                one.is_preallocated,
+            )
+            for number, one in enumerate(segments)
+        ]
+        lost = [number for number, one in enumerate(segments) if one.error is not None]
+        if lost and self.on_corruption == "stop":
+            del ranges[lost[0] :]
+        whole = PartitionRange(
+            str(partition.path), partition.topic_partition, tuple(ranges), partition.log_start_offset, start, end
+        )
+        try:
+            if self.on_corruption != "stop":
+                return list(self._parts(partition, whole))
+        except ReadError:
+            if self.on_corruption == "raise":
+                raise
+        # who is to stop at damage, or cannot read on, reads it all in order
+        whole = replace(whole, segments=tuple(one for number, one in enumerate(ranges) if number not in lost))
+        return [_Part(whole, 0, None)] if whole.segments else []
+
+    def _parts(self, partition: Partition, whole: PartitionRange) -> Iterator[_Part]:
+        known = None
+        if self.isolation_level == "read_committed":
+            known = self.outcomes(partition, whole.end_offset)
+        ranges = whole.segments
+        for low, high in self._spans(partition, whole.start_offset, whole.end_offset):
+            for number, one in self._within(ranges, low, high):
+                if partition.segments[number].error is not None:
+                    continue
+                pieces = self._cut_segment(partition.segments[number], one, low, high)
+                after = ranges[number + 1] if number + 1 < len(ranges) else None
+                if after is not None and partition.segments[number + 1].error is not None:
+                    after = None  # nor are parts joined over the gap, since places count segments
+                if after is not None and high is not None and after.first_offset >= high:
+                    after = None
+                for piece, following in zip(pieces, [*pieces[1:], after], strict=True):
+                    if known is not None and known.end is not None and known.end.place < place_of(number, piece.start):
+                        return  # what ends the reading lies before
+                    part = replace(whole, segments=(piece,), start_offset=low, end_offset=high, following=following)
+                    yield _Part(part, number, known)
+
+    def _spans(self, partition: Partition, start: int | None, end: int | None) -> list[tuple[int | None, int | None]]:
+        """Ranges of offsets, one but for `max_records`."""
+        if self.max_records is None or not partition.segments:
+            return [(start, end)]
+        low = max(start or 0, partition.segments[0].base_offset)
+        try:
+            stop = partition.log_end_offset
+        except KafkalogError:
+            stop = partition.segments[-1].base_offset  # damaged; what is behind is one span
+        high = max(stop if end is None else min(end, stop), low)
+        bounds = list(range(low, high, self.max_records)) or [low]
+        return list(itertools.pairwise([*bounds, end]))
+
+    @staticmethod
+    def _within(
+        ranges: Sequence[SegmentRange], start: int | None, end: int | None
+    ) -> Iterator[tuple[int, SegmentRange]]:
+        """Segments that may hold offsets of a range, and have bytes."""
+        for number, one in enumerate(ranges):
+            if start is not None and number + 1 < len(ranges) and ranges[number + 1].first_offset <= start:
+                continue
+            if end is not None and one.first_offset >= end:
+                return
+            if one.size_in_bytes:
+                yield number, one
+
+    def _cut_segment(
+        self, segment: Segment, whole: SegmentRange, start: int | None, end: int | None
+    ) -> list[SegmentRange]:
+        """Parts of a segment, of which the first begins at or before an offset, and the last ends behind another."""
+        is_inside = (start or 0) > segment.base_offset or end is not None
+        if whole.size_in_bytes <= self.task_bytes and not is_inside:
+            return [whole]
+        cuts = self._find_cuts(segment, whole.size_in_bytes, start, end)
+        first = whole
+        if cuts and start is not None and start > segment.base_offset:
+            behind = [one for one in cuts if one.offset <= start]
+            if behind:
+                first = replace(whole, start=behind[-1].position, first_offset=behind[-1].offset)
+        parts = [first]
+        for one in cuts:
+            if one.position <= parts[-1].start:
+                continue
+            if end is not None and one.offset >= end and not one.is_hidden:
+                return [*parts[:-1], replace(parts[-1], stop=one.position)]
+            if start is not None and one.offset <= start:
+                continue
+            before = replace(parts[-1], stop=one.position)
+            parts[-1:] = [before, replace(whole, start=one.position, first_offset=one.offset)]
+        return parts
+
+    def _find_cuts(self, segment: Segment, size: int, start: int | None, end: int | None) -> list[_Cut]:
+        """Places where batches begin: the last at or before an offset, the first at or behind another, and between
+        them one a task."""
+        try:
+            index = segment.read_offset_index()
+        except KafkalogError:
+            return []  # a hint that cannot be read is no hint
+        if index is None or not len(index):
+            return []
+        position, offset = index.position, index.offset
+        low = 0 if start is None else max(int(np.searchsorted(offset, start, side="right")) - 1, 0)
+        high = len(index) if end is None else int(np.searchsorted(offset, end, side="left"))
+        begin = int(position[low]) if start is not None and offset[low] <= start else 0
+        stop = int(position[high]) if high < len(index) else size
+        wanted = [low] if begin else []
+        n = -(-max(stop - begin, 0) // self.task_bytes)
+        targets = begin + np.arange(1, n, dtype=np.int64) * max(stop - begin, 0) // max(n, 1)
+        wanted += np.minimum(np.searchsorted(position, targets, side="left"), len(index) - 1).tolist()
+        # entries hold last offsets: the batch of this one may begin before `end`, that of the next does not
+        wanted += [number for number in (high, high + 1) if end is not None]
+        cuts: list[_Cut] = []
+        with segment.open() as source:
+            for number in sorted({number for number in wanted if number < len(index)}):
+                # where an entry is wrong its neighbour may not be
+                for near in range(number, min(number + _TRIES, len(index))):
+                    at = int(position[near])
+                    if not 0 < at < size or (cuts and at <= cuts[-1].position):
+                        continue
+                    window, _ = intact_batch_at(source, at, segment.limits.max_batch_bytes)
+                    if window is None:
+                        continue
+                    first, last = first_offset(window), int(window.batches.last_offset[0])
+                    is_hidden = int(window.batches.base_offset[0]) < 0
+                    source.release(window.data, at)
+                    del window
+                    rises = segment.base_offset <= first <= last <= int(offset[near])
+                    rises &= not cuts or first > cuts[-1].offset
+                    if rises and is_chain(source, at, _CHAIN_BYTES):
+                        cuts.append(_Cut(at, first, is_hidden))
+                        break
+        return cuts
+
+    def pack(self, parts: Sequence[_Part]) -> Iterator[list[PartitionRange]]:
+        """Parts side by side until they make a task; neighbours of a partition become one."""
+        task: list[_Part] = []
+        cost = 0
+        for part in parts:
+            mine = part.range.n_bytes + self.segment_cost * len(part.range.segments)
+            joined = _join(task[-1], part) if task else None
+            is_full = cost + mine > self.task_bytes or (self.max_records is not None and joined is None)
+            if task and is_full:
+                yield [one.finish() for one in task]
+                task, cost, joined = [], 0, None
+            cost += mine
+            task[-1 if joined else len(task) :] = [joined or part]
+        if task:
+            yield [one.finish() for one in task]
+
+
+def _join(before: _Part, part: _Part) -> _Part | None:
+    """Two parts as one, if one begins where the other ends."""
+    one, other = before.range, part.range
+    if one.path != other.path or one.following is None or one.start_offset != other.start_offset:
+        return None
+    last, first = one.segments[-1], other.segments[0]
+    if (one.following.name, one.following.start) != (first.name, first.start):
+        return None
+    if last.name == first.name:
+        segments = (*one.segments[:-1], replace(last, stop=first.stop), *other.segments[1:])
+    else:
+        segments = (*one.segments, *other.segments)
+    return before._replace(range=replace(one, segments=segments, following=other.following))
+
+
+def _offset_of(offsets: Offsets | None, key: kf.TopicPartition | None) -> int | None:
+    if isinstance(offsets, Mapping):
+        return None if key is None else offsets.get(key)
+    return offsets

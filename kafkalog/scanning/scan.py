@@ -1,0 +1,413 @@
+"""A scan: which records of which partitions, as which columns; nothing is read until it is asked for.
+
+Windows of segments are planned by one thread and decoded by several, and come out in order: by topic, partition and
+offset. What is in memory at once is a few windows and what was decoded out of them, whatever the size of the files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalog import format as kf
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    Finding,
+    Limits,
+    Reason,
+)
+from kafkalog.interchange.arrow_output import (
+    ALL_COLUMNS,
+    CONTEXT_COLUMNS,
+    DEFAULT_COLUMNS,
+    ArrowWriter,
+    check_binary_type,
+    columns_needed,
+    extend_schema,
+    record_schema,
+)
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import open as open_path
+from kafkalog.log.partition import Partition
+from kafkalog.log.scan_statistics import Explanation
+from kafkalog.log.segment import Segment
+from kafkalog.log.segment_stream import OnCorruption
+from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
+from kafkalog.scanning.execution import Pass, Query, Task
+from kafkalog.scanning.expressions import Residual, is_expression
+from kafkalog.scanning.filters import Filters, milliseconds, parse_filters
+from kafkalog.scanning.user_functions import Extract, Where
+from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow.compute as pc
+
+MAX_BATCH_BYTES: Final = 2**26
+"""Record batches are cut before a column of key or value bytes grows beyond this, one record aside."""
+
+_MIN_WINDOW_BYTES: Final = 2**20
+_COMPRESSED_BYTES: Final = 2**19
+
+Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
+Timestamp = int | datetime
+
+
+class Scan:
+    """Records to come; made by `kafkalog.scan`.
+
+    Each call reads the files anew, those that were there when it was made (or opened). A scan is also anything that
+    takes an Arrow stream's input: ``pa.table(scan)``, ``polars.DataFrame(scan)``,
+    ``duckdb.sql("select ... from scan")``.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+    findings : list of Finding
+        What the last pass found.
+    progress : callable or None
+        Told how many more bytes of `.log` files a pass is done with; None by default.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
+        *,
+        columns: Sequence[str] | None = None,
+        topics: str | Sequence[str] | None = None,
+        partitions: Sequence[int] | int | None = None,
+        start_offset: Offsets | None = None,
+        end_offset: Offsets | None = None,
+        start_timestamp: Timestamp | None = None,
+        end_timestamp: Timestamp | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        filters: Filters | pc.Expression | None = None,
+        where: Callable[..., Any] | None = None,
+        extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None = None,
+        include_control: bool = False,
+        include_deleted: bool = False,
+        on_corruption: OnCorruption = "raise",
+        check_crcs: bool = True,
+        threads: int | None = None,
+        batch_size: int | None = None,
+        memory_map: bool | str = "auto",
+        binary_type: pa.DataType | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        if on_corruption not in ("raise", "stop", "skip"):
+            raise ValueError(f"on_corruption must be 'raise', 'stop' or 'skip', not {on_corruption!r}")
+        if isolation_level not in ISOLATION_LEVELS:
+            raise ValueError(f"isolation_level must be 'read_uncommitted' or 'read_committed', not {isolation_level!r}")
+        target = path if isinstance(path, (LogDir, Partition, Segment)) else None
+        if target is None:
+            limits = DEFAULT_LIMITS if limits is None else limits
+            target = open_path(path, memory_map=memory_map, limits=limits)  # type: ignore[arg-type]
+        elif limits is not None or memory_map != "auto":
+            raise ValueError("limits and memory_map are those of what is open already; give them to kafkalog.open")
+        else:
+            limits = target.limits
+        extraction = Extract(extract) if extract else None
+        derived = {} if extraction is None else extraction.dtypes
+        self.columns = _check_columns(columns, derived)
+        for name in derived:
+            if name in ALL_COLUMNS:
+                raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
+        if not self.columns and not derived:
+            raise ValueError("columns is empty; count_rows() counts records without any")
+        self._derived = tuple(derived)
+        self._records = record_schema(self.columns, check_binary_type(binary_type))
+        self.schema = extend_schema(self._records, derived)
+        is_residual = is_expression(filters)
+        self._query = Query(
+            target,
+            topics=None if topics is None else [topics] if isinstance(topics, str) else list(topics),
+            partitions=_check_partitions(partitions),
+            start_offset=_check_offsets("start_offset", start_offset),
+            end_offset=_check_offsets("end_offset", end_offset),
+            start_timestamp=_milliseconds("start_timestamp", start_timestamp),
+            end_timestamp=_milliseconds("end_timestamp", end_timestamp),
+            filter=None if filters is None or is_residual else parse_filters(filters, derived),
+            where=None if where is None else Where(where),
+            extract=extraction,
+            residual=Residual(filters, extend_schema(record_schema(ALL_COLUMNS), derived)) if is_residual else None,
+            isolation_level=isolation_level,
+            include_control=bool(include_control),
+            include_deleted=bool(include_deleted),
+            on_corruption=on_corruption,
+            check_crcs=bool(check_crcs),
+            threads=_positive("threads", threads, os.cpu_count() or 1),
+            limits=limits,
+        )
+        self._batch_size = None if batch_size is None else _positive("batch_size", batch_size, 1)
+        self.progress: Callable[[int], object] | None = None
+        self._last = Pass(self._query)
+        self._check_names()
+
+    def __repr__(self) -> str:
+        return f"Scan({self._query.target!r}, columns={list(self.columns)})"
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What the last pass found: damage that was passed over, torn tails, odd header keys."""
+        return list(self._last.findings.rows)
+
+    @property
+    def n_damage(self) -> int:
+        """How many findings of the last pass are damage, those beyond `Limits.max_findings` included."""
+        return self._last.findings.n_damage
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Record batches as they are read; memory stays bounded.
+
+        Raises
+        ------
+        KafkalogError
+            On damage, unless `on_corruption` says otherwise. The batches before it have been handed out.
+        """
+        one = self._pass()
+        writer: ArrowWriter | None = None
+        segment: Segment | None = None
+        for task, columns in one.run(columns_needed(self._records)):
+            if writer is None or task.piece.segment is not segment:
+                _report_header_keys(one, writer, segment)
+                segment = task.piece.segment
+                writer = ArrowWriter(self.schema, task.partition.topic_partition, segment.path.name)
+            del task
+            for part in self._cut(columns):
+                yield writer.batch(part)
+        _report_header_keys(one, writer, segment)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The same as a `pyarrow.RecordBatchReader`."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_table(self) -> pa.Table:
+        """All records as a `pyarrow.Table`."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """All records as a `pandas.DataFrame`.
+
+        Parameters
+        ----------
+        **options
+            Of `pyarrow.Table.to_pandas`, and ``dtype_backend="pyarrow"``, which keeps Arrow's memory and types instead
+            of making an object a cell.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("pandas is not installed: pip install 'kafkalog[pandas]'") from error
+        backend = options.pop("dtype_backend", None)
+        if backend not in (None, "pyarrow"):
+            raise ValueError(f"dtype_backend must be 'pyarrow' or left out, not {backend!r}")
+        if backend == "pyarrow":
+            options.setdefault("types_mapper", pd.ArrowDtype)
+        return self.to_table().to_pandas(**options)
+
+    def to_numpy(self) -> RecordColumns:
+        """All records as NumPy columns: see `kafkalog.RecordColumns`.
+
+        `topic` and `segment` are arrays of str, `partition` an int32 array, -1 and "" for a `.log` that lies outside a
+        topic-partition directory.
+        """
+        names = [name for name in self.columns if name not in CONTEXT_COLUMNS]
+        parts: list[RecordColumns] = []
+        contexts: list[tuple[Task, int]] = []
+        for task, columns in self._pass().run(names or ["offset"]):
+            parts.append(columns)
+            contexts.append((task, columns.n_records))
+        records = RecordColumns.concatenate(parts) if parts else RecordColumns.empty(names or ["offset"])
+        columns_out: dict[str, Column] = {}
+        for name in (*self.columns, *self._derived):
+            if name in CONTEXT_COLUMNS:
+                columns_out[name] = _context_column(name, contexts)
+            elif name in records:
+                columns_out[name] = records[name]
+            else:  # derived, and there was not one record
+                columns_out[name] = np.empty(0, self.schema.field(name).type.to_pandas_dtype())
+        return RecordColumns(records.n_records, columns_out)
+
+    def head(self, n: int = 5) -> pa.Table:
+        """The first records."""
+        if _integer("n", n) < 0:
+            raise ValueError("n must not be negative")
+        n = min(n, 2**62)  # Arrow counts in 64 bits
+        batches: list[pa.RecordBatch] = []
+        left = n
+        stream = self.to_batches()
+        while left > 0:
+            batch = next(stream, None)
+            if batch is None:
+                break
+            batches.append(batch[:left])
+            left -= len(batches[-1])
+        cast(Any, stream).close()
+        return pa.Table.from_batches(batches, self.schema)
+
+    def count_rows(self) -> int:
+        """How many records there are. They are walked and checked, not copied."""
+        return sum(columns.n_records for _, columns in self._pass().run(["offset"]))
+
+    def explain(self, *, analyze: bool = False) -> Explanation:
+        """What is ruled out where: partitions, segments, batches, and with `analyze` records.
+
+        Parameters
+        ----------
+        analyze : bool
+            Decode, too, and count records; else batch headers are walked and no more.
+        """
+        one = self._pass()
+        if analyze:
+            for _ in one.run(["offset"]):
+                pass
+        else:
+            one.walk()
+        conditions = self._query.conditions()
+        if one.statistics.n_bytes_jumped and not conditions["bytes"]:
+            conditions["bytes"].append("the log start offset by the offset index")
+        return Explanation(conditions, one.statistics)
+
+    @property
+    def target(self) -> LogDir | Partition | Segment:
+        """What is read."""
+        return self._query.target
+
+    def partitions(self) -> Iterator[tuple[kf.TopicPartition | None, Partition]]:
+        """The partitions that topics and numbers leave, in order."""
+        for partition in self._query.iter_partitions():
+            if isinstance(partition, Partition):
+                yield partition.topic_partition, partition
+
+    def _pass(self) -> Pass:
+        self._last = Pass(self._query, self.progress)
+        return self._last
+
+    def _check_names(self) -> None:
+        """Topics, partitions and keys of offsets have to be there: a slip would read nothing, silently."""
+        query, target = self._query, self._query.target
+        keys = list(target) if isinstance(target, LogDir) else [target.topic_partition]
+        known = {key for key in keys if key is not None}
+        topics = sorted({key.topic for key in known})
+        for topic in query.topics or ():
+            if topic not in topics:
+                raise ValueError(f"no topic {topic!r} here; there are {_some(topics)}")
+        left = [key for key in known if query.topics is None or key.topic in query.topics]
+        numbers = sorted({key.partition for key in left})
+        for number in query.partitions or ():
+            if number not in numbers:
+                raise ValueError(f"no partition {number} here; there are {_some(numbers)}")
+        for offsets in (query.start_offset, query.end_offset):
+            for key in offsets if isinstance(offsets, Mapping) else ():
+                if key not in known:
+                    raise ValueError(f"no partition {key} here to begin or end at; there are {_some(sorted(known))}")
+
+    def _cut(self, columns: RecordColumns) -> Iterator[RecordColumns]:
+        """Slices of at most `batch_size` records and `MAX_BATCH_BYTES` of keys or values."""
+        n = columns.n_records
+        step = min(self._batch_size or n, n)
+        size = max((column.data.size for column in columns.values() if isinstance(column, BinaryColumn)), default=0)
+        if size <= MAX_BATCH_BYTES:
+            if step == n:
+                yield columns
+                return
+            for start in range(0, n, step):
+                yield columns.slice(start, start + step)
+            return
+        start = 0
+        while start < n:
+            stop = min(start + step, n)
+            for column in columns.values():
+                if isinstance(column, BinaryColumn):
+                    limit = column.offsets[start] + MAX_BATCH_BYTES
+                    stop = min(stop, max(int(np.searchsorted(column.offsets, limit, side="right")) - 1, start + 1))
+            yield columns.slice(start, stop)
+            start = stop
+
+
+def _report_header_keys(one: Pass, writer: ArrowWriter | None, segment: Segment | None) -> None:
+    if writer is not None and segment is not None and writer.n_bad_header_keys:
+        detail = f"{writer.n_bad_header_keys} header keys are not UTF-8 and show U+FFFD; to_numpy() keeps the bytes"
+        one.report(Finding(Reason.HEADER_KEY_UTF8, detail, path=str(segment.path), damage=False))
+
+
+def _some(names: Sequence[object]) -> str:
+    return ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "") or "none"
+
+
+def _check_columns(columns: Sequence[str] | None, derived: Container[str]) -> tuple[str, ...]:
+    if columns is None:
+        return DEFAULT_COLUMNS
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
+    names = tuple(columns)
+    for name in names:
+        if name in derived and name not in ALL_COLUMNS:
+            raise ValueError(
+                f"columns names {name!r}, which extract makes: derived columns come by themselves, at the end"
+            )
+        if name not in ALL_COLUMNS:
+            raise ValueError(f"no column {name!r}; there are {', '.join(ALL_COLUMNS)}")
+    if len(set(names)) != len(names):
+        raise ValueError("columns names a column twice")
+    return names
+
+
+def _check_partitions(partitions: Sequence[int] | int | None) -> list[int] | None:
+    if partitions is None:
+        return None
+    if isinstance(partitions, (int, np.integer)) and not isinstance(partitions, bool):
+        return [int(partitions)]
+    if isinstance(partitions, (str, bytes)) or not isinstance(partitions, Iterable):
+        raise TypeError(f"partitions must be a number or a list of numbers, not {partitions!r}")
+    return [_integer("partitions", number) for number in partitions]
+
+
+def _check_offsets(name: str, value: Offsets | None) -> int | dict[kf.TopicPartition, int] | None:
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        offsets = {}
+        for key, offset in value.items():
+            if not isinstance(key, tuple) or len(key) != 2:
+                raise TypeError(f"{name} must be an int, or a mapping of (topic, partition) to int; {key!r} is no pair")
+            offsets[kf.TopicPartition(*key)] = _integer(name, offset)
+        return offsets
+    return _integer(name, value)
+
+
+def _integer(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+    return int(value)
+
+
+def _positive(name: str, value: int | None, default: int) -> int:
+    if value is None:
+        return default
+    if _integer(name, value) < 1:
+        raise ValueError(f"{name} must be at least 1, not {value}")
+    return int(value)
+
+
+def _milliseconds(name: str, value: Timestamp | None) -> int | None:
+    return None if value is None else milliseconds(name, value)
+
+
+def _context_column(name: str, contexts: Sequence[tuple[Task, int]]) -> Column:
+    counts = np.array([n for _, n in contexts], np.int64)
+    if name == "segment":
+        names = [task.piece.segment.path.name for task, _ in contexts]
+        return np.repeat(np.array(names, np.str_), counts)
+    keys = [task.partition.topic_partition or kf.TopicPartition("", -1) for task, _ in contexts]
+    if name == "partition":
+        return np.repeat(np.array([key.partition for key in keys], np.int32), counts)
+    return np.repeat(np.array([key.topic for key in keys], np.str_), counts)

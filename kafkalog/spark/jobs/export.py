@@ -1,0 +1,368 @@
+"""`kafkalog.export` as a Spark job: each task writes files of its own, and all appear together when all are written.
+
+A task writes into a directory of its own, which appears under its name when it is complete; so a killed task leaves
+nothing that is seen, and one that was done is known when the job is run again. The driver reads nothing and writes
+nothing but names: it links what the tasks wrote into the directory that is published last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, OutputExistsError, Reason, WriteError
+from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS, record_schema
+from kafkalog.interchange.record_writers import SinkOptions
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import open as open_path
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.log.segment_stream import OnCorruption
+from kafkalog.operations.export import MANIFEST, PartitionedFiles, check_keys, check_replaceable, split_by_directory
+from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan, read_task
+from kafkalog.scanning.scan import Timestamp
+from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
+from kafkalog.spark.jobs.scan import listed, warn_of
+from kafkalog.spark.jobs.tables import (
+    FINDING,
+    MAX_FINDINGS,
+    batch_of,
+    error_data,
+    finding_rows,
+    frame_of,
+    map_tasks,
+    run_now,
+)
+from kafkalog.state.read_committed import IsolationLevel
+from kafkalog.storage.output_paths import check_outside
+from kafkalog.storage.staging import StagedDirectory, staged_directory
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("status", pa.string()),
+        pa.field("n_records", pa.int64()),
+        pa.field("size_in_bytes", pa.int64()),
+        pa.field("files", pa.list_(pa.string())),
+        pa.field("findings", pa.list_(FINDING)),
+        pa.field("seconds", pa.float64()),
+    ]
+)
+_RESULTS: Final = pa.schema(
+    [("number", pa.int32()), ("key", pa.string()), ("result", pa.string()), ("error", pa.binary())]
+)
+_FILES: Final = "files"
+_THREADS: Final = 8
+_NOTHING: Final = {"n_records": 0, "size_in_bytes": 0, "seconds": 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    """A task, and its number in the names of files."""
+
+    number: int
+    task: ReadTask
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """What tasks do with records."""
+
+    ledger: Ledger
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    options: SinkOptions
+    scan: dict[str, Any]
+    limits: Limits
+
+    def key(self, task: ReadTask) -> str:
+        """What the files of a task depend on."""
+        paths = [f"{part.path}/{segment.name}" for part in task.parts for segment in part.segments]
+        scan = {name: _stable(value) for name, value in self.scan.items()}
+        return key_of("export", task, self.columns, self.keys, self.options, scan, self.limits, files=paths)
+
+
+def export(
+    spark: SparkSession,
+    path: Any,
+    out: str | os.PathLike[str],
+    *,
+    format: str = "parquet",
+    partition_by: str | Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    compression: str | None = None,
+    row_group_rows: int | None = None,
+    encoding: str | None = None,
+    null: str | None = None,
+    overwrite: bool = False,
+    topics: str | Sequence[str] | None = None,
+    partitions: int | Sequence[int] | None = None,
+    start_offset: Any = None,
+    end_offset: Any = None,
+    start_timestamp: Timestamp | None = None,
+    end_timestamp: Timestamp | None = None,
+    filters: Any = None,
+    where: Callable[..., Any] | None = None,
+    isolation_level: IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    include_deleted: bool = False,
+    on_corruption: OnCorruption = "raise",
+    check_crcs: bool = True,
+    task_bytes: int = 2 * TASK_BYTES,
+    limits: Limits = DEFAULT_LIMITS,
+) -> DataFrame:
+    """Write records into a directory of files, at once, all of them or nothing.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+    path : path-like, sequence of path-like, or what `kafkalog.open` returned
+        As driver and executors both have it.
+    out : path-like
+        The directory to make, on a file system that driver and executors share. It appears when everything is written.
+    format, partition_by, columns, compression, row_group_rows, encoding, null, overwrite
+        As `kafkalog.export`. Without `partition_by` it holds a file a task, ``part-00000-0.parquet`` and so on.
+    topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
+include_control, include_deleted, on_corruption, check_crcs
+        As `kafkalog.scan`.
+    task_bytes : int
+        About how many bytes of `.log` files a task reads, and so makes files of.
+    limits : Limits
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        A row a segment: path, topic, partition, status ("written", "resumed" where an earlier run had done it,
+        "present" where `out` held it all), n_records, size_in_bytes (of the `.log` that was read), files, findings,
+        seconds.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An option is not one.
+    OutputExistsError
+        The destination is taken, and not by this export of this log.
+    KafkalogError
+        As `kafkalog.export`; what is done by then is kept.
+
+    Notes
+    -----
+    What is done is kept beside `out`, as ``.NAME.kafkalog-job``, until all is done: a job that failed or was killed
+    goes on from there when it is run again, as long as options and the files of the log are the same.
+
+    Examples
+    --------
+    >>> kafkalog.spark.export(spark, "/backup/kafka", "/lake/kafka", partition_by=["topic", "date"])  # doctest: +SKIP
+    """
+    keys = check_keys(partition_by)
+    options = SinkOptions(format, compression, row_group_rows, encoding, null)
+    chosen = tuple(DEFAULT_COLUMNS if columns is None else columns)
+    record_schema(chosen)
+    if not set(chosen) - set(keys):
+        raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
+    opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
+    check_outside(out, opened.paths if isinstance(opened, LogDir) else [opened.path])
+    planned = plan(
+        opened,
+        topics=listed(topics),
+        partitions=listed(partitions),
+        start_offset=start_offset,
+        end_offset=end_offset,
+        isolation_level=isolation_level,
+        on_corruption=on_corruption,
+        include_deleted=include_deleted,
+        task_bytes=task_bytes,
+        limits=limits,
+    )
+    warn_of(planned)
+    scan = {
+        "start_timestamp": start_timestamp,
+        "end_timestamp": end_timestamp,
+        "filters": filters,
+        "where": where,
+        "include_control": include_control,
+        "check_crcs": check_crcs,
+    }
+    ledger = Ledger(str(job_directory(out)))
+    writing = _Writing(ledger, chosen, keys, options, scan, limits)
+    fingerprint = key_of([writing.key(task) for task in planned.tasks])
+    if os.path.lexists(out):
+        rows = _present(Path(out), fingerprint)
+        if rows is not None:
+            return frame_of(spark, pa.Table.from_pylist(rows, SCHEMA))
+        if not overwrite:
+            detail = "it is there already, and not from this export of the log as it is now"
+            raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=out)
+        check_replaceable(Path(out))
+
+    def work(one: _Numbered) -> Iterator[pa.RecordBatch]:
+        row: dict[str, Any] = {"number": one.number}
+        try:
+            row["key"], result = _export(one.task, writing)
+            row["result"] = json.dumps(result)
+        except KafkalogError as error:
+            row["error"] = error_data(error)
+        yield batch_of([row], _RESULTS)
+
+    numbered = [_Numbered(number, task) for number, task in enumerate(planned.tasks)]
+    with ledger.held():
+        found = run_now(map_tasks(spark, numbered, work, _RESULTS)).sort_by("number").to_pylist()
+        with staged_directory(out, overwrite=overwrite) as staged:
+            rows = _collect(found, ledger, staged)
+            with staged.create(MANIFEST) as file:
+                file.write(json.dumps({"fingerprint": fingerprint, "segments": rows}).encode())
+    return frame_of(spark, pa.Table.from_pylist(rows, SCHEMA))
+
+
+def _export(task: ReadTask, writing: _Writing) -> tuple[str, dict[str, Any]]:
+    """Write the files of a task, unless they are there; what they hold."""
+    key = writing.key(task)
+    done: dict[str, Any] | None = writing.ledger.find(key)
+    place = writing.ledger.place(key)
+    if done is not None and all(_has_size(place / _FILES / name, size) for name, size in done["files"].items()):
+        return key, {**done, "status": "resumed"}
+    # a second attempt of the same task replaces what the first one wrote, and no name is ever half there
+    with staged_directory(place / _FILES, overwrite=True) as directory:
+        segments = _write(task, writing, directory)
+        directory.close()
+        files = {
+            str(path.relative_to(directory.path)): path.stat().st_size
+            for path in sorted(directory.path.rglob("*"))
+            if path.is_file()
+        }
+    result = {"status": "written", "segments": segments, "files": files}
+    writing.ledger.put(key, result)
+    return key, result
+
+
+def _write(task: ReadTask, writing: _Writing, directory: StagedDirectory) -> list[dict[str, Any]]:
+    needed = ["timestamp" if name == "date" else name for name in writing.keys]
+    columns = list(dict.fromkeys([*writing.columns, *needed, "topic", "partition", "segment"]))
+    schema = record_schema(columns)
+    written = pa.schema([schema.field(name) for name in writing.columns if name not in writing.keys])
+    files = PartitionedFiles(directory, written, writing.options, writing.limits.max_directories)
+    found: list[Finding] = []
+    rows = _Rows(task)
+    try:
+        for batch in read_task(task, report=found.append, columns=columns, limits=writing.limits, **writing.scan):
+            rows.add(batch)
+            parts = split_by_directory(batch, writing.keys) if writing.keys else [(".", batch)]
+            for name, part in parts:
+                files.write(name, part)
+        files.close()
+    except BaseException:
+        files.abandon()
+        raise
+    return rows.finish(found)
+
+
+class _Rows:
+    """Rows about the segments of a task."""
+
+    def __init__(self, task: ReadTask) -> None:
+        self._rows: dict[tuple[str | None, int | None, str], dict[str, Any]] = {}
+        for part in task.parts:
+            topic, number = part.topic_partition or (None, None)
+            for segment in part.segments:
+                self._rows[topic, number, segment.name] = {
+                    "path": f"{part.path}/{segment.name}",
+                    "topic": topic,
+                    "partition": number,
+                    "n_records": 0,
+                    "size_in_bytes": segment.stop - segment.start,
+                    "findings": [],
+                    "seconds": 0.0,
+                }
+        self._since = time.monotonic()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count records, which are of one segment, and the time since the last ones."""
+        row = self._rows[tuple(batch.column(name)[0].as_py() for name in ("topic", "partition", "segment"))]
+        now = time.monotonic()
+        row["n_records"] += batch.num_rows
+        row["seconds"] += now - self._since
+        self._since = now
+
+    def finish(self, findings: Sequence[Finding]) -> list[dict[str, Any]]:
+        """All rows."""
+        rows = list(self._rows.values())
+        by_path = {row["path"]: row for row in rows}
+        for finding in findings:
+            stem = os.path.splitext(finding.path or "")[0]
+            row = by_path.get(f"{stem}.log", rows[0])
+            if len(row["findings"]) < MAX_FINDINGS:
+                row["findings"] += finding_rows([finding])
+        return rows
+
+
+def _collect(found: Sequence[dict[str, Any]], ledger: Ledger, staged: StagedDirectory) -> list[dict[str, Any]]:
+    """Link the tasks' files into the directory to come; a row a segment."""
+    rows: dict[str, dict[str, Any]] = {}
+    links: list[tuple[Path, Path]] = []
+    for one in found:
+        result = json.loads(one["result"])
+        names = {}
+        for name in result["files"]:
+            folder, _, base = name.rpartition("/")
+            names[name] = f"{folder}/" * bool(folder) + base.replace("part-", f"part-{one['number']:05d}-", 1)
+            links.append((ledger.place(one["key"]) / _FILES / name, staged.path / names[name]))
+        for segment in result["segments"]:
+            row = rows.setdefault(segment["path"], {**segment, **_NOTHING, "files": [], "findings": []})
+            for name in (*_NOTHING, "findings"):  # a large one is read by several tasks
+                row[name] += segment[name]
+            row["files"] += sorted(names.values()) if segment["n_records"] else []
+            row["status"] = max(row.get("status", ""), result["status"])
+    try:
+        with ThreadPoolExecutor(_THREADS, "kafkalog-export") as pool:
+            for folder in sorted({target.parent for _, target in links}):
+                folder.mkdir(parents=True, exist_ok=True)
+            for _ in pool.map(_link, links):
+                pass
+    except OSError as error:
+        raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=staged.target) from error
+    return list(rows.values())
+
+
+def _link(names: tuple[Path, Path]) -> None:
+    source, target = names
+    try:
+        os.link(source, target)
+    except OSError:  # not every file system can
+        os.rename(source, target)
+
+
+def _present(out: Path, fingerprint: str) -> list[dict[str, Any]] | None:
+    """What an earlier run made, if it is the same."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        manifest = json.loads((out / MANIFEST).read_bytes())
+        if manifest["fingerprint"] == fingerprint:
+            return [{**row, "status": "present"} for row in manifest["segments"]]
+    return None
+
+
+def _has_size(path: Path, size: int) -> bool:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size == size
+    return False
+
+
+def _stable(value: Any) -> Any:
+    """A value whose `repr` says what it is: functions by their code."""
+    code = getattr(value, "__code__", None)
+    if code is None:
+        return value
+    cells = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
+    known = {name: value.__globals__[name] for name in code.co_names if name in value.__globals__}
+    return value.__qualname__, code.co_code, code.co_consts, code.co_names, value.__defaults__, cells, known

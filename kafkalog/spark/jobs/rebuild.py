@@ -1,0 +1,426 @@
+"""`kafkalog.rebuild_indexes` as a Spark job: segments are read by executors, then each partition's files are written.
+
+What costs, reading the batches, is done for each segment on its own; what it found waits in a directory that all share.
+What needs a partition's segments in their order (producers, aborted transactions, leader epochs, and where damage ends
+it all) is light, and done in a second pass, which also writes: each file in one step, as `repair.rebuild` does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import open as open_path
+from kafkalog.log.partition import Partition
+from kafkalog.log.recovery import RecoveredSegment, recover
+from kafkalog.log.segment import Segment
+from kafkalog.operations.rebuilding.choosing import check_places, choose
+from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval
+from kafkalog.operations.rebuilding.outputs import Apart, InPlace, Nowhere, Target
+from kafkalog.operations.rebuilding.rebuild import DEFAULT_KINDS, Rebuilder, check_options, is_replayed
+from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile, Skipped
+from kafkalog.scanning.filters import milliseconds
+from kafkalog.scanning.planning import TASK_BYTES
+from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
+from kafkalog.spark.jobs.tables import (
+    FINDING,
+    batch_of,
+    error_data,
+    finding_rows,
+    frame_of,
+    map_groups,
+    map_tasks,
+    pack,
+    run_now,
+)
+from kafkalog.state.cluster_metadata import ClusterConfigs, read_cluster_configs
+from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.storage.output_paths import check_outside
+from kafkalog.storage.staging import staged_directory
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("kind", pa.string()),
+        pa.field("path", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("base_offset", pa.int64()),
+        pa.field("size_in_bytes", pa.int64()),
+        pa.field("status", pa.string()),
+        pa.field("index_interval_bytes", pa.int64()),
+        pa.field("interval_origin", pa.string()),
+        pa.field(
+            "files",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("path", pa.string()),
+                        pa.field("kind", pa.string()),
+                        pa.field("n_entries", pa.int64()),
+                        pa.field("n_bytes", pa.int64()),
+                        pa.field("change", pa.string()),
+                        pa.field("backup", pa.string()),
+                    ]
+                )
+            ),
+        ),
+        pa.field("skipped", pa.list_(pa.struct([pa.field("kind", pa.string()), pa.field("why", pa.string())]))),
+        pa.field("findings", pa.list_(FINDING)),
+        pa.field("seconds", pa.float64()),
+        pa.field("error", pa.binary()),
+    ]
+)
+
+_INTERVALS: Final = pa.schema([("partition", pa.int32()), ("n_bytes", pa.int64()), ("origin", pa.string())])
+_STATES: Final = pa.schema(
+    [
+        ("group", pa.int32()),
+        ("partition", pa.int32()),
+        ("segment", pa.int32()),
+        ("key", pa.string()),
+        ("data", pa.binary()),
+        ("seconds", pa.float64()),
+    ]
+)
+_GROUP_FACTOR: Final = 16  # how much faster kept results are replayed than batches are read, about
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A segment to read, and which one it is."""
+
+    group: int
+    partition: int
+    number: int
+    segment: Segment
+    interval: int
+    with_producers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """Where files go, and which."""
+
+    kinds: frozenset[str]
+    staged: str | None
+    backup: bool
+    damaged: Damaged
+    dry_run: bool
+    now_ms: int | None
+    limits: Limits
+    ledger: Ledger | None
+
+
+def rebuild_indexes(
+    spark: SparkSession,
+    path: Any,
+    *,
+    kinds: Iterable[Kind] | Kind = DEFAULT_KINDS,
+    out: str | os.PathLike[str] | None = None,
+    in_place: bool = False,
+    backup: bool | None = None,
+    damaged: Damaged = "keep",
+    index_interval_bytes: int | None = None,
+    topics: Iterable[str] | None = None,
+    partitions: Iterable[int] | None = None,
+    dry_run: bool = False,
+    now: int | datetime | None = None,
+    task_bytes: int = 4 * TASK_BYTES,
+    work_dir: str | os.PathLike[str] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> DataFrame:
+    """Make the derived files of partitions anew, at once, byte for byte as a broker's recovery does.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+    path : path-like, sequence of path-like, or what `kafkalog.open` returned
+        Log dirs or partition directories, as driver and executors both have them.
+    kinds, out, in_place, backup, damaged, index_interval_bytes, topics, partitions, dry_run, now, limits
+        As `kafkalog.rebuild_indexes`. The lock of the log dirs is held by the driver.
+    task_bytes : int
+        About how many bytes of `.log` files a task reads, but a segment at least.
+    work_dir : path-like, optional
+        Where executors keep what they found until it is written, on a file system that all share: a job that failed or
+        was killed goes on where it was when it is run again. It is removed when all is done. Default: a hidden
+        directory beside `out`, or beside the log dir; none for a dry run.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        A row a segment (`kind` is "segment"), and one a partition for what is not a segment's: kind, path, topic,
+        partition, base_offset, size_in_bytes, status ("changed", "same", "damaged" where a `.log` is, "skipped"),
+        index_interval_bytes, interval_origin, files (path, kind, n_entries, n_bytes, change, backup), skipped (kind,
+        why), findings, seconds.
+
+    Raises
+    ------
+    KafkalogError
+        As `kafkalog.rebuild_indexes`.
+
+    Notes
+    -----
+    What a crash leaves, of the driver, an executor or all: in place each file as it was or complete, `out` absent, and
+    what is done in `work_dir`.
+
+    Examples
+    --------
+    >>> kafkalog.spark.rebuild_indexes(spark, "/backup/kafka", in_place=True).show()  # doctest: +SKIP
+    """
+    wanted = check_options(kinds, out=out, in_place=in_place, backup=backup, damaged=damaged, dry_run=dry_run)
+    opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
+    if isinstance(opened, Segment):
+        raise ValueError(f"{opened.path} is one segment: a job is for partitions and log dirs")
+    found = list(choose(opened, topics, partitions))
+    if some := [one.partition.path for one in found if one.only is not None]:
+        raise ValueError(f"segments of {some[0]} were named: a job is for partitions and log dirs")
+    chosen = [one.partition for one in found]
+    roots = check_places(opened, found, out=out, dry_run=dry_run)
+    if work_dir is None and not dry_run and roots:
+        work_dir = job_directory(roots[0] if out is None else out)
+    elif work_dir is not None:
+        check_outside(work_dir, roots)
+    with contextlib.ExitStack() as stack:
+        ledger = None
+        if work_dir is not None:
+            ledger = Ledger(os.path.realpath(work_dir))
+            stack.enter_context(ledger.held())
+        if in_place and not dry_run:
+            stack.enter_context(hold_locks(roots))
+        staged = None
+        if out is not None and not dry_run:
+            staged = str(stack.enter_context(staged_directory(out)).path)
+        now_ms = None if now is None else milliseconds("now", now)
+        writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, ledger)
+        intervals = _intervals(spark, chosen, index_interval_bytes, task_bytes, limits)
+        table = run_now(_frame(spark, chosen, intervals, writing, task_bytes))
+    table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
+    return frame_of(spark, table)
+
+
+def _intervals(
+    spark: SparkSession, chosen: Sequence[Partition], given: int | None, task_bytes: int, limits: Limits
+) -> list[IndexInterval]:
+    """`index.interval.bytes` of each partition; found out by executors, for it may take reading some segments."""
+    if given is not None:
+        return [IndexInterval(given, "given")] * len(chosen)
+    configs: dict[Path, ClusterConfigs | None] = {}
+    tasks: dict[int, list[tuple[int, Partition, ClusterConfigs | None]]] = {}
+    groups = pack([one.size_in_bytes for one in chosen], task_bytes)
+    for number, (partition, group) in enumerate(zip(chosen, groups, strict=True)):
+        root = partition.path.absolute().parent
+        if root not in configs:
+            configs[root] = read_cluster_configs(root, limits=limits)
+        tasks.setdefault(group, []).append((number, partition, configs[root]))
+
+    def work(task: list[tuple[int, Partition, ClusterConfigs | None]]) -> Iterator[pa.RecordBatch]:
+        rows = []
+        for number, partition, known in task:
+            n_bytes, origin = index_interval(partition, known)
+            rows.append({"partition": number, "n_bytes": n_bytes, "origin": origin})
+        yield batch_of(rows, _INTERVALS)
+
+    found = run_now(map_tasks(spark, list(tasks.values()), work, _INTERVALS)).sort_by("partition")
+    return [IndexInterval(row["n_bytes"], row["origin"]) for row in found.to_pylist()]
+
+
+def _frame(
+    spark: SparkSession,
+    chosen: Sequence[Partition],
+    intervals: Sequence[IndexInterval],
+    writing: _Writing,
+    task_bytes: int,
+) -> DataFrame:
+    groups = pack([one.size_in_bytes for one in chosen], _GROUP_FACTOR * task_bytes)
+    with_producers = is_replayed(writing.kinds)
+    readings = [
+        _Reading(group, number, at, segment, interval.n_bytes, with_producers)
+        for number, (one, group, interval) in enumerate(zip(chosen, groups, intervals, strict=True))
+        for at, segment in enumerate(one.segments)
+    ]
+    tasks: dict[int, list[_Reading]] = {}
+    for reading, at in zip(readings, pack([one.segment.size_in_bytes for one in readings], task_bytes), strict=True):
+        tasks.setdefault(at, []).append(reading)
+
+    def read(task: list[_Reading]) -> Iterator[pa.RecordBatch]:
+        for one in task:
+            start = time.monotonic()
+            key, data = _read(one, writing.ledger)
+            yield _state(one.group, one.partition, one.number, key, data, time.monotonic() - start)
+
+    def write(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for partition, interval, states in _by_partition(rows):
+            try:
+                yield batch_of(_write(partition, interval, states, writing), SCHEMA)
+            except KafkalogError as error:
+                yield batch_of([{"kind": "error", "error": error_data(error)}], SCHEMA)
+
+    heads = [
+        _state(group, number, -1, None, pickle.dumps((one, interval)), 0.0)
+        for number, (one, group, interval) in enumerate(zip(chosen, groups, intervals, strict=True))
+    ]
+    states = map_tasks(spark, list(tasks.values()), read, _STATES)
+    states = states.union(frame_of(spark, pa.Table.from_batches(heads, _STATES)))
+    return map_groups(states, "group", max(groups, default=0) + 1, write, SCHEMA)
+
+
+def _read(one: _Reading, ledger: Ledger | None) -> tuple[str | None, bytes | None]:
+    """What a segment's batches say: in the ledger under a key, or as bytes; neither where it cannot be read."""
+    key = None
+    if ledger is not None:
+        key = key_of("recover", one.interval, one.with_producers, one.segment.is_last, files=[one.segment.path])
+        if ledger.has(key):
+            return key, None
+    try:
+        found = recover(one.segment, one.interval, with_producers=one.with_producers)
+    except KafkalogError:
+        return None, None  # who writes meets it again, and knows what it means for the partition
+    if ledger is None or key is None:
+        return None, pickle.dumps(found)
+    ledger.put(key, found)
+    return key, None
+
+
+def _state(
+    group: int, partition: int, segment: int, key: str | None, data: bytes | None, seconds: float
+) -> pa.RecordBatch:
+    values = (group, partition, segment, key, data, seconds)
+    return batch_of([dict(zip(_STATES.names, values, strict=True))], _STATES)
+
+
+def _by_partition(rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[Partition, IndexInterval, list[dict[str, Any]]]]:
+    """Partitions with what is known of their segments, in order."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for batch in rows:
+        for row in batch.to_pylist():
+            found.setdefault(row["partition"], []).append(row)
+    for number in sorted(found):
+        head, *states = sorted(found.pop(number), key=lambda row: row["segment"])
+        partition, interval = pickle.loads(head["data"])
+        yield partition, interval, states
+
+
+def _write(
+    partition: Partition,
+    interval: IndexInterval,
+    states: Sequence[dict[str, Any]],
+    writing: _Writing,
+) -> list[dict[str, Any]]:
+    report = RebuildReport()
+    start = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        rebuilder = Rebuilder(
+            report,
+            _target(partition, writing, stack),
+            is_in_place=writing.staged is None,
+            damaged=writing.damaged,
+            limits=writing.limits,
+            read=_reader(partition, states, writing.ledger),
+        )
+        rebuilder.run([rebuilder.plan(partition, None, writing.kinds, interval, writing.now_ms)], 1)
+    return list(_rows(partition, interval, states, report, time.monotonic() - start))
+
+
+def _target(partition: Partition, writing: _Writing, stack: contextlib.ExitStack) -> Target:
+    if writing.dry_run:
+        return Nowhere()
+    if writing.staged is None:
+        return InPlace(backup=writing.backup)
+    # a task may be tried twice: the directory appears in the staged one when it is complete
+    place = Path(writing.staged) / partition.path.absolute().name
+    return Apart(stack.enter_context(staged_directory(place, overwrite=True)), is_partition=True)
+
+
+def _reader(
+    partition: Partition, states: Sequence[dict[str, Any]], ledger: Ledger | None
+) -> Callable[[Segment, int, bool], RecoveredSegment]:
+    by_offset = {segment.base_offset: state for segment, state in zip(partition.segments, states, strict=True)}
+
+    def read(segment: Segment, interval: int, with_producers: bool) -> RecoveredSegment:
+        state = by_offset[segment.base_offset]
+        found: RecoveredSegment | None = None
+        if state["data"] is not None:
+            found = pickle.loads(state["data"])
+            state["data"] = None  # its memory is wanted for the next one
+        elif state["key"] is not None and ledger is not None:
+            found = ledger.find(state["key"])
+        if found is None:
+            found = recover(segment, interval, with_producers=with_producers)
+        found.segment = segment
+        return found
+
+    return read
+
+
+def _rows(
+    partition: Partition,
+    interval: IndexInterval,
+    states: Sequence[dict[str, Any]],
+    report: RebuildReport,
+    seconds: float,
+) -> Iterator[dict[str, Any]]:
+    """A row a segment with what is its own, then one for the rest."""
+    names = [segment.path.name.removesuffix(kf.LOG_SUFFIX) for segment in partition.segments]
+    of: dict[str, tuple[list[RebuiltFile], list[Skipped], list[Finding]]] = {name: ([], [], []) for name in names}
+    rest: tuple[list[RebuiltFile], list[Skipped], list[Finding]] = ([], [], [])
+    for file in report.files:
+        of.get(_stem(file.path), rest)[0].append(file)
+    for one in report.skipped:
+        of.get(_stem(one.path), rest)[1].append(one)
+    for finding in report.findings.rows:
+        of.get(_stem(finding.path or ""), rest)[2].append(finding)
+    for segment, name, state in zip(partition.segments, names, states, strict=True):
+        yield _row("segment", partition, interval, *of[name], state["seconds"], segment)
+    yield _row("partition", partition, interval, *rest, seconds, None)
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def _row(
+    kind: str,
+    partition: Partition,
+    interval: IndexInterval,
+    files: Sequence[RebuiltFile],
+    skipped: Sequence[Skipped],
+    findings: Sequence[Finding],
+    seconds: float,
+    segment: Segment | None,
+) -> dict[str, Any]:
+    key = partition.topic_partition
+    if any(finding.damage for finding in findings):
+        status = "damaged"
+    elif any(file.change != "same" for file in files):
+        status = "changed"
+    else:
+        status = "skipped" if skipped and not files else "same"
+    return {
+        "kind": kind,
+        "path": str(partition.path if segment is None else segment.path),
+        "topic": None if key is None else key.topic,
+        "partition": None if key is None else key.partition,
+        "base_offset": None if segment is None else segment.base_offset,
+        "size_in_bytes": None if segment is None else segment.size_in_bytes,
+        "status": status,
+        "index_interval_bytes": interval.n_bytes,
+        "interval_origin": interval.origin,
+        "files": [file.as_dict() for file in files],
+        "skipped": [{"kind": one.kind, "why": one.why} for one in skipped],
+        "findings": finding_rows(findings),
+        "seconds": seconds,
+        "error": None,
+    }

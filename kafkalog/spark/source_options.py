@@ -1,0 +1,442 @@
+"""Options of the data source: those of Spark's Kafka source, with its names, meanings, precedence and messages.
+
+Mirrors `KafkaSourceProvider`, `JsonUtils` and `KafkaOffsetRangeLimit` of Spark's connector. What only a broker could
+honour is refused, with the reason, and so is what nobody knows: a slip would read something else, silently.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from kafkalog import format as kf
+from kafkalog.log.segment_stream import OnCorruption
+from kafkalog.scanning.filters import parse_filters
+from kafkalog.scanning.planning import TASK_BYTES
+from kafkalog.spark.types import KAFKA_COLUMNS, check_columns
+from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""In the JSON of offsets, as in Kafka's protocol."""
+
+_SUPPORTED: Final = (
+    "path",
+    "paths",
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "includeHeaders",
+    "failOnDataLoss",
+    "kafka.isolation.level",
+    "isolationLevel",
+    "columns",
+    "filters",
+    "onCorruption",
+    "checkCrcs",
+    "taskBytes",
+    "highWatermark",
+)
+_NO_BROKER = "this source reads files and asks no broker"
+_REFUSED: Final = {
+    "kafka.auto.offset.reset": (
+        "Kafka option 'auto.offset.reset' is not supported.\n"
+        "Instead set the source option 'startingoffsets' to 'earliest' or 'latest' to specify where to start."
+    ),
+    "kafka.key.deserializer": (
+        "Kafka option 'key.deserializer' is not supported as keys are deserialized as byte arrays with"
+        " ByteArrayDeserializer. Use DataFrame operations to explicitly deserialize the keys."
+    ),
+    "kafka.value.deserializer": (
+        "Kafka option 'value.deserializer' is not supported as values are deserialized as byte arrays with"
+        " ByteArrayDeserializer. Use DataFrame operations to explicitly deserialize the values."
+    ),
+    "kafka.enable.auto.commit": "Kafka option 'enable.auto.commit' is not supported",
+    "kafka.interceptor.classes": "Kafka option 'interceptor.classes' is not supported",
+    "kafka.bootstrap.servers": f"it names brokers, and {_NO_BROKER}: name the log dir in load(path)",
+    "kafka.group.id": f"consumer groups are a broker's, and {_NO_BROKER}",
+    "groupidprefix": f"consumer groups are a broker's, and {_NO_BROKER}",
+    "kafkaconsumer.polltimeoutms": f"nothing is polled: {_NO_BROKER}",
+    "fetchoffset.numretries": f"no offset is fetched: {_NO_BROKER}",
+    "fetchoffset.retryintervalms": f"no offset is fetched: {_NO_BROKER}",
+    "where": "a Python function does not fit into an option: use filters=, or kafkalog.spark's jobs",
+}
+_EXAMPLE_PARTITIONS = '{"topicA":[0,1],"topicB":[0,1]}'
+_EXAMPLE_OFFSETS = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+_EXAMPLE_TIMESTAMPS = '{"topicA": {"0": 123456789, "1": 123456789},\n"topicB": {"0": 123456789, "1": 123456789}}'
+_UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
+"""Read only by who names them; neither a pattern nor the default finds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where to begin, or to end.
+
+    Attributes
+    ----------
+    offsets : int or dict of TopicPartition to int
+        Offsets, with `EARLIEST` and `LATEST`; one of these for all.
+    timestamps : int, dict of TopicPartition to int, or None
+        Milliseconds, instead of offsets.
+    """
+
+    offsets: int | Mapping[kf.TopicPartition, int] = EARLIEST
+    timestamps: int | Mapping[kf.TopicPartition, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Which partitions are wanted: pairs, names, a pattern, or all but the internal ones."""
+
+    assigned: frozenset[kf.TopicPartition] | None = None
+    subscribed: frozenset[str] | None = None
+    pattern: str | None = None
+
+    def wants(self, key: kf.TopicPartition) -> bool:
+        """Whether this one is."""
+        if self.assigned is not None:
+            return key in self.assigned
+        if self.subscribed is not None:
+            return key.topic in self.subscribed
+        if key.topic in INTERNAL_TOPICS:
+            return False
+        return self.pattern is None or re.fullmatch(self.pattern, key.topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a user wants, checked; see the README for each option."""
+
+    paths: tuple[str, ...]
+    topics: Topics
+    starting: Bound
+    ending: Bound
+    latest_without_match: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay: float
+    fail_on_data_loss: bool
+    isolation_level: IsolationLevel
+    columns: tuple[str, ...]
+    filters: Any
+    on_corruption: OnCorruption
+    check_crcs: bool
+    task_bytes: int
+    high_watermark: Literal["ignore", "checkpoint"]
+    given: frozenset[str]
+
+    def check_batch(self) -> None:
+        """Refuse what no batch query can do.
+
+        Raises
+        ------
+        ValueError
+        """
+        if self.starting.timestamps is None:
+            if self.starting.offsets == LATEST:
+                raise ValueError("starting offset can't be latest for batch queries on Kafka")
+            for key, offset in _items(self.starting.offsets):
+                if offset == LATEST:
+                    raise ValueError(f"startingOffsets for {key} can't be latest for batch queries on Kafka")
+        if self.ending.timestamps is None:
+            if self.ending.offsets == EARLIEST:
+                raise ValueError("ending offset can't be earliest for batch queries on Kafka")
+            for key, offset in _items(self.ending.offsets):
+                if offset == EARLIEST:
+                    raise ValueError(f"ending offset for {key} can't be earliest for batch queries on Kafka")
+
+    def check_stream(self) -> None:
+        """Refuse what no stream can do.
+
+        Raises
+        ------
+        ValueError
+        """
+        if "endingoffsets" in self.given:
+            raise ValueError("ending offset not valid in streaming queries")
+        if self.given & {"endingtimestamp", "endingoffsetsbytimestamp"}:
+            raise ValueError("ending timestamp not valid in streaming queries")
+        least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
+        if least is not None and most is not None and least > most:
+            raise ValueError(
+                f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})."
+            )
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Check the options of a reader.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        As Spark hands them over; the case of a name does not matter.
+
+    Raises
+    ------
+    ValueError
+        With what is wrong; in the words of Spark's Kafka source, where it refuses the same.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    _check_names(given)
+    level = given.get("kafka.isolation.level", given.get("isolationlevel", "read_uncommitted"))
+    if level not in ISOLATION_LEVELS:
+        raise ValueError(f"kafka.isolation.level must be one of: read_committed, read_uncommitted, not {level!r}")
+    topics = _topics(given)
+    columns = _columns(given)
+    on_corruption = given.get("oncorruption", "raise").lower()
+    if on_corruption not in ("raise", "stop", "skip"):
+        raise ValueError(f"onCorruption must be raise, stop or skip, not {on_corruption!r}")
+    strategy = given.get("startingoffsetsbytimestampstrategy", "error").upper()
+    if strategy not in ("ERROR", "LATEST"):
+        raise ValueError(f"startingOffsetsByTimestampStrategy must be error or latest: No value found for '{strategy}'")
+    high_watermark = given.get("highwatermark", "ignore").lower()
+    if high_watermark not in ("ignore", "checkpoint"):
+        raise ValueError(f"highWatermark must be ignore or checkpoint, not {high_watermark!r}")
+    return SourceOptions(
+        paths=_paths(given),
+        topics=topics,
+        starting=_bound(given, "starting", LATEST if "startingoffsets" in given else EARLIEST),
+        ending=_bound(given, "ending", LATEST),
+        latest_without_match=strategy == "LATEST",
+        min_partitions=_positive(given, "minPartitions"),
+        max_records_per_partition=_positive(given, "maxRecordsPerPartition"),
+        max_offsets_per_trigger=_positive(given, "maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=_positive(given, "minOffsetsPerTrigger"),
+        max_trigger_delay=_seconds(given.get("maxtriggerdelay", "15m")),
+        fail_on_data_loss=_boolean(given, "failOnDataLoss", True),
+        isolation_level=cast(IsolationLevel, level),
+        columns=columns,
+        filters=_filters(given.get("filters")),
+        on_corruption=cast(OnCorruption, on_corruption),
+        check_crcs=_boolean(given, "checkCrcs", True),
+        task_bytes=_bytes(given.get("taskbytes", str(TASK_BYTES))),
+        high_watermark=cast(Literal["ignore", "checkpoint"], high_watermark),
+        given=frozenset(given),
+    )
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in _SUPPORTED}
+    for name in given:
+        if name in _REFUSED:
+            reason = _REFUSED[name]
+            raise ValueError(reason if reason.startswith("Kafka option") else f"option {name!r} is refused: {reason}")
+        if name in known:
+            continue
+        if name.startswith("kafka."):
+            raise ValueError(f"option {name!r} is refused: it is for a Kafka client, and {_NO_BROKER}")
+        near = [known[one] for one in difflib.get_close_matches(name, known, 1)]
+        raise ValueError(
+            f"no option {name!r}" + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(_SUPPORTED)}")
+        )
+
+
+def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    if "paths" in given:
+        paths = _json(given["paths"], "paths", lambda value: isinstance(value, list))
+        return tuple(map(str, paths))
+    if "path" not in given:
+        raise ValueError("no path given: name a log dir (a value of log.dirs, or a copy of one) in load(path)")
+    return (given["path"],)
+
+
+def _topics(given: Mapping[str, str]) -> Topics:
+    strategies = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
+    if len(strategies) > 1:
+        raise ValueError(
+            "Only one of the following options can be specified for Kafka source: subscribe, subscribepattern, assign."
+            " See the docs for more details."
+        )
+    if "assign" in given:
+        value = given["assign"]
+        if not value.strip().startswith("{"):
+            raise ValueError(f"No topicpartitions to assign as specified value for option 'assign' is '{value}'")
+        return Topics(assigned=frozenset(_partitions(value)))
+    if "subscribe" in given:
+        value = given["subscribe"]
+        names = frozenset(filter(None, map(str.strip, value.split(","))))
+        if not names:
+            raise ValueError(f"No topics to subscribe to as specified value for option 'subscribe' is '{value}'")
+        return Topics(subscribed=names)
+    if "subscribepattern" in given:
+        value = given["subscribepattern"]
+        if not value.strip():
+            raise ValueError(
+                f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'"
+            )
+        try:
+            re.compile(value.strip())
+        except re.error as error:
+            raise ValueError(f"subscribePattern is no regular expression: {error}") from error
+        return Topics(pattern=value.strip())
+    return Topics()
+
+
+def _bound(given: Mapping[str, str], which: str, default: int) -> Bound:
+    """Where to begin or end: one timestamp goes before timestamps of partitions, and those go before offsets."""
+    timestamp = given.get(f"{which}timestamp")
+    if timestamp is not None:
+        try:
+            return Bound(timestamps=int(timestamp))
+        except ValueError:
+            raise ValueError(f"Expected a single long value, got {timestamp}") from None
+    timestamps = given.get(f"{which}offsetsbytimestamp")
+    if timestamps is not None:
+        return Bound(timestamps=_numbers(timestamps, _EXAMPLE_TIMESTAMPS))
+    text = given.get(f"{which}offsets")
+    if text is None:
+        return Bound(EARLIEST if which == "starting" else default)
+    named = {"earliest": EARLIEST, "latest": LATEST}.get(text.strip().lower())
+    return Bound(_numbers(text, _EXAMPLE_OFFSETS) if named is None else named)
+
+
+def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    if "columns" in given:
+        return check_columns([name.strip() for name in given["columns"].split(",") if name.strip()] or [""])
+    return (*KAFKA_COLUMNS, "headers") if _boolean(given, "includeHeaders", False) else KAFKA_COLUMNS
+
+
+def _json(text: str, example: str, is_right: Callable[[Any], bool]) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not is_right(value):
+        raise ValueError(f"Expected e.g. {example}, got {text}")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _partitions(text: str) -> list[kf.TopicPartition]:
+    def is_right(value: Any) -> bool:
+        return isinstance(value, dict) and all(
+            isinstance(numbers, list) and all(map(_is_number, numbers)) for numbers in value.values()
+        )
+
+    value = _json(text, _EXAMPLE_PARTITIONS, is_right)
+    return [kf.TopicPartition(topic, number) for topic, numbers in value.items() for number in numbers]
+
+
+def _numbers(text: str, example: str) -> dict[kf.TopicPartition, int]:
+    """A number for each partition."""
+
+    def is_right(value: Any) -> bool:
+        return isinstance(value, dict) and all(
+            isinstance(numbers, dict)
+            and all(partition.isdecimal() and _is_number(number) for partition, number in numbers.items())
+            for numbers in value.values()
+        )
+
+    value = _json(text, example, is_right)
+    return {
+        kf.TopicPartition(topic, int(partition)): number
+        for topic, numbers in value.items()
+        for partition, number in numbers.items()
+    }
+
+
+def _items(offsets: int | Mapping[kf.TopicPartition, int]) -> list[tuple[kf.TopicPartition, int]]:
+    return list(offsets.items()) if isinstance(offsets, Mapping) else []
+
+
+def _positive(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError(f'{name} must be a number: For input string: "{text}"') from None
+    if value <= 0:
+        raise ValueError(f"{name} must be positive")
+    return value
+
+
+def _boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f'{name} must be true or false: For input string: "{text}"')
+    return text.lower() == "true"
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*([kmg]?)(i?b)?", text.strip().lower())
+    if match is None or not int(match[1]):
+        raise ValueError(f"taskBytes must be a number of bytes, such as 67108864 or 64m, not {text!r}")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)?", text.strip().lower())
+    if match is None:
+        raise ValueError(f"maxTriggerDelay must be a time, such as 15m, not {text!r}")
+    return int(match[1]) * _SECONDS[match[2] or "s"]
+
+
+def _filters(text: str | None) -> Any:
+    """Conditions out of JSON: lists stand for tuples, text for bytes where a column has these."""
+    if text is None:
+        return None
+    example = '[["key", "starts_with", "order-"], ["timestamp", ">=", 1700000000000]]'
+    groups = _json(text, example, lambda value: isinstance(value, list) and bool(value))
+    if all(isinstance(item, list) and item and isinstance(item[0], str) for item in groups):
+        groups = [groups]
+    filters = []
+    for group in groups:
+        if not isinstance(group, list) or not all(isinstance(term, list) and 2 <= len(term) <= 3 for term in group):
+            raise ValueError(f"Expected e.g. {example}, got {text}")
+        filters.append([_term(term) for term in group])
+    try:
+        parse_filters(filters)
+    except TypeError as error:
+        raise ValueError(f"filters: {error}") from error
+    return filters
+
+
+def _term(term: list[Any]) -> tuple[Any, ...]:
+    column = "timestamp_type" if str(term[0]).lower() == "timestamptype" else term[0]
+    if len(term) == 2:
+        return column, term[1]
+    is_binary = column in ("key", "value") or str(column).startswith("headers.")
+    return column, term[1], _value(term[2], is_binary)
+
+
+def _value(value: Any, is_binary: bool) -> Any:
+    if isinstance(value, list):
+        return [_value(one, is_binary) for one in value]
+    if isinstance(value, dict) and set(value) == {"base64"}:
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, TypeError) as error:
+            raise ValueError(f"filters: no base64: {value['base64']!r}") from error
+    return value.encode() if is_binary and isinstance(value, str) else value

@@ -1,0 +1,217 @@
+"""``readStream``: follows log dirs that grow, a live broker's too.
+
+Offsets are those of Spark's Kafka source, a JSON object of topics and partitions, and mean the same: a checkpoint says
+which records were read, and a batch that is read again has the same records in it. What is planned for a batch are its
+offsets, so that records appended meanwhile wait for the next.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any, cast
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from kafkalog import format as kf
+from kafkalog.errors import CorruptionWarning
+from kafkalog.log.tail import LogTail
+from kafkalog.scanning.planning import plan
+from kafkalog.spark.offsets import DataLossError, open_paths, starting_offsets, wanted_partitions
+from kafkalog.spark.source import TaskReader
+from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
+
+Offsets = dict[kf.TopicPartition, int]
+JsonOffsets = dict[str, dict[str, int]]
+
+_STARTING = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
+
+
+class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what was appended between two looks at the files."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        if options.on_corruption == "stop":
+            raise ValueError("onCorruption=stop ends a partition at damage, and a stream has no end: use raise or skip")
+        super().__init__(options, schema)
+        self._tail: LogTail | None = None
+        self._target: Offsets | None = None
+        self._last_trigger = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        # what reads on an executor knows no more than the options
+        return {**self.__dict__, "_tail": None, "_target": None}
+
+    def initialOffset(self) -> JsonOffsets:
+        """Where a new query begins; asked once in its life."""
+        options = self._options
+        log_dir = open_paths(options.paths)
+        keys = wanted_partitions(log_dir, options)
+        ends, starts = self._ends()
+        keys = [key for key in keys if key in ends]
+        if not options.given & _STARTING:
+            return to_json({key: ends[key] for key in keys})
+        asked = options.starting
+        if asked.timestamps is None and asked.offsets in (EARLIEST, LATEST):
+            return to_json({key: (starts if asked.offsets == EARLIEST else ends)[key] for key in keys})
+        found = starting_offsets(log_dir, keys, options)
+        # the latest is where it can be read up to; what is named is taken as it is
+        latest = {key for key, offset in _named(asked).items() if offset == LATEST}
+        return to_json({key: ends[key] if key in latest else found.get(key, starts[key]) for key in keys})
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """`maxOffsetsPerTrigger`."""
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Remember where the files end now; the query ends there."""
+        self._target, _ = self._ends()
+
+    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
+        """Up to where the next batch goes."""
+        begun = from_json(start)
+        ends, starts = self._ends()
+        if self._target is not None:
+            ends = {key: min(end, self._target[key]) for key, end in ends.items() if key in self._target}
+        begin = {key: begun.get(key, starts[key]) for key in ends}
+        self._check(begun, begin, ends)
+        ends = {key: max(end, begin[key]) for key, end in ends.items()}
+        n_new = sum(ends.values()) - sum(begin.values())
+        if self._is_to_wait(n_new):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            ends = share(begin, ends, limit.max_rows)
+        if n_new:
+            self._last_trigger = time.monotonic()
+        return to_json(ends)
+
+    def reportLatestOffset(self) -> JsonOffsets | None:
+        """Where the files end, for the query's progress."""
+        return to_json(self._ends()[0])
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
+        """Tasks for a batch."""
+        options = self._options
+        begun, ends = from_json(start), from_json(end)
+        log_dir = open_paths(options.paths)
+        ranges = {key: (begun.get(key), stop) for key, stop in ends.items() if begun.get(key) != stop}
+        for key, (first, stop) in list(ranges.items()):
+            if key not in log_dir:
+                self._lose(f"Partitions {key} have been deleted.")
+                del ranges[key]
+            elif first is not None and first < (earliest := log_dir[key].log_start_offset) and first < stop:
+                self._lose(f"Starting offset for {key} was {first} but the log starts at {earliest}.")
+        made = plan(
+            log_dir,
+            topic_partitions=ranges.keys(),
+            start_offset={key: first for key, (first, _) in ranges.items() if first is not None},
+            end_offset={key: stop for key, (_, stop) in ranges.items()},
+            isolation_level=options.isolation_level,
+            on_corruption=options.on_corruption,
+            task_bytes=options.task_bytes,
+            min_tasks=options.min_partitions,
+            max_records=options.max_records_per_partition,
+            outcomes=self._followed().outcomes,
+        )
+        return [InputPartition(task) for task in made.tasks]
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        """The records of a task."""
+        if partition is None or partition.value is None:
+            return iter(())
+        return self.batches(partition.value)
+
+    def commit(self, end: JsonOffsets) -> None:
+        """A batch is done with."""
+        self._followed().forget(from_json(end))
+
+    def _followed(self) -> LogTail:
+        if self._tail is None:
+            options = self._options
+            self._tail = LogTail(
+                lambda: open_paths(options.paths),
+                options.topics.wants,
+                isolation_level=options.isolation_level,
+                on_corruption="raise" if options.on_corruption == "raise" else "skip",
+                high_watermark=options.high_watermark,
+            )
+        return self._tail
+
+    def _ends(self) -> tuple[Offsets, Offsets]:
+        tail = self._followed()
+        return tail.ends(), tail.starts()
+
+    def _is_to_wait(self, n_new: int) -> bool:
+        """Whether fewer records than `minOffsetsPerTrigger` are there, and `maxTriggerDelay` has not passed."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._target is not None or n_new >= least:
+            return False
+        return time.monotonic() - self._last_trigger < self._options.max_trigger_delay
+
+    def _check(self, begun: Offsets, begin: Offsets, ends: Offsets) -> None:
+        """Say what is gone."""
+        gone = [] if self._target is not None else sorted(key for key in begun if key not in ends)
+        if gone:
+            self._lose(f"Partitions {', '.join(map(str, gone))} have been deleted.")
+        for key, end in ends.items():
+            if key in begun and end < begun[key] and self._target is None:
+                self._lose(
+                    f"Partition {key} offset was changed from {begun[key]} to {end}. This could be either 1) a user"
+                    " error that the start offset is set beyond available offset when starting query, or 2) the kafka"
+                    " topic-partition is deleted and re-created."
+                )
+            if begun and key not in begun and begin[key] > 0:
+                self._lose(f"Added partition {key} starts from {begin[key]} instead of 0.")
+
+    def _lose(self, reason: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(reason)
+        warnings.warn(reason, CorruptionWarning, stacklevel=1)
+
+
+def share(begin: Offsets, ends: Offsets, n_most: int) -> Offsets:
+    """Ends of a batch of about so many offsets, in proportion to what there is of each partition.
+
+    Source: KafkaMicroBatchStream.rateLimit, Spark 4.
+    """
+    sizes = {key: end - begin[key] for key, end in ends.items() if end > begin[key]}
+    total = sum(sizes.values())
+    if total <= n_most:
+        return ends
+    limited = dict(ends)
+    for key, size in sizes.items():
+        part = n_most * (size / total)
+        # Kafka's source, too, rounds small parts up, so that no partition starves
+        limited[key] = min(begin[key] + (math.ceil(part) if part < 1 else math.floor(part)), ends[key])
+    return limited
+
+
+def to_json(offsets: Offsets) -> JsonOffsets:
+    """As Spark keeps them in a checkpoint."""
+    made: JsonOffsets = {}
+    for key, offset in sorted(offsets.items()):
+        made.setdefault(key.topic, {})[str(key.partition)] = offset
+    return made
+
+
+def from_json(offsets: JsonOffsets) -> Offsets:
+    """Out of a checkpoint."""
+    return {
+        kf.TopicPartition(topic, int(partition)): offset
+        for topic, numbers in offsets.items()
+        for partition, offset in numbers.items()
+    }
+
+
+def _named(bound: Bound) -> Offsets:
+    return dict(cast("Offsets", bound.offsets)) if bound.timestamps is None else {}

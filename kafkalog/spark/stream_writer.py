@@ -1,0 +1,76 @@
+"""``df.writeStream.format("kafkalog")``: each micro-batch of a query once, over restarts too.
+
+A batch is known by its query and its number. Both are written down in the step that publishes its records
+(`kafkalog.writing.commit_log`), so a batch that Spark runs again, because it did not live to note that it was committed, is passed
+over. Tasks learn both from their context; who commits learns them from the tasks.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from kafkalog.spark.sink_options import SinkOptions
+from kafkalog.spark.writer import SinkMessage, SinkWriter, abandon, staged_by
+from kafkalog.writing.job_commit import commit, create_job, remove_job
+
+_QUERY = "sql.streaming.queryId"
+_BATCH = "streaming.sql.batchId"
+
+
+class KafkaLogStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a query."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        if options.job_id is not None:
+            raise ValueError(
+                "jobId is for batch jobs: a stream is known by its query, and where that is by its checkpoint"
+            )
+        super().__init__(options, schema)
+        self._token = secrets.token_hex(8)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
+        """Stage what a task has, if the batch was not committed before."""
+        record = _this_batch()
+        job = self._place.job(f"{_prefix(record['query'])}{record['batch']}-{self._token}")
+        if self._place.commits().has(record):
+            return SinkMessage(str(job), [], record)
+        create_job(job, self._owner)
+        staged = self._stage(iterator, job, sorts=self._options.preserve_offsets)
+        return SinkMessage(str(job), staged, record)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Publish what all tasks staged, and note that this batch is done."""
+        told = [message for message in messages if isinstance(message, SinkMessage)]
+        if not told:
+            return  # a batch without tasks has no rows
+        record = told[0].record
+        assert record is not None
+        commit(self._place, Path(told[0].job), staged_by(messages), record)
+        for left in self._place.jobs(_prefix(record["query"])):
+            remove_job(left)  # of attempts that failed: a query runs once at a time
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Remove what is known of; the next commit of the query removes what is not."""
+        for job in {message.job for message in messages if isinstance(message, SinkMessage)}:
+            abandon(self._place, Path(job))
+
+
+def _this_batch() -> dict[str, Any]:
+    context = TaskContext.get()
+    query = context.getLocalProperty(_QUERY) if context is not None else None
+    batch = context.getLocalProperty(_BATCH) if context is not None else None
+    if query is None or batch is None:
+        raise RuntimeError("Spark does not say which batch of which query this is: it cannot be written exactly once")
+    return {"query": query, "batch": int(batch)}
+
+
+def _prefix(query: str) -> str:
+    return f"job-{query.replace('-', '')}-"

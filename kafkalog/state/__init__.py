@@ -1,0 +1,16 @@
+"""What a broker knows about a log besides its records.
+
+    `transactions`          open and ended transactions, as batches go by
+    `transaction_outcomes`  how each transaction of a partition ended, learned from its headers
+    `read_committed`        which batches a `read_committed` consumer gets
+    `producers`             producer state and its snapshot files
+    `leader_epochs`         where each leader epoch begins and ends
+    `epoch_cache`           the epoch checkpoint, made of batches and the file
+    `checkpoints`           the text files of a partition and of a log dir
+    `log_config`            the settings of a topic
+    `setting_names`         settings of a broker that a log does not depend on
+    `cluster_metadata`      topic settings out of `__cluster_metadata-0`
+    `cluster_topics`        topic ids and replicas out of `__cluster_metadata-0`
+
+Mirrors `ProducerStateManager`, `LeaderEpochFileCache` and `LogConfig`. No module opens a `.log`.
+"""

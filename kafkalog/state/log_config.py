@@ -1,0 +1,423 @@
+"""LogConfig: the settings of a topic, from Kafka's defaults, a topic's properties or a broker's `server.properties`.
+
+Mirrors `LogConfig`, `TopicConfig` and `ServerTopicConfigSynonyms`: names and defaults are Kafka 4.3's, topic names
+become fields in snake_case. A writer uses those that decide over bytes and segments; the others are kept, so that a
+configuration can be handed on. Settings of a broker that no log depends on are passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, Final
+
+from kafkalog.errors import ConfigWarning, warn
+from kafkalog.state.setting_names import OPEN_NAMESPACES, OTHER_SETTINGS
+from kafkalog.storage.source import read_file
+
+MAX_PROPERTIES_BYTES: Final = 4 * 2**20
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+_HOUR: Final = 3_600_000
+_INTERNAL_SEGMENT_BYTES: Final = "internal.segment.bytes"
+
+
+def _setting(
+    default: object,
+    *synonyms: str | tuple[str, int],
+    at_least: float | None = None,
+    at_most: float | None = None,
+    choices: tuple[str, ...] = (),
+    refused_below: int | None = None,
+    also: int | None = None,
+) -> Any:
+    """A field: its broker names, the strongest first, each with a factor to milliseconds; which values it takes."""
+    names = tuple((name, 1) if isinstance(name, str) else name for name in synonyms)
+    rules = {"at_least": at_least, "at_most": at_most, "choices": choices, "refused_below": refused_below, "also": also}
+    return field(default=default, metadata={"synonyms": names, **rules})
+
+
+def _int(default: int, *synonyms: str | tuple[str, int], at_least: int, at_most: int = INT_MAX, **rules: Any) -> Any:
+    return _setting(default, *synonyms, at_least=at_least, at_most=at_most, **rules)
+
+
+def _long(default: int, *synonyms: str | tuple[str, int], at_least: int = -LONG_MAX - 1) -> Any:
+    return _setting(default, *synonyms, at_least=at_least, at_most=LONG_MAX)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogConfig:
+    """The settings of a topic; the fields are Kafka's topic settings with dots as underscores, the defaults Kafka's.
+
+    Those that a writer obeys:
+
+    Attributes
+    ----------
+    segment_bytes : int
+        Largest `.log`; at least 14, as Kafka 2.8 has it. A broker of 4.x takes no less than 1048576.
+    segment_ms, segment_jitter_ms : int
+        Milliseconds between record timestamps after which a segment ends; a random part of the jitter is taken off.
+    segment_index_bytes : int
+        Size at which an index is full. A broker takes 4 or more, but below 12 each of its appends fails.
+    index_interval_bytes : int
+        Bytes of log between index entries.
+    max_message_bytes : int
+        Largest batch.
+    message_timestamp_type : str
+        "CreateTime" or "LogAppendTime".
+    compression_type : str
+        "producer" (as it comes), "uncompressed", "gzip", "snappy", "lz4" or "zstd".
+    compression_gzip_level, compression_lz4_level, compression_zstd_level : int
+        -1 or 1 to 9; 1 to 17; -131072 to 22.
+    cleanup_policy : tuple of str
+        Of "delete" and "compact"; a string with commas is taken too.
+    max_compaction_lag_ms : int
+        Shortens `segment_ms` where the policy says "compact".
+
+    Raises
+    ------
+    ValueError
+        A value outside the range of Kafka 2.8 to 4.3, with the range.
+    TypeError
+        A value of another type.
+
+    Notes
+    -----
+    Source: LogConfig, TopicConfig, Kafka 4.3.
+
+    Examples
+    --------
+    >>> from kafkalog import LogConfig
+    >>> LogConfig(segment_bytes=2**20).segment_ms
+    604800000
+    >>> LogConfig.from_properties({"log.roll.hours": "2", "log.segment.bytes": "52428800"}).segment_ms
+    7200000
+    """
+
+    cleanup_policy: tuple[str, ...] = _setting(("delete",), "log.cleanup.policy", choices=("compact", "delete"))
+    compression_gzip_level: int = _int(-1, "compression.gzip.level", at_least=1, at_most=9, also=-1)
+    compression_lz4_level: int = _int(9, "compression.lz4.level", at_least=1, at_most=17)
+    compression_type: str = _setting(
+        "producer", "compression.type", choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+    )
+    compression_zstd_level: int = _int(3, "compression.zstd.level", at_least=-131072, at_most=22)
+    delete_retention_ms: int = _long(24 * _HOUR, "log.cleaner.delete.retention.ms", at_least=0)
+    file_delete_delay_ms: int = _long(60_000, "log.segment.delete.delay.ms", at_least=0)
+    flush_messages: int = _long(LONG_MAX, "log.flush.interval.messages", at_least=1)
+    flush_ms: int = _long(LONG_MAX, "log.flush.interval.ms", "log.flush.scheduler.interval.ms", at_least=0)
+    follower_replication_throttled_replicas: tuple[str, ...] = _setting(())
+    index_interval_bytes: int = _int(4096, "log.index.interval.bytes", at_least=0)
+    leader_replication_throttled_replicas: tuple[str, ...] = _setting(())
+    local_retention_bytes: int = _long(-2, "log.local.retention.bytes", at_least=-2)
+    local_retention_ms: int = _long(-2, "log.local.retention.ms", at_least=-2)
+    max_compaction_lag_ms: int = _long(LONG_MAX, "log.cleaner.max.compaction.lag.ms", at_least=1)
+    max_message_bytes: int = _int(1_048_588, "message.max.bytes", at_least=0)
+    message_timestamp_after_max_ms: int = _long(_HOUR, "log.message.timestamp.after.max.ms", at_least=0)
+    message_timestamp_before_max_ms: int = _long(LONG_MAX, "log.message.timestamp.before.max.ms", at_least=0)
+    message_timestamp_type: str = _setting(
+        "CreateTime", "log.message.timestamp.type", choices=("CreateTime", "LogAppendTime")
+    )
+    min_cleanable_dirty_ratio: float = _setting(0.5, "log.cleaner.min.cleanable.ratio", at_least=0, at_most=1)
+    min_compaction_lag_ms: int = _long(0, "log.cleaner.min.compaction.lag.ms", at_least=0)
+    min_insync_replicas: int = _int(1, "min.insync.replicas", at_least=1)
+    preallocate: bool = _setting(False, "log.preallocate")
+    remote_log_copy_disable: bool = _setting(False)
+    remote_log_delete_on_disable: bool = _setting(False)
+    remote_storage_enable: bool = _setting(False)
+    retention_bytes: int = _long(-1, "log.retention.bytes")
+    retention_ms: int = _long(
+        7 * 24 * _HOUR,
+        "log.retention.ms",
+        ("log.retention.minutes", 60_000),
+        ("log.retention.hours", _HOUR),
+        at_least=-1,
+    )
+    segment_bytes: int = _int(2**30, "log.segment.bytes", at_least=14, refused_below=2**20)
+    segment_index_bytes: int = _int(10 * 2**20, "log.index.size.max.bytes", at_least=12)
+    segment_jitter_ms: int = _long(0, "log.roll.jitter.ms", ("log.roll.jitter.hours", _HOUR), at_least=0)
+    segment_ms: int = _long(7 * 24 * _HOUR, "log.roll.ms", ("log.roll.hours", _HOUR), at_least=1)
+    unclean_leader_election_enable: bool = _setting(False, "unclean.leader.election.enable")
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = _converted(_topic_name(item), item, getattr(self, item.name))
+            object.__setattr__(self, item.name, value)
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise ValueError(
+                f"min.compaction.lag.ms={self.min_compaction_lag_ms} is larger than "
+                f"max.compaction.lag.ms={self.max_compaction_lag_ms}"
+            )
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the cleaner compacts the topic."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """Milliseconds after which a segment ends: `segment_ms`, or less where a compaction lag asks for it.
+
+        Notes
+        -----
+        Source: LogConfig.maxSegmentMs, Kafka 4.3.
+        """
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object] | str | os.PathLike[str]) -> LogConfig:
+        """The settings of a topic under a broker, as both name them.
+
+        Parameters
+        ----------
+        properties : mapping or path
+            Names and values, or a file in Java's properties format such as `server.properties`. Topic names
+            (`segment.bytes`) win over broker names (`log.segment.bytes`), and among these the finer unit does
+            (`log.roll.ms` over `log.roll.hours`). `internal.segment.bytes` takes any size.
+
+        Returns
+        -------
+        LogConfig
+
+        Raises
+        ------
+        ValueError
+            A value that no Kafka of 2.8 to 4.3 takes, with the range.
+
+        Warns
+        -----
+        ConfigWarning
+            A name that Kafka does not have; a value that a broker of 4.x refuses.
+
+        Notes
+        -----
+        Source: ServerTopicConfigSynonyms, KafkaConfig.extractLogConfigMap, LogConfig.fromProps, Kafka 4.3.
+        """
+        given = dict(properties) if isinstance(properties, Mapping) else read_properties_file(properties)
+        for name in given:
+            if not isinstance(name, str):
+                raise TypeError(f"the name of a setting is a str, not {name!r}")
+            if not is_setting(name):
+                warn(f"{name} is not a setting of a Kafka topic or broker: it is ignored", ConfigWarning)
+        values: dict[str, object] = {}
+        for item in fields(cls):
+            found = _found(item, given)
+            if found is None:
+                continue
+            name, value, factor = found
+            if factor != 1:
+                value = _coarse(name, value) * factor
+            if name.startswith("log.retention.") and name != "log.retention.bytes":
+                value = _retention(name, value)
+            values[item.name] = _converted(name, item, value)
+        internal = given.get(_INTERNAL_SEGMENT_BYTES)
+        if internal is not None:
+            size = next(item for item in fields(cls) if item.name == "segment_bytes")
+            values["segment_bytes"] = _converted(_INTERNAL_SEGMENT_BYTES, size, internal)
+        else:
+            _warn_of_refused(cls, values)
+        return cls(**values)  # type: ignore[arg-type]
+
+    def to_properties(self) -> dict[str, str]:
+        """Every setting by its topic name, as text that Kafka and `from_properties` read."""
+        return {_topic_name(item): _text(getattr(self, item.name)) for item in fields(self)}
+
+
+def _topic_name(item: Field[Any]) -> str:
+    return item.name.replace("_", ".")
+
+
+def _names(item: Field[Any]) -> Iterator[tuple[str, int]]:
+    yield _topic_name(item), 1
+    yield from item.metadata["synonyms"]
+
+
+_KNOWN: Final = (
+    OTHER_SETTINGS | {name for item in fields(LogConfig) for name, _ in _names(item)} | {_INTERNAL_SEGMENT_BYTES}
+)
+
+
+def checked_config(config: LogConfig | None) -> LogConfig:
+    """What is given as `config=`, Kafka's defaults for None; TypeError for anything else, such as a dict."""
+    if config is None:
+        return LogConfig()
+    if not isinstance(config, LogConfig):
+        raise TypeError(
+            f"config is a LogConfig, not {type(config).__name__}: LogConfig.from_properties makes one of a dict of"
+            " Kafka's settings, or of a file"
+        )
+    return config
+
+
+def is_setting(name: str) -> bool:
+    """Whether a Kafka topic or broker has a setting of this name."""
+    return name in _KNOWN or name.startswith(OPEN_NAMESPACES)
+
+
+def topic_settings() -> list[str]:
+    """The names of a topic's settings."""
+    return [_topic_name(item) for item in fields(LogConfig)]
+
+
+def _found(item: Field[Any], given: Mapping[str, object]) -> tuple[str, object, int] | None:
+    for name, factor in _names(item):
+        if given.get(name) is not None:
+            return name, given[name], factor
+    return None
+
+
+def _retention(name: str, value: object) -> int:
+    """A broker's retention time: any negative one is none at all, zero is refused. Source: KafkaConfig."""
+    milliseconds = _whole(name, value)
+    if milliseconds == 0:
+        raise ValueError(f"{name}=0: it must be -1 (no limit) or at least 1")
+    return max(milliseconds, -1)
+
+
+def _coarse(name: str, value: object) -> int:
+    """Minutes and hours, which are of 32 bits."""
+    number = _whole(name, value)
+    if not -INT_MAX - 1 <= number <= INT_MAX:
+        raise ValueError(f"{name}={number}: it must be at most {INT_MAX}")
+    return number
+
+
+def _warn_of_refused(cls: type[LogConfig], values: Mapping[str, object]) -> None:
+    for item in fields(cls):
+        least, value = item.metadata["refused_below"], values.get(item.name)
+        if least is not None and isinstance(value, int) and value < least:
+            warn(
+                f"{_topic_name(item)}={value}: a broker of Kafka 4.x takes no less than {least} "
+                f"({_INTERNAL_SEGMENT_BYTES} sets any size without this warning)",
+                ConfigWarning,
+            )
+
+
+def _converted(name: str, item: Field[Any], value: object) -> object:
+    """A value as its field has it, from text too; ValueError outside the range, TypeError for another type."""
+    default = item.default
+    assert default is not MISSING
+    kind: type[Any] = type(default)
+    return _CONVERTERS[kind](name, item.metadata, value)
+
+
+def _flag(name: str, _rules: Mapping[str, Any], value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        if value.strip().lower() in ("true", "false"):
+            return value.strip().lower() == "true"
+        raise ValueError(f"{name}={value!r}: true or false is expected")
+    raise TypeError(f"{name} is a bool, not {value!r}")
+
+
+_DIGITS: Final = re.compile(r"[+-]?\d{1,19}")
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, str):
+        if not _DIGITS.fullmatch(value.strip()):
+            raise ValueError(f"{name}={value!r}: a whole number is expected")
+        return int(value)
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is an int, not {value!r}")
+    return int(value.__index__())
+
+
+def _number(name: str, rules: Mapping[str, Any], value: object) -> int:
+    number = _whole(name, value)
+    least, most, also = rules["at_least"], rules["at_most"], rules["also"]
+    if not least <= number <= most and number != also:
+        beside = "" if also is None else f", or {also}"
+        raise ValueError(f"{name}={number}: it must be {least} to {most}{beside}")
+    return number
+
+
+def _ratio(name: str, rules: Mapping[str, Any], value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise TypeError(f"{name} is a float, not {value!r}")
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError(f"{name}={value!r}: a number is expected") from None
+    if not rules["at_least"] <= number <= rules["at_most"]:
+        raise ValueError(f"{name}={value}: it must be {rules['at_least']} to {rules['at_most']}")
+    return number
+
+
+def _word(name: str, rules: Mapping[str, Any], value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a str, not {value!r}")
+    if value.strip() not in rules["choices"]:
+        raise ValueError(f"{name}={value!r}: it must be one of {', '.join(rules['choices'])}")
+    return value.strip()
+
+
+def _list(name: str, rules: Mapping[str, Any], value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        words = [word.strip() for word in value.split(",")] if value.strip() else []
+    elif isinstance(value, Iterable) and not isinstance(value, bytes):
+        words = list(value)
+    else:
+        raise TypeError(f"{name} is a list of str, not {value!r}")
+    choices = rules["choices"]
+    for word in words:
+        if not isinstance(word, str):
+            raise TypeError(f"{name} is a list of str, not of {word!r}")
+        if not word or (choices and word not in choices):
+            known = f"each must be one of {', '.join(choices)}" if choices else "no item may be empty"
+            raise ValueError(f"{name}={value!r}: {known}")
+    return tuple(dict.fromkeys(words))
+
+
+_CONVERTERS: Final[dict[type[Any], Callable[[str, Mapping[str, Any], object], Any]]] = {
+    bool: _flag,
+    int: _number,
+    float: _ratio,
+    str: _word,
+    tuple: _list,
+}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_PAIR: Final = re.compile(r"((?:\\.|[^\\:= \t\f])*)[ \t\f]*[:=]?[ \t\f]*(.*)", re.DOTALL)
+
+
+def read_properties_file(path: str | os.PathLike[str]) -> dict[str, object]:
+    """A file of Java's: Latin-1, `name=value`, `name: value` or `name value`, comments, a backslash continues a line.
+
+    Notes
+    -----
+    Source: java.util.Properties.load. A later line wins over an earlier one.
+    """
+    lines = re.split(r"\r\n|\r|\n", read_file(path, max_bytes=MAX_PROPERTIES_BYTES).decode("latin-1"))
+    pairs: dict[str, object] = {}
+    waiting = iter(lines)
+    for line in waiting:
+        text = line.lstrip(" \t\f")
+        if not text or text[0] in "#!":
+            continue
+        while _continues(text):
+            text = text[:-1] + next(waiting, "").lstrip(" \t\f")
+        match = _PAIR.fullmatch(text)
+        assert match is not None
+        pairs[_unescaped(match[1])] = _unescaped(match[2])
+    return pairs
+
+
+def _continues(text: str) -> bool:
+    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2]), text)

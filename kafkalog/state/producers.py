@@ -1,0 +1,352 @@
+"""Producer state: what a broker knows of the producers of a partition, out of its batches or of a snapshot file.
+
+A snapshot is viewed as an array, an entry a producer. Like an index it is a hint: what is in the batches counts, and
+`ProducerState` replays them as a broker does that appends or recovers them, down to the bytes of the next snapshot.
+Mirrors `ProducerStateManager`, `ProducerStateEntry` and `ProducerAppendInfo`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels.crc import checksum_crc32c
+from kafkalog.errors import DEFAULT_LIMITS, Limits, Reason, SidecarError
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.decode import decode
+from kafkalog.records.selection import Selection
+from kafkalog.state.transactions import OpenTransaction, TransactionReplay
+from kafkalog.storage.source import read_file
+
+PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
+"""Default of a broker's `producer.id.expiration.ms`."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ProducerSnapshot:
+    """One `.snapshot` file: the newest batch and the open transaction of each producer.
+
+    Attributes
+    ----------
+    end_offset : int or None
+        The offset that the file is named after: the state is that of everything below it.
+    entries : PRODUCER_SNAPSHOT_DTYPE[n]
+        In file order, which is that of a Java `HashMap`.
+    path : str or None
+    """
+
+    end_offset: int | None
+    entries: npt.NDArray[np.void]
+    path: str | None = None
+
+    def __len__(self) -> int:
+        return self.entries.size
+
+    def __repr__(self) -> str:
+        return f"ProducerSnapshot({len(self)} producers, end_offset={self.end_offset})"
+
+
+def read_snapshot(path: str | os.PathLike[str]) -> ProducerSnapshot:
+    """Read a producer snapshot.
+
+    Raises
+    ------
+    SidecarError
+        `snapshot_version`, `snapshot_crc` or `snapshot_size`: another version than 1, a wrong checksum, or a size that
+        is not that of the entries announced.
+
+    Notes
+    -----
+    ``i16 version | u32 crc | i32 n | n x 46 bytes``; the CRC-32C covers everything behind itself.
+    Source: ProducerStateManager.readSnapshot, Kafka 4.3.
+    """
+    data = np.frombuffer(read_file(path, max_bytes=MAX_SNAPSHOT_BYTES), np.uint8)
+    if data.size < _HEADER.itemsize:
+        detail = f"{data.size} bytes are fewer than the {_HEADER.itemsize} of the header"
+        raise SidecarError(Reason.SNAPSHOT_SIZE, detail, path=path, position=0)
+    header = data[: _HEADER.itemsize].view(_HEADER)[0]
+    if header["version"] != 1:
+        raise SidecarError(Reason.SNAPSHOT_VERSION, f"version {header['version']}; Kafka has 1", path=path, position=0)
+    if checksum_crc32c(data[_CRC_END:]) != header["crc"]:
+        detail = "the checksum in the file is not that of its bytes"
+        raise SidecarError(Reason.SNAPSHOT_CRC, detail, path=path, position=2)
+    body = data[_HEADER.itemsize :]
+    n = int(header["n_entries"])
+    if n * kf.PRODUCER_SNAPSHOT_DTYPE.itemsize != body.size:
+        detail = (
+            f"{n} entries of {kf.PRODUCER_SNAPSHOT_DTYPE.itemsize} bytes are announced, {body.size} bytes are there"
+        )
+        raise SidecarError(Reason.SNAPSHOT_SIZE, detail, path=path, position=_CRC_END)
+    entries = body.view(kf.PRODUCER_SNAPSHOT_DTYPE)
+    return ProducerSnapshot(kf.parse_base_offset(os.path.basename(path)), entries, os.fspath(path))
+
+
+def encode_snapshot(entries: npt.NDArray[np.void]) -> bytes:
+    """The content of a snapshot file: PRODUCER_SNAPSHOT_DTYPE[n], in the order given.
+
+    Source: ProducerStateManager.writeSnapshot, Kafka 4.3.
+    """
+    body = entries.size.to_bytes(4, "big") + entries.astype(kf.PRODUCER_SNAPSHOT_DTYPE).tobytes()
+    crc = checksum_crc32c(np.frombuffer(body, np.uint8))
+    return (1).to_bytes(2, "big") + crc.to_bytes(4, "big") + body
+
+
+class Markers(NamedTuple):
+    """What the control records of some batches say."""
+
+    control_type: npt.NDArray[np.int16]
+    """Of the first record; -2 where there is none that can be read."""
+    coordinator_epoch: npt.NDArray[np.int32]
+    """Of a transaction marker; -1 where there is none."""
+
+
+def read_markers(
+    window: Window, batches: BatchTable, rows: npt.NDArray[np.int64], *, limits: Limits = DEFAULT_LIMITS
+) -> Markers:
+    """Decode control batches, compressed ones as well. Checksums are not looked at.
+
+    Parameters
+    ----------
+    window : Window
+        Its bytes; the rows are those of `batches`, which lie in it.
+    batches : BatchTable
+    rows : int64[m]
+        Control batches.
+    limits : Limits
+
+    Notes
+    -----
+    Key: ``i16 version | i16 type``; value: ``i16 version | i32 coordinatorEpoch``.
+    Source: ControlRecordType.parseTypeId, EndTransactionMarker.deserialize, Kafka 4.3.
+    """
+    kinds = np.full(rows.size, kf.NO_CONTROL_RECORD, np.int16)
+    epochs = np.full(rows.size, kf.NO_EPOCH, np.int32)
+    done = 0
+    while done < rows.size:
+        chosen = batches[rows[done:]]
+        decoded = decode(
+            Window(window.data, window.start, chosen),
+            ("key", "value", "batch_position"),
+            selection=Selection(include_control=True),
+            check_crcs=False,
+            limits=limits,
+        )
+        if decoded.columns is not None:
+            positions, at = np.unique(decoded.columns.batch_position, return_index=True)
+            for number, record in zip(np.searchsorted(chosen.position, positions).tolist(), at.tolist(), strict=True):
+                key, value = decoded.columns.key[record], decoded.columns.value[record]
+                if key is not None and len(key) >= 4 and not key[0] & 0x80:
+                    kinds[done + number] = int.from_bytes(key[2:4], "big", signed=True)
+                if value is not None and len(value) >= 6 and not value[0] & 0x80:
+                    epochs[done + number] = int.from_bytes(value[2:6], "big", signed=True)
+        done += decoded.n_batches + (decoded.error is not None)
+    return Markers(kinds, epochs)
+
+
+class ProducerState:
+    """The producers of a partition after the batches that were fed so far, in the order of the log.
+
+    Parameters
+    ----------
+    snapshot : ProducerSnapshot, optional
+        What to begin with, as a broker that loads it.
+    now_ms, expiration_ms : int, optional
+        Producers of the snapshot that have been idle for so long at that time are left out; default: none.
+    limits : Limits
+
+    Attributes
+    ----------
+    transactions : TransactionReplay
+
+    Notes
+    -----
+    A new producer has epoch, coordinator epoch and timestamp -1 and no batch. A batch of records sets epoch, batch
+    (last sequence, last offset, offset delta) and timestamp; a marker sets epoch, coordinator epoch and timestamp; an
+    epoch unlike the one before makes the batch forgotten.
+
+    A snapshot's entries are in the order of a Java ``HashMap<Long, ...>``: by bucket, and within by when they came.
+
+    Source: ProducerAppendInfo.append, ProducerStateEntry.update, ProducerStateManager, Kafka 4.3.
+    """
+
+    def __init__(
+        self,
+        snapshot: ProducerSnapshot | None = None,
+        *,
+        now_ms: int | None = None,
+        expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.transactions = TransactionReplay(limits=limits)
+        self._row_of: dict[int, int] = {}  # in the order in which they came
+        self._entries = np.empty(_FIRST_ENTRIES, _ENTRY_DTYPE)
+        self._n_buckets = _FIRST_BUCKETS
+        if snapshot is not None:
+            self._load(snapshot.entries, now_ms, expiration_ms)
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def __repr__(self) -> str:
+        return f"ProducerState({len(self)} producers, {len(self.transactions)} open transactions)"
+
+    def epoch_and_sequence(self, producer_id: int) -> tuple[int, int] | None:
+        """Epoch and last sequence of a producer, -1 for none; None for a producer that is not known."""
+        row = self._row_of.get(producer_id)
+        if row is None:
+            return None
+        return int(self._entries["producer_epoch"][row]), int(self._entries["last_sequence"][row])
+
+    def update(
+        self,
+        batches: BatchTable,
+        *,
+        place: npt.NDArray[np.int64] | None = None,
+        coordinator_epoch: npt.NDArray[np.int32] | None = None,
+    ) -> npt.NDArray[np.void]:
+        """Feed batches.
+
+        Parameters
+        ----------
+        batches : BatchTable
+        place : int64[n], optional
+            See `TransactionReplay.update`.
+        coordinator_epoch : int32[n], optional
+            What the markers among them say (`read_markers`); default: -1.
+
+        Returns
+        -------
+        ENDED_DTYPE[k]
+            The transactions that ended; the aborted ones are what a broker adds to its transaction index.
+        """
+        rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))
+        if not rows.size:
+            return self.transactions.update(batches, place, rows=rows)
+        is_control = (batches.attributes[rows] & kf.CONTROL_BIT) != 0
+        # compaction leaves control batches without a record: their producers are known by them, and nothing else
+        says = ~is_control | (batches.records_count[rows] != 0)
+        entry = self._find(batches.producer_id[rows])
+        rows, entry, is_data = rows[says], entry[says], ~is_control[says]
+        if rows.size:
+            self._set(batches, rows, entry, is_data, coordinator_epoch)
+        return self.transactions.update(batches, place)
+
+    def expire(self, now_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
+        """Forget producers that have been idle for so long and have no transaction open."""
+        kept = list(self._row_of.values())
+        entries = self._entries[kept]
+        busy = now_ms - entries["timestamp"] < expiration_ms
+        busy |= [one in self.transactions for one in self._row_of]
+        self._entries = entries[busy]
+        self._row_of = {one: row for row, one in enumerate(self._entries["producer_id"].tolist())}
+
+    def entries(self) -> npt.NDArray[np.void]:
+        """PRODUCER_SNAPSHOT_DTYPE[n]: what a snapshot taken now holds, in its order."""
+        found = self._entries[list(self._row_of.values())]
+        ids = found["producer_id"]
+        high = ids.view(np.uint64) >> np.uint64(32)
+        hashed = (ids.view(np.uint64) ^ high) & np.uint64(0xFFFFFFFF)
+        bucket = (hashed ^ (hashed >> np.uint64(16))) & np.uint64(self._n_buckets - 1)
+        found = found[np.argsort(bucket, kind="stable")]
+        snapshot = np.empty(found.size, kf.PRODUCER_SNAPSHOT_DTYPE)
+        for name in _ENTRY_DTYPE.names or ():
+            snapshot[name] = found[name]
+        begun = {one.producer_id: one.first_offset for one in self.transactions.open_transactions()}
+        snapshot["current_txn_first_offset"] = [begun.get(one, kf.NO_OFFSET) for one in found["producer_id"].tolist()]
+        return snapshot
+
+    def _load(self, entries: npt.NDArray[np.void], now_ms: int | None, expiration_ms: int) -> None:
+        begun = entries["current_txn_first_offset"].astype(np.int64)
+        if now_ms is not None:
+            fresh = (now_ms - entries["timestamp"].astype(np.int64) < expiration_ms) | (begun >= 0)
+            entries, begun = entries[fresh], begun[fresh]
+        rows = self._find(entries["producer_id"].astype(np.int64))
+        for name in _ENTRY_DTYPE.names or ():
+            self._entries[name][rows] = entries[name]
+        ids = entries["producer_id"].tolist()
+        order = [row for row in np.argsort(begun, kind="stable").tolist() if begun[row] >= 0]
+        # their places lie before all that will be fed
+        self.transactions.resume(
+            [OpenTransaction(ids[row], int(begun[row]), number - len(order)) for number, row in enumerate(order)]
+        )
+
+    def _find(self, producer_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The entry of each batch's producer, made where it is new."""
+        ids, at, inverse = np.unique(producer_ids, return_index=True, return_inverse=True)
+        known = self._row_of
+        for number in np.argsort(at).tolist():
+            producer_id = int(ids[number])
+            if producer_id in known:
+                continue
+            row = len(known)
+            if row == self._entries.size:
+                self._entries = np.concatenate([self._entries, np.empty(max(row, _FIRST_ENTRIES), _ENTRY_DTYPE)])
+            self._entries[row] = (producer_id, *_NEW_ENTRY)
+            known[producer_id] = row
+            if 4 * len(known) > 3 * self._n_buckets:
+                self._n_buckets *= 2
+        rows = np.array([known[producer_id] for producer_id in ids.tolist()], np.int64)
+        return rows[inverse]
+
+    def _set(
+        self,
+        batches: BatchTable,
+        rows: npt.NDArray[np.int64],
+        entry: npt.NDArray[np.int64],
+        is_data: npt.NDArray[np.bool_],
+        coordinator_epoch: npt.NDArray[np.int32] | None,
+    ) -> None:
+        """Bring the entries of the producers of some batches up to date."""
+        order = np.argsort(entry, kind="stable")
+        rows, entry, is_data = rows[order], entry[order], is_data[order]
+        epoch = batches.producer_epoch[rows]
+        n = np.arange(rows.size)
+        head = np.concatenate([[True], entry[1:] != entry[:-1]])
+        before = np.where(head, self._entries["producer_epoch"][entry], np.concatenate([epoch[:1], epoch[:-1]]))
+        last = np.flatnonzero(np.concatenate([head[1:], [True]]))
+        first = np.flatnonzero(head)
+        last_data = np.maximum.accumulate(np.where(is_data, n, -1))[last]
+        last_change = np.maximum.accumulate(np.where(epoch != before, n, -1))[last]
+        last_marker = np.maximum.accumulate(np.where(is_data, -1, n))[last]
+
+        of = self._entries
+        each = entry[last]
+        of["producer_epoch"][each] = epoch[last]
+        of["timestamp"][each] = batches.max_timestamp[rows[last]]
+        if coordinator_epoch is not None:
+            marked = last_marker >= first
+            of["coordinator_epoch"][each[marked]] = coordinator_epoch[rows[last_marker[marked]]]
+        forgotten = each[last_change >= first]
+        of["last_sequence"][forgotten], of["last_offset"][forgotten], of["offset_delta"][forgotten] = -1, -1, 0
+        told = (last_data >= first) & (last_data >= last_change)
+        row, each = rows[last_data[told]], each[told]
+        delta = batches.last_offset[row] - batches.base_offset[row]
+        base = batches.base_sequence[row].astype(np.int64)
+        of["last_sequence"][each] = np.where(base < 0, -1, (base + delta) & 0x7FFFFFFF)
+        of["last_offset"][each] = batches.last_offset[row]
+        of["offset_delta"][each] = delta
+
+
+MAX_SNAPSHOT_BYTES = 2**30
+_HEADER = np.dtype([("version", ">i2"), ("crc", ">u4"), ("n_entries", ">i4")])
+_CRC_END = 6
+
+_ENTRY_DTYPE = np.dtype(
+    [
+        ("producer_id", np.int64),
+        ("producer_epoch", np.int16),
+        ("last_sequence", np.int32),
+        ("last_offset", np.int64),
+        ("offset_delta", np.int32),
+        ("timestamp", np.int64),
+        ("coordinator_epoch", np.int32),
+    ]
+)
+_NEW_ENTRY = (kf.NO_EPOCH, -1, kf.NO_OFFSET, 0, kf.NO_TIMESTAMP, kf.NO_EPOCH)
+_FIRST_ENTRIES = 64
+_FIRST_BUCKETS = 16

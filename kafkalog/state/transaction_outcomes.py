@@ -1,0 +1,199 @@
+"""How the transactions of a partition ended, learnt once from its batch headers and used wherever parts of it are read.
+
+A part of a partition cannot tell by itself what of it is committed: the marker may lie behind it, and the beginning of
+the transaction before. `ReadCommitted` finds out by reading ahead, which is right for who reads all; where a partition
+is read in parts, by several processes, one of them learns the outcomes (`learn`) and each part is given its share
+(`Outcomes.between`), small enough to be sent along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.state.read_committed import PLACE_BITS, ReadCommitted, Stretch, Verdict, unknown_outcome, wanted_rows
+from kafkalog.state.transactions import ENDED_DTYPE, OpenTransaction, rows_of_transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What a `read_committed` reader of some place in a partition has to know.
+
+    Attributes
+    ----------
+    spoiled : ENDED_DTYPE[n]
+        Transactions that are aborted, or of which it is not known.
+    causes : dict of int to Finding
+        Why it is not known, by the place where the transaction began.
+    end : OpenTransaction or None
+        Nothing from where this one begins is to be had.
+    findings : tuple of Finding
+        What to say there.
+    error : KafkalogError or None
+        What to raise there.
+
+    is_by_offset : bool
+        Whether batches are told by their offsets instead of their places: for who learnt of them some time before, as
+        the cleaner may have been there since.
+
+    Notes
+    -----
+    Places count from the first segment of the partition, or of the part.
+    """
+
+    spoiled: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, ENDED_DTYPE))
+    causes: dict[int, Finding] = field(default_factory=dict)
+    end: OpenTransaction | None = None
+    findings: tuple[Finding, ...] = ()
+    error: KafkalogError | None = None
+    is_by_offset: bool = False
+
+    def between(self, begin: int, stop: int) -> Outcomes:
+        """The share of a part.
+
+        Parameters
+        ----------
+        begin, stop : int
+            Places of its first byte and of the one behind its last. Places in the share count from the segment of the
+            former.
+        """
+        if self.is_by_offset:
+            return self
+        mine = self.spoiled[(self.spoiled["end_place"] > begin) & (self.spoiled["start_place"] < stop)].copy()
+        shift = begin >> PLACE_BITS << PLACE_BITS
+        mine["start_place"] -= shift
+        mine["end_place"] -= shift
+        started = set(mine["start_place"].tolist())
+        causes = {place - shift: cause for place, cause in self.causes.items() if place - shift in started}
+        if self.end is None or self.end.place >= stop:
+            return Outcomes(mine, causes)
+        return Outcomes(mine, causes, self.end._replace(place=self.end.place - shift), self.findings, self.error)
+
+
+class OutcomeLearner(ReadCommitted):
+    """Learns the outcomes by reading headers; what is damaged is met where it would be met by who reads all."""
+
+    def learn(self, until_offset: int | None = None) -> Outcomes:
+        """The outcomes of all transactions, or of those that began before an offset.
+
+        Raises
+        ------
+        LimitExceededError
+            More transactions are open at once than `Limits.max_open_transactions`.
+        ReadError
+            A file cannot be read.
+        """
+        self._is_in_range = True
+        try:
+            while self._cut is None and (stretch := self._next()) is not None:
+                self._feed(stretch)
+                if until_offset is not None and self._last_offset >= until_offset - 1:
+                    first = self._replay.first_unstable_offset
+                    if first is None or first >= until_offset:
+                        break
+            else:
+                self._resolve(2**63 - 1)
+        finally:
+            self.close()
+        spoiled = np.concatenate([*self._spoiled, np.empty(0, ENDED_DTYPE)])
+        return Outcomes(spoiled, dict(self._causes), self._cut, tuple(self._cut_findings), self._error)
+
+    def feed_all(self) -> None:
+        """Learn from what was added to the log since the last call.
+
+        Raises
+        ------
+        KafkalogError
+            It cannot be known how a transaction ended.
+        """
+        self.close()
+        self._is_in_range = True
+        while self._cut is None and (stretch := self._next()) is not None:
+            self._feed(stretch)
+        self.close()
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def first_open(self) -> OpenTransaction | None:
+        """The open transaction that began first."""
+        return self._replay.first_open
+
+    def known(self) -> Outcomes:
+        """What is known so far, less what was forgotten, by offset."""
+        return Outcomes(
+            np.concatenate([*self._spoiled, np.empty(0, ENDED_DTYPE)]), dict(self._causes), is_by_offset=True
+        )
+
+    def forget(self, offset: int) -> None:
+        """Drop transactions that ended below an offset."""
+        spoiled = np.concatenate([*self._spoiled, np.empty(0, ENDED_DTYPE)])
+        spoiled = spoiled[spoiled["last_offset"] >= offset]
+        self._spoiled = [spoiled] if spoiled.size else []
+        started = set(spoiled["start_place"].tolist())
+        self._causes = {place: cause for place, cause in self._causes.items() if place in started}
+
+
+class KnownOutcomes(ReadCommitted):
+    """Judges the windows of a part, whose outcomes are known; nothing is read ahead.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+    check_crcs : bool
+    limits : Limits
+    """
+
+    def __init__(self, outcomes: Outcomes, *, check_crcs: bool = True, limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__([], _nothing, check_crcs=check_crcs, limits=limits)
+        self._spoiled = [outcomes.spoiled] if outcomes.spoiled.size else []
+        self._causes = dict(outcomes.causes)
+        self._cut, self._error = outcomes.end, outcomes.error
+        self._cut_findings = list(outcomes.findings)
+        self._is_by_offset = outcomes.is_by_offset
+
+    def judge(self, stretch: Stretch, start_offset: int | None = None, end_offset: int | None = None) -> Verdict:
+        """What a consumer gets of a window; see `ReadCommitted.judge`."""
+        batches = stretch.window.batches
+        first, n = wanted_rows(batches, start_offset, end_offset)
+        if self._spoiled and rows_of_transactions(batches).size:
+            # a damaged batch is not judged: who decodes it is to meet the damage
+            damaged = self._damaged_rows(stretch.window, batches)
+            if damaged.size:
+                self._damaged.append(batches.position[damaged] + stretch.place)
+        return self._verdict(stretch, first, n)
+
+    def _unwanted(
+        self, batches: BatchTable, first: int, stop: int, place: int, findings: list[Finding]
+    ) -> npt.NDArray[np.int64]:
+        if not self._is_by_offset:
+            return super()._unwanted(batches, first, stop, place, findings)
+        damaged = np.concatenate([*self._damaged, np.empty(0, np.int64)])
+        self._damaged = []
+        rows = rows_of_transactions(batches[first:stop]) + first
+        rows = rows[(batches.attributes[rows] & kf.CONTROL_BIT) == 0]
+        rows = rows[~np.isin(batches.position[rows] + place, damaged)]
+        if not self._spoiled or not rows.size:
+            return np.empty(0, np.int64)
+        offset, producer_id = batches.base_offset[rows], batches.producer_id[rows]
+        (ranges,) = self._spoiled
+        ranges = ranges[(ranges["last_offset"] >= offset.min()) & (ranges["first_offset"] <= offset.max())]
+        unwanted = np.zeros(rows.size, np.bool_)
+        for one in ranges:
+            mine = (producer_id == one["producer_id"]) & (offset >= one["first_offset"]) & (offset < one["last_offset"])
+            unwanted |= mine
+            cause = self._causes.pop(int(one["start_place"]), None) if mine.any() else None
+            if cause is not None:
+                findings.append(unknown_outcome(int(one["producer_id"]), int(one["first_offset"]), cause))
+        found: npt.NDArray[np.int64] = rows[unwanted]
+        return found
+
+
+def _nothing(place: int, previous_offset: int) -> Any:
+    yield from ()

@@ -1,0 +1,268 @@
+"""Transactions as batches go by in the order of the log: which are open, how the others ended.
+
+A transaction of a producer begins with its first transactional batch and ends with the next marker (a control batch) of
+the same producer id, whatever lies between and whoever used the id before. That is all a broker knows of it, too: its
+transaction index and its snapshots are made out of the same replay. Mirrors the half of `ProducerStateManager` and
+`ProducerAppendInfo` that is about transactions; reads no file and decodes nothing.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, LimitExceededError, Limits, Reason
+from kafkalog.records.batch_table import BatchTable
+
+TRANSACTION_BITS: Final = kf.TRANSACTIONAL_BIT | kf.CONTROL_BIT
+
+
+class Outcome(IntEnum):
+    """How a transaction ended; the first two are the types of its marker."""
+
+    ABORTED = int(kf.ControlRecordType.ABORT)
+    COMMITTED = int(kf.ControlRecordType.COMMIT)
+    UNKNOWN = 2
+
+
+ENDED_DTYPE: Final = np.dtype(
+    [
+        ("producer_id", np.int64),
+        ("producer_epoch", np.int16),
+        ("outcome", np.int8),
+        ("first_offset", np.int64),
+        ("last_offset", np.int64),
+        ("last_stable_offset", np.int64),
+        ("start_place", np.int64),
+        ("end_place", np.int64),
+    ]
+)
+"""A transaction that ended: offsets of its first batch and of its marker, the last stable offset right after it, and
+the places of both."""
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction without a marker, as yet."""
+
+    producer_id: int
+    first_offset: int
+    place: int
+
+
+def rows_of_transactions(batches: BatchTable) -> npt.NDArray[np.int64]:
+    """Numbers of the rows that a replay looks at: producers' transactional batches and markers.
+
+    Control batches without a record are none of them: compaction emptied them, and nobody takes them for a marker.
+    """
+    attributes = batches.attributes
+    if not len(batches) or not np.bitwise_or.reduce(attributes) & TRANSACTION_BITS:
+        return _NO_ROWS
+    mask = (attributes & TRANSACTION_BITS) != 0
+    mask &= (batches.magic >= 2) & (batches.producer_id >= 0)
+    mask &= ((attributes & kf.CONTROL_BIT) == 0) | (batches.records_count != 0)
+    return np.flatnonzero(mask)
+
+
+class TransactionReplay:
+    """What a broker knows of transactions after the batches that were fed so far.
+
+    Parameters
+    ----------
+    limits : Limits
+        `max_open_transactions` bounds the memory.
+
+    Notes
+    -----
+    A *place* is any number that rises from batch to batch, such as the position in the file, with the number of the
+    segment above it. Offsets would do for a healthy log; in a damaged one they may go back.
+
+    Source: ProducerAppendInfo.append, ProducerStateManager.lastStableOffset and completeTxn, Kafka 4.3.
+    """
+
+    def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._open: dict[int, tuple[int, int]] = {}  # in the order of their places
+        self._limits = limits
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    def __contains__(self, producer_id: int) -> bool:
+        """Whether a producer has one open."""
+        return producer_id in self._open
+
+    def __repr__(self) -> str:
+        return f"TransactionReplay({len(self)} open, first unstable offset: {self.first_unstable_offset})"
+
+    @property
+    def first_open(self) -> OpenTransaction | None:
+        """The open transaction that began first."""
+        for producer_id, (first_offset, place) in self._open.items():
+            return OpenTransaction(producer_id, first_offset, place)
+        return None
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First offset of the open transaction that began first; None when none is open."""
+        first = self.first_open
+        return None if first is None else first.first_offset
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """The open transactions, by where they began."""
+        return [OpenTransaction(producer_id, *begun) for producer_id, begun in self._open.items()]
+
+    def resume(self, transactions: list[OpenTransaction]) -> None:
+        """Take transactions for open, as a snapshot says that they were; to be called before anything is fed."""
+        self._open = {one.producer_id: (one.first_offset, one.place) for one in sorted(transactions, key=_place_of)}
+
+    def update(
+        self,
+        batches: BatchTable,
+        place: npt.NDArray[np.int64] | None = None,
+        *,
+        rows: npt.NDArray[np.int64] | None = None,
+    ) -> npt.NDArray[np.void]:
+        """Feed batches.
+
+        Parameters
+        ----------
+        batches : BatchTable
+            The `control_type` of compressed control batches has to be filled in; -2 counts as a marker of unknown
+            outcome, and so does any type but ABORT and COMMIT.
+        place : int64[n], optional
+            Where each batch lies; default: its position.
+        rows : int64[m], optional
+            Which rows count; default: `rows_of_transactions`.
+
+        Returns
+        -------
+        ENDED_DTYPE[k]
+            The transactions that ended, in the order of their markers. A marker without a transaction ends none.
+
+        Raises
+        ------
+        LimitExceededError
+            More than `limits.max_open_transactions` are open.
+        """
+        rows = rows_of_transactions(batches) if rows is None else rows
+        if not rows.size:
+            return _NONE_ENDED
+        row_ids = batches.producer_id[rows]
+        # what was open before goes first, as a batch each: of the producers seen here, and the earliest of the others
+        # in the order in which they began, which places of several segments do not tell
+        seen = set(np.unique(row_ids).tolist()) if self._open else set()
+        before = [producer_id for producer_id in self._open if producer_id in seen]
+        earliest_other = self._earliest_but(set(before))
+        begun = np.array([self._open[one] for one in before], np.int64).reshape(-1, 2)
+        ids = np.concatenate([np.array(before, np.int64), row_ids])
+        offset = np.concatenate([begun[:, 0], batches.base_offset[rows]])
+        places = np.concatenate([begun[:, 1], (batches.position if place is None else place)[rows]])
+        is_marker = np.concatenate([np.zeros(len(before), np.bool_), (batches.attributes[rows] & kf.CONTROL_BIT) != 0])
+
+        order = np.argsort(ids, kind="stable")  # by producer, and within by place
+        head = np.concatenate([[True], ids[order[1:]] != ids[order[:-1]]])
+        marker = is_marker[order]
+        fresh = head | np.concatenate([[True], marker[:-1]])  # nothing is open before this row
+        begins, ends = ~marker & fresh, marker & ~fresh
+        begin_of = np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
+
+        ended_at = np.sort(order[ends])  # numbers into ids, offset, place
+        begun_at = np.empty(ids.size, np.int64)
+        begun_at[order[ends]] = order[begin_of[ends]]
+        begun_at = begun_at[ended_at]
+        ended = np.empty(ended_at.size, ENDED_DTYPE)
+        if ended_at.size:
+            row = rows[ended_at - len(before)]
+            kind = batches.control_type[row]
+            ended["producer_id"] = ids[ended_at]
+            ended["producer_epoch"] = batches.producer_epoch[row]
+            ended["outcome"] = np.where((kind == 0) | (kind == 1), kind, np.int16(Outcome.UNKNOWN))
+            ended["first_offset"], ended["last_offset"] = offset[begun_at], offset[ended_at]
+            ended["start_place"], ended["end_place"] = places[begun_at], places[ended_at]
+            ended["last_stable_offset"] = _last_stable_offsets(
+                np.sort(order[begins]), begun_at, ended_at, offset, earliest_other
+            )
+
+        still = begin_of[np.concatenate([head[1:], [True]]) & ~marker]
+        self._replace(before, np.sort(order[still]), ids, offset, places)
+        return ended
+
+    def give_up(self, offset: int, place: int) -> npt.NDArray[np.void]:
+        """End all that are open with an unknown outcome: their markers may have been in what could not be read.
+
+        Returns
+        -------
+        ENDED_DTYPE[k]
+            In the order in which they began; `last_offset` and `last_stable_offset` are `offset`, which is that of the
+            next batch that could be read.
+        """
+        ended = np.zeros(len(self._open), ENDED_DTYPE)
+        if self._open:
+            begun = np.array(list(self._open.values()), np.int64)
+            ended["producer_id"] = np.array(list(self._open), np.int64)
+            ended["producer_epoch"] = kf.NO_EPOCH
+            ended["outcome"] = Outcome.UNKNOWN
+            ended["first_offset"], ended["start_place"] = begun[:, 0], begun[:, 1]
+            ended["last_offset"] = ended["last_stable_offset"] = offset
+            ended["end_place"] = place
+            self._open = {}
+        return ended
+
+    def _earliest_but(self, these: set[int]) -> int | None:
+        """First offset of the open transaction that began first, leaving out some producers."""
+        return next((begun[0] for producer_id, begun in self._open.items() if producer_id not in these), None)
+
+    def _replace(
+        self,
+        before: list[int],
+        still: npt.NDArray[np.int64],
+        ids: npt.NDArray[np.int64],
+        offset: npt.NDArray[np.int64],
+        place: npt.NDArray[np.int64],
+    ) -> None:
+        """Bring up to date what is open: of those before, some are still, and what began here comes behind them."""
+        kept = set(still[still < len(before)].tolist())
+        for number, producer_id in enumerate(before):
+            if number not in kept:
+                del self._open[producer_id]
+        new = still[still >= len(before)]
+        if len(self._open) + new.size > self._limits.max_open_transactions:
+            raise LimitExceededError(
+                Reason.TOO_MANY_OPEN_TRANSACTIONS,
+                f"{len(self._open) + new.size} transactions are open, max_open_transactions is "
+                f"{self._limits.max_open_transactions}",
+                base_offset=int(offset[new[0]]),
+            )
+        self._open.update(
+            zip(ids[new].tolist(), zip(offset[new].tolist(), place[new].tolist(), strict=True), strict=True)
+        )
+
+
+def _last_stable_offsets(
+    begins: npt.NDArray[np.int64],
+    begun_at: npt.NDArray[np.int64],
+    ended_at: npt.NDArray[np.int64],
+    offset: npt.NDArray[np.int64],
+    earliest_other: int | None,
+) -> npt.NDArray[np.int64]:
+    """The first offset of the earliest transaction that is open when each one ends; else the one after its marker."""
+    end_of = np.full(offset.size, offset.size, np.int64)
+    end_of[begun_at] = ended_at
+    # of those in the order in which they began, the first that ends later: ends so far, their largest, rise
+    latest_end = np.maximum.accumulate(end_of[begins])
+    first = np.minimum(np.searchsorted(latest_end, ended_at, side="right"), begins.size - 1)
+    is_open = (latest_end[first] > ended_at) & (begins[first] < ended_at)
+    stable = np.where(is_open, offset[begins[first]], offset[ended_at] + 1)
+    return stable if earliest_other is None else np.minimum(stable, earliest_other)
+
+
+def _place_of(transaction: OpenTransaction) -> int:
+    return transaction.place
+
+
+_NO_ROWS: Final = np.empty(0, np.int64)
+_NONE_ENDED: Final = np.empty(0, ENDED_DTYPE)

@@ -1,0 +1,325 @@
+"""Bytes of a file, a window at a time: mapped, read with `pread`, or already in memory.
+
+A source knows the size and the identity of the file it opened and says so when the file changed under it
+(`FileChangedError`); it never looks the path up a second time. A mapped file that shrinks kills the process that
+touches it, so a mapped window is faulted in by the kernel before it is handed out, which turns that case into an
+error too. Mirrors the reading half of Kafka's `FileRecords`; knows nothing of batches.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.errors import FileChangedError, ReadError, Reason
+from kafkalog.storage.buffer_pool import empty
+
+Bytes = npt.NDArray[np.uint8]
+
+_MADV_POPULATE_READ = 22  # Linux 5.14; Python's mmap has no name for it yet
+_PAGE = mmap.PAGESIZE
+_BLOCK = 512  # bytes, in which `st_blocks` counts
+_RECENT_SECONDS = 2.0  # a file that was modified so lately is taken to be written to
+_FIRST_PAUSE_SECONDS = 0.001
+_PATIENCE_SECONDS = 1.0  # for one file in all, lest one that is damaged again and again be waited for again and again
+
+
+class FileIdentity(NamedTuple):
+    """What tells a file and its state from another: device, inode, size in bytes, modification time in ns."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+class ByteSource(ABC):
+    """A run of bytes that is read in windows.
+
+    Attributes
+    ----------
+    path : str or None
+        The file, for messages; None for bytes in memory.
+    size : int
+        Bytes, as of opening; a file that grows meanwhile is read up to here.
+    is_preallocated : bool
+        Whether the file has its full size before it is full (`preallocate=true`): batches may be written into the
+        zeros behind the last one while it is read, and a roll cuts off the zeros that are left.
+    """
+
+    path: str | None
+    size: int
+    is_preallocated = False
+
+    @abstractmethod
+    def window(self, start: int, stop: int) -> Bytes:
+        """Bytes `start` to `stop` as a read-only uint8 array, valid until it is released, else for good.
+
+        Raises
+        ------
+        FileChangedError
+            The file shrank, or its content changed, since it was opened.
+        ReadError
+            The operating system could not read them.
+        """
+
+    @property
+    def descriptor(self) -> int | None:
+        """What a kernel may `pread` from in place of windows; None if there is nothing, or windows are better."""
+        return None
+
+    def release(self, window: Bytes, start: int) -> None:  # noqa: B027 - nothing to do is a proper answer
+        """Say that a window is done with, so that what is mapped may leave memory; reading it again costs a fault."""
+
+    def check_unchanged(self) -> None:  # noqa: B027
+        """Raise `FileChangedError` if the file is not what it was when opened."""
+
+    def is_being_written(self) -> bool:
+        """Whether the file is preallocated and was modified a moment ago."""
+        return False
+
+    def await_writer(self, position: int) -> bool:
+        """Pause if bytes at a position may be half written; whether they are worth another look."""
+        return False
+
+    def follow_cut(self, position: int) -> bool:
+        """Take over the size of a preallocated file that was cut at or behind a position; whether it was."""
+        return False
+
+    def close(self) -> None:  # noqa: B027
+        """Give the file back. Windows handed out stay valid."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path or 'buffer'!r}, size={self.size})"
+
+    def _check_range(self, start: int, stop: int) -> None:
+        if not 0 <= start <= stop <= self.size:
+            raise ValueError(f"window {start}:{stop} lies outside 0:{self.size}")
+
+
+class BufferSource(ByteSource):
+    """Bytes in memory.
+
+    Parameters
+    ----------
+    data : buffer
+        Anything with the buffer protocol; not copied.
+    path : str, optional
+        A name for messages.
+    """
+
+    def __init__(self, data: Any, *, path: str | None = None) -> None:
+        view = memoryview(data)
+        self._data = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+        self._data.flags.writeable = False
+        self.size = self._data.size
+        self.path = path
+
+    def window(self, start: int, stop: int) -> Bytes:
+        self._check_range(start, stop)
+        return self._data[start:stop]
+
+
+class _FileSource(ByteSource):
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        try:
+            # O_NONBLOCK: a FIFO named like a segment must not hang us
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise _read_error(error, self.path) from error
+        try:
+            status = os.fstat(self._descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ReadError(Reason.NOT_A_FILE, "not a regular file", path=self.path)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self.identity = _identity(status)
+        self.size = status.st_size
+        self.is_preallocated = status.st_blocks * _BLOCK < status.st_size  # sparse, as `setLength` leaves it
+        self._waited_at, self._pause, self._patience = -1, 0.0, _PATIENCE_SECONDS
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def check_unchanged(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self.path} is closed")
+        now = _identity(os.fstat(self._descriptor))
+        if now.size < self.size:
+            raise FileChangedError(
+                Reason.FILE_CHANGED, f"shrank from {self.size} to {now.size} bytes while it was read", path=self.path
+            )
+        if self.is_preallocated or now.size != self.size or now.modified_ns == self.identity.modified_ns:
+            return
+        # not every file system keeps preallocated files sparse; zeros at the end tell them as well
+        end = os.pread(self._descriptor, _PAGE, max(self.size - _PAGE, 0))
+        if any(end):
+            raise FileChangedError(Reason.FILE_CHANGED, "was written to while it was read", path=self.path)
+        self.is_preallocated = True
+
+    def is_being_written(self) -> bool:
+        if not self.is_preallocated:
+            return False
+        modified_ns = os.fstat(self._descriptor).st_mtime_ns
+        return modified_ns != self.identity.modified_ns or abs(time.time() - modified_ns / 1e9) < _RECENT_SECONDS
+
+    def await_writer(self, position: int) -> bool:
+        if self._patience <= 0 or not self.is_being_written():
+            return False
+        # a writer takes microseconds for a page, but may lose its processor between two of them
+        self._pause = 2 * self._pause if position == self._waited_at else _FIRST_PAUSE_SECONDS
+        self._waited_at = position
+        self._patience -= self._pause
+        time.sleep(self._pause)
+        return True
+
+    def follow_cut(self, position: int) -> bool:
+        size = os.fstat(self._descriptor).st_size
+        if not self.is_preallocated or not position <= size < self.size:
+            return False
+        self.size = size
+        return True
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self._descriptor)
+
+    def __del__(self) -> None:
+        # at the interpreter's end the modules that closing needs may be gone, and so is the descriptor soon
+        if getattr(self, "_closed", True) is False and not sys.is_finalizing():
+            self.close()
+
+
+class PreadSource(_FileSource):
+    """A file read with `pread`: right for a file that a broker may still write to or cut.
+
+    Also the fastest way to stream one: into windows whose memory is used again, a warm file comes in at about the
+    speed of memory, while every page of a mapping costs a fault.
+    """
+
+    @property
+    def descriptor(self) -> int | None:
+        return self._descriptor
+
+    def window(self, start: int, stop: int) -> Bytes:
+        self._check_range(start, stop)
+        self.check_unchanged()
+        result: Bytes = empty(stop - start, np.uint8)
+        view = memoryview(result)
+        done = 0
+        while done < len(view):
+            try:
+                n = os.preadv(self._descriptor, [view[done:]], start + done)
+            except OSError as error:
+                raise _read_error(error, self.path, start + done) from error
+            if n == 0:
+                raise FileChangedError(
+                    Reason.FILE_CHANGED, f"ends at {start + done}, had {self.size} bytes", path=self.path
+                )
+            done += n
+        result.flags.writeable = False
+        return result
+
+
+class MappedSource(_FileSource):
+    """A file mapped into memory: no copy, for files that nobody writes to any more."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        self._map: mmap.mmap | None = None
+        self._data: Bytes = np.empty(0, np.uint8)
+        if self.size:
+            try:
+                self._map = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
+            except OSError as error:
+                self.close()
+                raise _read_error(error, self.path) from error
+            self._data = np.frombuffer(self._map, np.uint8)
+        self._populates = hasattr(mmap, "MADV_DONTNEED")
+
+    def window(self, start: int, stop: int) -> Bytes:
+        self._check_range(start, stop)
+        self.check_unchanged()
+        if self._populates and stop > start and self._map is not None:
+            first = start // _PAGE * _PAGE
+            try:
+                self._map.madvise(_MADV_POPULATE_READ, first, stop - first)
+            except OSError as error:
+                if error.errno in (errno.EINVAL, errno.ENOSYS):
+                    self._populates = False  # an older kernel; the check above is what is left
+                else:
+                    self.check_unchanged()
+                    raise _read_error(error, self.path, start) from error
+        return self._data[start:stop]
+
+    def release(self, window: Bytes, start: int) -> None:
+        stop = start + window.size
+        # whole pages only: a neighbour may still be in use (giving one back costs a fault, never content)
+        first = -(-start // _PAGE) * _PAGE
+        last = stop // _PAGE * _PAGE
+        if self._map is not None and first < last and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+    def close(self) -> None:
+        super().close()
+        self._map, self._data = None, self._data[:0].copy()
+
+
+def open_source(path: str | os.PathLike[str], *, memory_map: bool) -> ByteSource:
+    """Open a regular file, mapped or read with `pread`.
+
+    Raises
+    ------
+    ReadError
+        It cannot be opened, or is not a regular file.
+    """
+    return MappedSource(path) if memory_map else PreadSource(path)
+
+
+def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
+    """A small file whole.
+
+    Raises
+    ------
+    ReadError
+        It cannot be read, or is larger than `max_bytes`.
+    """
+    with PreadSource(path) as source:
+        if source.size > max_bytes:
+            raise ReadError(
+                Reason.FILE_UNREADABLE, f"has {source.size} bytes, more than {max_bytes}", path=os.fspath(path)
+            )
+        return source.window(0, source.size).tobytes()
+
+
+def _identity(status: os.stat_result) -> FileIdentity:
+    return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _read_error(error: OSError, path: str | None, position: int | None = None) -> ReadError:
+    detail = error.strerror or str(error)
+    if error.errno == errno.EACCES:
+        detail += "; read permission is needed, as the user that ran the broker or as root"
+    return ReadError(Reason.FILE_UNREADABLE, detail, path=path, position=position)

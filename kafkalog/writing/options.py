@@ -1,0 +1,117 @@
+"""What a writer is told: options checked one by one, each error with the name of the option and what is expected.
+
+Nothing here knows records or files.
+"""
+
+from __future__ import annotations
+
+import operator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kafkalog import format as kf
+from kafkalog.errors import Reason, UnsafePathError
+from kafkalog.records.codecs import Compression
+from kafkalog.state.log_config import LogConfig
+from kafkalog.writing.rolling import RollConditions
+
+BATCH_SIZE: Final = 16_384
+"""Default of a producer's `batch.size`."""
+LAST_OFFSET: Final = 2**63 - 2
+"""Behind a record's offset another one has to be left, for what comes next."""
+_METADATA_TOPIC: Final = "__cluster_metadata"
+
+
+class Producer(NamedTuple):
+    """Who an idempotent or transactional producer is to the broker."""
+
+    producer_id: int
+    producer_epoch: int = 0
+
+
+def check_partition_name(path: Path) -> kf.TopicPartition:
+    """Topic and partition that a directory's name says.
+
+    Raises
+    ------
+    UnsafePathError
+        A broker would not make a directory of that name, or not take it for a topic's.
+
+    Notes
+    -----
+    Source: Topic.validate, LocalLog.parseTopicPartitionName, Kafka 4.3.
+    """
+    directory = kf.parse_partition_directory(path.name)
+    if directory is None or directory.kind is not None or str(directory.topic_partition) != path.name:
+        detail = (
+            f"{path.name!r} is not TOPIC-N, with a topic of 1 to 249 ASCII letters, digits, '.', '_' and '-'"
+            " and the number of a partition"
+        )
+        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
+    if directory.topic_partition.topic == _METADATA_TOPIC:
+        detail = "this is the log of the cluster's metadata, which nobody but its controllers write"
+        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
+    return directory.topic_partition
+
+
+def conditions_of(config: LogConfig) -> RollConditions:
+    """When segments of a topic are rolled."""
+    return RollConditions(
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.max_segment_ms,
+        segment_jitter_ms=config.segment_jitter_ms,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+    )
+
+
+def chosen_compression(config: LogConfig, given: str | Compression | None, level: int | None) -> Compression:
+    """That of the topic, if none is given, and its levels."""
+    if given is None:
+        name = config.compression_type
+        given = "none" if name in ("producer", "uncompressed") else name
+    if isinstance(given, str) and level is None:
+        level = {
+            "gzip": config.compression_gzip_level,
+            "lz4": config.compression_lz4_level,
+            "zstd": config.compression_zstd_level,
+        }.get(given)
+    return Compression.parse(given, level=level)
+
+
+def chosen_timestamp_type(config: LogConfig, given: kf.TimestampType | str | None) -> kf.TimestampType:
+    """That of the topic, if none is given."""
+    if given is None:
+        given = config.message_timestamp_type
+    if isinstance(given, str):
+        names = {kf.TIMESTAMP_TYPE_NAMES[number]: number for number in (0, 1)}
+        if given not in names:
+            raise ValueError(f"timestamp_type is CreateTime or LogAppendTime, not {given!r}")
+        given = kf.TimestampType(names[given])
+    if given not in (kf.TimestampType.CREATE_TIME, kf.TimestampType.LOG_APPEND_TIME):
+        raise ValueError(f"timestamp_type is CreateTime or LogAppendTime, not {given!r}")
+    return kf.TimestampType(given)
+
+
+def checked_producer(given: Producer | tuple[int, int]) -> Producer:
+    """Id and epoch, as a tuple of any kind."""
+    if not isinstance(given, tuple | list) or len(given) not in (1, 2):
+        raise TypeError(f"producer is Producer(producer_id, producer_epoch) or a tuple of both, not {given!r}")
+    producer_id = whole_number("producer_id", given[0], 0)
+    return Producer(producer_id, *(whole_number("producer_epoch", epoch, 0, 2**15 - 1) for epoch in given[1:]))
+
+
+def checked_offset(name: str, given: int) -> int:
+    """An offset that a record may have."""
+    return whole_number(name, given, 0, LAST_OFFSET)
+
+
+def whole_number(name: str, given: int, least: int, most: int = 2**63 - 1) -> int:
+    """A whole number that is given as an option."""
+    try:
+        number = operator.index(given)
+    except TypeError:
+        raise TypeError(f"{name} is a whole number, not {given!r}") from None
+    if not least <= number <= most:
+        raise ValueError(f"{name} is from {least} to {most}, not {number}")
+    return number

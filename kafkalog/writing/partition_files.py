@@ -1,0 +1,207 @@
+"""The files of a partition while they are written: segments, rolled as a broker rolls them, and producer snapshots.
+
+Takes whole batches. Which directory the files are staged in, and how they come to where they belong, is not known here.
+Mirrors the append path of `UnifiedLog` from where batches have their offsets.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.state.producers import ProducerState, encode_snapshot, read_markers
+from kafkalog.storage.staging import StagedDirectory
+from kafkalog.writing.rolling import RollConditions, rolled_base_offset
+from kafkalog.writing.segment_writer import SegmentWriter
+
+
+class PartitionFiles:
+    """Segments of a partition, written one after the other.
+
+    Parameters
+    ----------
+    directory : StagedDirectory
+    conditions : RollConditions
+    next_offset : int or None
+        Where the log ends so far, and a first segment begins; None to begin with the first batch.
+    producers : ProducerState
+        After everything that came before.
+    seed : int, optional
+        For the jitter that brokers draw for each segment; none if left out.
+    limits : Limits
+
+    Attributes
+    ----------
+    next_offset : int or None
+    max_timestamp : int
+        The largest of all batches, ms; -1 for none.
+    epochs : list of (int, int)
+        Leader epochs of the batches, each above all before, and where it begins.
+    bases : list of int
+        Base offsets of the segments.
+    names : list of list of str
+        The files of each segment that is finished, without snapshots.
+    snapshots : dict of int to str
+        The file of each snapshot by its offset.
+    n_batches, n_bytes : int
+    """
+
+    def __init__(
+        self,
+        directory: StagedDirectory,
+        conditions: RollConditions,
+        *,
+        next_offset: int | None,
+        producers: ProducerState,
+        seed: int | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.next_offset, self.producers = next_offset, producers
+        self.max_timestamp = kf.NO_TIMESTAMP
+        self.epochs: list[tuple[int, int]] = []
+        self.bases: list[int] = []
+        self.names: list[list[str]] = []
+        self.snapshots: dict[int, str] = {}
+        self.n_batches = self.n_bytes = 0
+        self._directory, self._conditions, self._limits = directory, conditions, limits
+        self._jitter = random.Random(seed) if seed is not None else None
+        self._segment: SegmentWriter | None = None
+
+    def append(self, window: Window, *, modified_ms: int | None = None) -> None:
+        """Append whole batches as they are.
+
+        Raises
+        ------
+        ValueError
+            Offsets do not rise.
+        WriteError
+            They could not be written.
+        """
+        _check_order(window.batches, self.next_offset)
+        if not window.batches.position.flags.c_contiguous:
+            window = window._replace(batches=window.batches[np.arange(len(window.batches))])
+        done = 0
+        while done < len(window.batches):
+            if self._segment is None:
+                base = self.next_offset
+                self.roll(rolled_base_offset(window.batches, done, 0) if base is None else base)
+                continue
+            rest = Window(window.data, window.start, window.batches[done:] if done else window.batches)
+            n = self._segment.take(rest)
+            if n:
+                self._segment.set_modified(modified_ms)
+                self._note(Window(window.data, window.start, rest.batches[:n]), self._segment)
+                done += n
+            if done < len(window.batches):
+                self.roll(rolled_base_offset(window.batches, done, self.next_offset or 0))
+
+    def roll(self, base_offset: int) -> None:
+        """Begin a segment; the one before is finished, and what is known of producers is kept for where it ends."""
+        if self.next_offset is not None and base_offset < self.next_offset:
+            raise ValueError(f"a segment at {base_offset} would begin before the end of the log, {self.next_offset}")
+        if self.bases and base_offset <= self.bases[-1]:
+            raise ValueError(f"there is a segment at {self.bases[-1]} already")
+        if base_offset < 0:
+            raise ValueError(f"offsets are not negative, as {base_offset} is")
+        is_first = not self.bases
+        if self._segment is not None and not self._segment.size_in_bytes:
+            # where there are no timestamps a broker goes by this, and must not look for any time in here
+            self._segment.set_modified(0)
+        self._finish_segment()
+        self.next_offset = base_offset
+        if not is_first:
+            self.snapshot(base_offset)
+        self._segment = SegmentWriter(self._directory, base_offset, self._conditions, self._draw())
+        self.bases.append(base_offset)
+
+    def snapshot(self, offset: int) -> None:
+        """Write down what is known of producers, if that is not done already."""
+        if offset in self.snapshots:
+            return
+        name = kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
+        with self._directory.create(name) as file:
+            file.write(encode_snapshot(self.producers.entries()))
+        self.snapshots[offset] = name
+
+    def close(self) -> None:
+        """Finish as a clean shutdown does."""
+        if self._segment is None:
+            self.roll(self.next_offset or 0)
+        self._finish_segment()
+        # without anything since the start of the log there is nothing to note
+        if self.n_batches or len(self.bases) > 1:
+            self.snapshot(self.next_offset or 0)
+
+    def _finish_segment(self) -> None:
+        if self._segment is not None:
+            self._segment.close()
+            self.names.append(self._segment.names)
+            self._segment = None
+
+    def _draw(self) -> int:
+        most = min(self._conditions.segment_jitter_ms, self._conditions.segment_ms)
+        return self._jitter.randrange(most) if self._jitter is not None and most else 0
+
+    def _note(self, window: Window, segment: SegmentWriter) -> None:
+        """What batches that were written say."""
+        batches = window.batches
+        self.next_offset = int(batches.last_offset[-1]) + 1
+        self.max_timestamp = max(self.max_timestamp, int(batches.max_timestamp.max()))
+        self.n_batches += len(batches)
+        self.n_bytes += int(batches.size_in_bytes.sum(dtype=np.int64))
+        self._note_epochs(batches)
+        rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))
+        if not rows.size:
+            return
+        coordinator_epoch = np.full(rows.size, kf.NO_EPOCH, np.int32)
+        told = batches[rows]
+        control = np.flatnonzero(told.attributes & kf.CONTROL_BIT)
+        if control.size:
+            markers = read_markers(Window(window.data, window.start, told), told, control, limits=self._limits)
+            told.control_type[control] = markers.control_type
+            coordinator_epoch[control] = markers.coordinator_epoch
+        ended = self.producers.update(told, place=told.base_offset, coordinator_epoch=coordinator_epoch)
+        if ended.size:
+            segment.add_aborted(ended)
+
+    def _note_epochs(self, batches: BatchTable) -> None:
+        epoch = np.where(batches.magic >= 2, batches.partition_leader_epoch, np.int32(kf.NO_EPOCH))
+        latest = self.epochs[-1][0] if self.epochs else kf.NO_EPOCH
+        if int(epoch.max()) <= latest:
+            return
+        before = np.maximum(np.concatenate([[latest], np.maximum.accumulate(epoch)[:-1]]), latest)
+        for row in np.flatnonzero(epoch > before).tolist():
+            self.epochs.append((int(epoch[row]), int(batches.base_offset[row])))
+
+
+def _check_order(batches: BatchTable, next_offset: int | None) -> None:
+    """Offsets rise from batch to batch; a batch's last one does not lie before its first."""
+    if not len(batches):
+        return
+    last = batches.last_offset
+    if (last == _MAX_OFFSET).any():
+        raise ValueError(f"no batch has offset {_MAX_OFFSET}: it is the largest there is, and what comes next has none")
+    before = np.concatenate([[-1 if next_offset is None else next_offset - 1], last[:-1]])
+    wrong = (last <= before) | (batches.base_offset > last)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"offsets have to rise: a batch of offsets {batches.base_offset[row]} to {last[row]} comes after offset"
+            f" {before[row]}"
+        )
+
+
+def segment_file_groups(names: list[list[str]]) -> Iterator[tuple[str, list[str]]]:
+    """The `.log` and the other files of each segment."""
+    for files in names:
+        log = next(name for name in files if name.endswith(kf.LOG_SUFFIX))
+        yield log, [name for name in files if name != log]
+
+
+_MAX_OFFSET: Final = 2**63 - 1

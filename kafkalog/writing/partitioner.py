@@ -1,0 +1,145 @@
+"""Which partition a record goes to, as Kafka's producers decide without being told.
+
+Mirrors `BuiltInPartitioner` and `Utils.murmur2`: a key is hashed; records without one stay with a partition for about
+a batch. Which partition is next is random in a producer and the next one in turn here, so that the same input always
+gives the same partitions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels import partitioner as kernels
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+
+STICKY_BYTES: Final = 16_384
+"""Default of a producer's `batch.size`."""
+
+MAX_PARTITIONS: Final = 2**31 - 1
+
+
+def murmur2(key: bytes) -> int:
+    """The hash of a key, as the signed number that Java has.
+
+    Notes
+    -----
+    Source: Utils.murmur2, Kafka 4.3.
+
+    Examples
+    --------
+    >>> murmur2(b"foobar")
+    -790332482
+    """
+    return int(hash_keys(BinaryColumn(np.array([0, len(key)], np.int64), np.frombuffer(key, np.uint8)))[0])
+
+
+def hash_keys(keys: BinaryColumn) -> npt.NDArray[np.int32]:
+    """The murmur2 of each key; that of a null is the one of no bytes, and means nothing.
+
+    Parameters
+    ----------
+    keys : BinaryColumn
+
+    Returns
+    -------
+    int32[n]
+    """
+    hashes = np.empty(len(keys), np.int32)
+    n = kernels.hash_keys(
+        np.ascontiguousarray(keys.offsets, np.int64), np.ascontiguousarray(keys.data, np.uint8), hashes
+    )
+    if n != len(keys):
+        raise ValueError(f"key {n} does not lie within the bytes of the column")
+    return hashes
+
+
+class Partitioner:
+    """Spreads records over the partitions of a topic, slice by slice.
+
+    Parameters
+    ----------
+    n_partitions : int
+        Partitions of the topic.
+    sticky_bytes : int
+        Bytes of records without a key that go to a partition before the next one has its turn; default: a producer's
+        default `batch.size`.
+
+    Notes
+    -----
+    With a key: ``(murmur2(key) & 0x7fffffff) % n_partitions``; an empty key is one. Without: partition 0 until it was
+    given `sticky_bytes` or more, then 1 and so on, from the last one back to 0. A producer begins with any partition,
+    goes on to any other, and takes the load of brokers into account.
+
+    Source: BuiltInPartitioner.partitionForKey, BuiltInPartitioner.updatePartitionInfo, Kafka 4.3.
+
+    Examples
+    --------
+    >>> from kafkalog.interchange.arrow_input import record_slices
+    >>> (columns,) = record_slices({"key": ["a", "b", None], "value": ["", "", ""]})
+    >>> Partitioner(6).assign(columns).tolist()
+    [4, 2, 0]
+    """
+
+    def __init__(self, n_partitions: int, *, sticky_bytes: int = STICKY_BYTES) -> None:
+        if not 1 <= n_partitions <= MAX_PARTITIONS:
+            raise ValueError(f"n_partitions is 1 to {MAX_PARTITIONS}, not {n_partitions}")
+        if sticky_bytes < 1:
+            raise ValueError(f"sticky_bytes is positive, not {sticky_bytes}")
+        self.n_partitions = n_partitions
+        self._sticky_bytes = sticky_bytes
+        self._turn = 0
+        self._given = 0
+
+    def assign(self, columns: RecordColumns) -> npt.NDArray[np.int32]:
+        """The partition of each record.
+
+        Parameters
+        ----------
+        columns : RecordColumns
+            Of which key, value and headers count.
+
+        Returns
+        -------
+        int32[n]
+        """
+        keys: Any = columns.get("key")
+        if keys is None:
+            return self._take_turns(columns, np.arange(columns.n_records))
+        partitions = (hash_keys(keys) & np.int32(0x7FFFFFFF)) % np.int32(self.n_partitions)
+        if keys.validity is not None:
+            rows = np.flatnonzero(~keys.validity)
+            partitions[rows] = self._take_turns(columns, rows)
+        return partitions
+
+    def _take_turns(self, columns: RecordColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        """Partitions of records without a key, and whose turn it is behind them."""
+        turns = np.empty(rows.size, np.int32)
+        end = np.cumsum(record_sizes(columns)[rows])
+        start, before = 0, -self._given
+        while start < rows.size:
+            # the record with which the partition has enough is the last one that it is given
+            stop = min(int(np.searchsorted(end, before + self._sticky_bytes)) + 1, rows.size)
+            turns[start:stop] = self._turn
+            self._given = int(end[stop - 1]) - before
+            if self._given >= self._sticky_bytes:
+                self._turn = (self._turn + 1) % self.n_partitions
+                self._given = 0
+            before = int(end[stop - 1]) - self._given
+            start = stop
+        return turns
+
+
+def record_sizes(columns: RecordColumns) -> npt.NDArray[np.int64]:
+    """About the bytes of each record in a batch: those of key, value and headers, and what a record takes at least."""
+    sizes = np.full(columns.n_records, kf.MIN_RECORD_BYTES, np.int64)
+    for column in columns.values():
+        if isinstance(column, BinaryColumn):
+            sizes += np.diff(column.offsets)
+        elif isinstance(column, HeadersColumn):
+            for part in (column.key, column.value):
+                sizes += np.diff(part.offsets[column.offsets])
+    return sizes

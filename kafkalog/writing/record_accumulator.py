@@ -1,0 +1,126 @@
+"""Records on their way into batches: pieces of any size come in, columns and where their batches begin go out.
+
+What comes waits until it fills a batch, so that batches do not depend on how a stream was cut into pieces, and small
+pieces cost no more than large ones. Mirrors a producer's `RecordAccumulator` for one partition. Nothing here encodes.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.encode import cut_batches
+
+_STEP_BYTES: Final = 2**20
+_TOGETHER: Final = 8
+
+
+class Filled(NamedTuple):
+    """Records of whole batches."""
+
+    columns: RecordColumns
+    boundaries: npt.NDArray[np.int64]
+    """As of `cut_batches`; rows behind the last one are still to come."""
+    first_row: int
+    """How many records came before the first of `columns`."""
+
+
+class RecordAccumulator:
+    """Collects records until there are batches of them.
+
+    Parameters
+    ----------
+    batch_size : int
+        As of `cut_batches`, and so `max_records`.
+    max_records : int, optional
+
+    Attributes
+    ----------
+    last_offset : int or None
+        Of the last record that waits; None where none does.
+
+    Notes
+    -----
+    What waits is about a batch and a piece at most. Pieces are put together eight at a time with others of about their
+    size: a record is copied a few times however small pieces are, and memory of the input is let go.
+    """
+
+    def __init__(self, *, batch_size: int, max_records: int | None = None) -> None:
+        self.last_offset: int | None = None
+        self._batch_size, self._max_records = batch_size, max_records
+        self._enough = batch_size
+        self._parts: list[RecordColumns] = []
+        self._sizes: list[int] = []
+        self._n_done = 0
+
+    def add(self, piece: RecordColumns) -> Filled | None:
+        """Take records; the batches that are full now.
+
+        Parameters
+        ----------
+        piece : RecordColumns
+            With `offset`.
+
+        Raises
+        ------
+        UnwritableError
+            See `cut_batches`; `row` counts from the first record of all pieces.
+        """
+        if not piece.n_records:
+            return None
+        self._keep(piece, _least_bytes(piece))
+        while len(self._parts) >= _TOGETHER and self._sizes[-_TOGETHER] < _TOGETHER * self._sizes[-1]:
+            merged, size = RecordColumns.concatenate(self._parts[-_TOGETHER:]), sum(self._sizes[-_TOGETHER:])
+            del self._parts[-_TOGETHER:], self._sizes[-_TOGETHER:]
+            self._keep(merged, size)
+        n_waiting, size = sum(part.n_records for part in self._parts), sum(self._sizes)
+        if size < self._enough and (self._max_records is None or n_waiting <= self._max_records):
+            return None
+        filled = self._cut()
+        boundaries = filled.boundaries[:-1]  # more may go into the last batch
+        rest = filled.columns.slice(int(boundaries[-1]), filled.columns.n_records)
+        self._keep(rest, _least_bytes(rest))
+        self._n_done += int(boundaries[-1])
+        if boundaries.size > 1:
+            self._enough = self._batch_size
+            return filled._replace(boundaries=boundaries)
+        self._enough = size + min(size, _STEP_BYTES)  # or each piece would have all be looked at again
+        return None
+
+    def finish(self) -> Filled | None:
+        """The batches of all that waits."""
+        if not self._parts:
+            return None
+        filled = self._cut()
+        self._n_done += filled.columns.n_records
+        self._enough, self.last_offset = self._batch_size, None
+        return filled
+
+    def _keep(self, part: RecordColumns, size: int) -> None:
+        self._parts.append(part)
+        self._sizes.append(size)
+        self.last_offset = int(part.offset[-1])
+
+    def _cut(self) -> Filled:
+        columns = RecordColumns.concatenate(self._parts)
+        self._parts, self._sizes = [], []
+        boundaries = cut_batches(
+            columns, batch_size=self._batch_size, max_records=self._max_records, first_row=self._n_done
+        )
+        return Filled(columns, boundaries, self._n_done)
+
+
+def _least_bytes(columns: RecordColumns) -> int:
+    """What records take in a batch at least, unless there are bytes behind their nulls."""
+    size = columns.n_records * kf.MIN_RECORD_BYTES
+    for column in columns.values():
+        if isinstance(column, BinaryColumn):
+            size += int(column.offsets[-1] - column.offsets[0])
+        elif isinstance(column, HeadersColumn):
+            first, last = column.offsets[0], column.offsets[-1]
+            size += sum(int(part.offsets[last] - part.offsets[first]) for part in (column.key, column.value))
+    return size

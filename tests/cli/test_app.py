@@ -1,0 +1,856 @@
+"""The command line, run as a user runs it: output, streams, exit codes, help."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.cli.console import Console, Progress
+from kafkalog.cli.exits import Exit, exit_of_finding, worst
+from kafkalog.cli.reading.record_text import control_text
+from kafkalog.cli.text import escape_line, human_bytes, quote_bytes, table
+
+COMMANDS = ("ls", "cat", "batches")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Call `main`: exit code, lines of stdout, stderr."""
+
+    def call(*argv: object) -> tuple[int, list[str], str]:
+        code = main([str(arg) for arg in argv])
+        captured = capsys.readouterr()
+        return code, captured.out.splitlines(), captured.err
+
+    return call
+
+
+def process(*argv: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kafkalog", *map(str, argv)], capture_output=True, text=True, timeout=60, **options
+    )
+
+
+def flip(path: Path, position: int, bits: int = 0x10) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= bits
+    path.write_bytes(data)
+
+
+def unquote(text: str) -> bytes | None:
+    """What `quote_bytes` wrote, read back by other means."""
+    if text == "null":
+        return None
+    named = {"n": b"\n", "r": b"\r", "t": b"\t", '"': b'"', "\\": b"\\"}
+
+    def back(match: re.Match[bytes]) -> bytes:
+        escaped = match[1].decode()
+        return named[escaped] if escaped in named else bytes([int(escaped[1:], 16)])
+
+    return re.sub(rb'\\(x[0-9a-f]{2}|[nrt"\\])', back, text[1:-1].encode())
+
+
+def expected_rows(path: Path, **options: Any) -> list[dict[str, Any]]:
+    table = kafkalog.read_table(path, **options)
+    return [{**row, "timestamp": ms} for row, ms in zip(table.to_pylist(), milliseconds(table), strict=True)]
+
+
+def milliseconds(table: Any) -> list[int | None]:
+    return list(table["timestamp"].cast("int64").to_pylist())
+
+
+def from_json(line: str) -> dict[str, Any]:
+    """A record of --json as `to_pylist` has it."""
+
+    def decode(value: str | None) -> bytes | None:
+        return None if value is None else base64.b64decode(value, validate=True)
+
+    row = json.loads(line)
+    headers = [{"key": name, "value": decode(value)} for name, value in row["headers"]]
+    return {**row, "key": decode(row["key"]), "value": decode(row["value"]), "headers": headers}
+
+
+# help, usage
+
+
+def test_help_and_version_are_quick_and_import_no_arrays() -> None:
+    code = "import sys\nfrom kafkalog.cli import main\ncode = main(sys.argv[1:])\nprint(*sys.modules, file=sys.stderr)"
+    for argv, word in (["--help"], "on-disk log"), (["--version"], kafkalog.__version__), (["cat", "--help"], "PATH"):
+        done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, timeout=60)
+        assert word in done.stdout
+        assert not {"numpy", "pyarrow", "tqdm"} & set(done.stderr.split())
+
+
+def test_help_begins_with_what_it_is(run: Any) -> None:
+    code, out, err = run("--help")
+    assert (code, err) == (0, "")
+    text = "\n".join(out)
+    assert text.index("on-disk log") < text.index("commands:") < text.index("examples:") < text.index("exit codes:")
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "export", "lookup"])
+def test_each_command_explains_paths_examples_and_exit_codes(run: Any, command: str) -> None:
+    code, out, _ = run(command, "--help")
+    text = "\n".join(out)
+    assert code == 0
+    for part in ("PATH is a log dir", "examples:", f"  kafkalog {command} ", "exit codes:"):
+        assert part in text
+
+
+def test_version(run: Any) -> None:
+    assert run("--version") == (0, [f"kafkalog {kafkalog.__version__}"], "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "usage:"),
+        (["nope"], "invalid choice"),
+        (["ls"], "PATH"),
+        (["ls", "LOG_DIR", "--nope"], "unrecognized"),
+        (["ls", "LOG_DIR", "-p", "x"], "partition numbers are expected"),
+        (["ls", "LOG_DIR", "-t", "nope"], "no topic 'nope' here; there are p-compact"),
+        (["cat", "LOG_DIR", "-t", "nope"], "no topic 'nope' here; there are p-compact"),
+        (["cat", "LOG_DIR", "--columns", "offset,nope"], "no column 'nope'"),
+        (["cat", "LOG_DIR", "--columns", "offset,offset"], "twice"),
+        (["cat", "LOG_DIR", "--start-timestamp", "2024-01-01"], "add Z for UTC"),
+        (["cat", "LOG_DIR", "--end-timestamp", "2024-01-01T00:00:00"], "2024-01-01T00:00:00Z"),
+        (["cat", "LOG_DIR", "--end-timestamp", "soon"], "milliseconds or a time"),
+        (["cat", "LOG_DIR", "--encoding", "hex"], "--json"),
+        (["cat", "LOG_DIR", "--threads", "0"], "threads must be at least 1"),
+        (["cat", "LOG_DIR", "-n", "-1"], "a number of records"),
+        (["cat", "LOG_DIR", "--limit", "max_batch_bytes"], "name=value"),
+        (["cat", "LOG_DIR", "--limit", "nope=1"], "no limit 'nope'"),
+        (["cat", "LOG_DIR", "--limit", "max_batch_bytes=0"], "positive"),
+        (["cat", "LOG_DIR", "--start", "1"], "unrecognized"),
+        (["batches", "LOG_DIR", "-t", "nope"], "no topic 'nope' here; there are p-compact"),
+        (["batches", "LOG_DIR", "--columns", "offset"], "no column 'offset'; there are topic"),
+        (["batches", "LOG_DIR", "--by", "topic"], "--by is for --summary"),
+        (["batches", "LOG_DIR", "--summary", "--by", "crc"], "--by takes topic"),
+        (["batches", "LOG_DIR", "--summary", "--by", "topic,topic"], "twice"),
+        (["batches", "LOG_DIR", "--summary", "--columns", "magic"], "columns of its own"),
+        (["export", "LOG_DIR"], "-o/--output"),
+        (["export", "LOG_DIR", "-o", "x"], "what format"),
+        (["export", "LOG_DIR", "-o", "x.parquet", "--encoding", "hex"], "encoding is for csv and jsonl"),
+        (["export", "LOG_DIR", "-o", "x.csv", "-t", "nope"], "no topic 'nope'"),
+        (["export", "LOG_DIR", "-o", "x", "--partition-by", "offset"], "partition_by takes"),
+        (["export", "LOG_DIR", "-o", "-"], "say --format arrows or csv or jsonl"),
+        (["export", "LOG_DIR", "-o", "-", "--format", "parquet"], "to stdout goes a stream"),
+        (["export", "LOG_DIR", "-o", "-", "--format", "csv", "--partition-by", "date"], "makes a directory"),
+        (["export", "LOG_DIR", "-o", "x.csv", "--threads", "0"], "threads must be at least 1"),
+    ],
+)
+def test_wrong_usage_is_2_and_prints_nothing(run: Any, log_dir: Path, argv: list[str], message: str) -> None:
+    code, out, err = run(*[str(log_dir) if arg == "LOG_DIR" else arg for arg in argv])
+    assert (code, out) == (2, [])
+    assert message in err
+    assert "Traceback" not in err
+
+
+# ls
+
+
+def test_ls_json_agrees_with_the_library_and_the_checkpoints(run: Any, log_dir: Path) -> None:
+    code, out, err = run("ls", log_dir, "--json")
+    assert (code, err) == (0, "")
+    rows = [json.loads(line) for line in out]
+    opened = kafkalog.open(log_dir)
+    assert isinstance(opened, kafkalog.LogDir)
+    assert [(row["topic"], row["partition"]) for row in rows] == list(opened)
+    for row in rows:
+        partition = opened[row["topic"], row["partition"]]
+        assert row["log_start_offset"] == partition.log_start_offset
+        assert row["log_end_offset"] == row["high_watermark"] == partition.log_end_offset
+        assert row["size_in_bytes"] == sum(path.stat().st_size for path in partition.path.glob("*.log"))
+        assert row["n_segments"] == len(list(partition.path.glob("*.log")))
+        epochs = partition.leader_epochs["epoch"].tolist()
+        assert row["leader_epoch"] == (epochs[-1] if epochs else None)
+        assert (row["damaged"], row["findings"], row["kind"]) == (False, [], None)
+        scan = kafkalog.scan(partition, columns=["timestamp", "compression"], include_deleted=True)
+        if not row["n_records_is_minimum"]:
+            assert row["n_records"] == scan.count_rows()
+            with_control = kafkalog.scan(partition, include_control=True, include_deleted=True).count_rows()
+            assert row["n_control_records"] == with_control - row["n_records"]
+        else:
+            assert row["n_records"] < scan.count_rows()
+        table = scan.to_table()
+        times = [time for time in milliseconds(table) if time is not None]
+        assert row["max_timestamp"] == max(times)
+        assert min(times) <= row["first_timestamp"] <= row["max_timestamp"]
+        assert set(row["codecs"]) == set(table["compression"].to_pylist())
+    assert {row["topic"]: row["log_start_offset"] for row in rows}["p-delrec"] == 334
+    formats = {row["topic"]: row["magic"] for row in rows}
+    assert (formats["p-v0v1v2-mixed"], formats["p-v1-lz4"], formats["p-txn"]) == ([0, 1, 2], [1], [2])
+
+
+def test_ls_text_has_a_line_a_partition_and_a_total(run: Any, log_dir: Path) -> None:
+    code, out, err = run("ls", log_dir)
+    assert (code, err) == (0, "")
+    assert " ".join(out[0].split()) == "PARTITION SEGMENTS BYTES START END RECORDS FIRST LAST FORMATS CODECS"
+    assert len(out) == 12
+    lines = {line.split()[0]: line.split()[1:] for line in out[1:-1]}
+    assert lines["p-multi-1"] == [
+        "1",
+        "12964",
+        "0",
+        "99",
+        "99",
+        "2023-11-14T22:13:20Z",
+        "2023-11-14T22:18:19Z",
+        "v2",
+        "none",
+    ]
+    assert lines["p-v1-lz4-0"][4] == ">=68"
+    assert re.fullmatch(r"total: 8 topics, 10 partitions, 27 segments, 436651 bytes, at least [\d,]+ records", out[-1])
+    assert len({line.rindex("  ") for line in out[:-1]}) == 1
+
+
+def test_ls_segments(run: Any, log_dir: Path) -> None:
+    code, out, _ = run("ls", "-s", "--json", log_dir / "p-txn-0")
+    rows = [json.loads(line) for line in out]
+    partition = kafkalog.open(log_dir / "p-txn-0")
+    assert isinstance(partition, kafkalog.Partition)
+    assert code == 0
+    assert [row["path"] for row in rows] == [str(segment.path) for segment in partition.segments]
+    assert [row["base_offset"] for row in rows] == [segment.base_offset for segment in partition.segments]
+    assert [row["next_offset"] for row in rows] == [segment.next_offset for segment in partition.segments]
+    assert [row["n_batches"] for row in rows] == [len(segment.batches) for segment in partition.segments]
+    _, out, _ = run("ls", "-s", log_dir / "p-txn-0")
+    assert [line.split()[1] for line in out[1:-1]] == [segment.path.name for segment in partition.segments]
+
+
+def test_ls_selects_topics_and_partitions(run: Any, log_dir: Path) -> None:
+    _, out, _ = run("ls", log_dir, "-t", "p-multi,p-txn", "-t", "p-compact", "-p", "0,2")
+    assert [line.split()[0] for line in out[1:-1]] == ["p-compact-0", "p-multi-0", "p-multi-2", "p-txn-0"]
+    code, out, err = run("ls", log_dir, "-p", "77")
+    assert code == 0
+    assert "no partition matches" in err
+    assert out[-1].startswith("total: 0 topics, 0 partitions")
+
+
+def test_ls_takes_a_file_and_several_paths(run: Any, log_dir: Path) -> None:
+    code, out, _ = run("ls", log_dir / "p-txn-0" / "00000000000000000304.log")
+    assert (code, out[1].split()[:5]) == (0, ["p-txn-0", "1", "13602", "304", "430"])
+    code, out, _ = run("ls", log_dir / "p-multi-1", log_dir / "p-multi-0")
+    assert [line.split()[0] for line in out[1:-1]] == ["p-multi-0", "p-multi-1"]
+
+
+def test_ls_lists_directories_set_apart_below(run: Any, log_dir_copy: Path) -> None:
+    name = "p-multi-1.c9eefd1639d646409599f16e98f3d811-delete"
+    (log_dir_copy / "p-multi-1").rename(log_dir_copy / name)
+    code, out, _ = run("ls", log_dir_copy)
+    assert code == 0
+    where = out.index("set apart by a broker:")
+    assert [line.split()[0] for line in out[where:] if line][2] == name
+    assert not any(line.startswith("p-multi-1") for line in out[:where])
+    _, out, _ = run("ls", log_dir_copy, "--json", "-t", "p-multi")
+    assert [json.loads(line)["kind"] for line in out] == [None, None, "delete"]
+
+
+def test_ls_says_damage_and_goes_on(run: Any, log_dir_copy: Path) -> None:
+    log = log_dir_copy / "p-zstd-java-0" / "00000000000000000000.log"
+    segment = kafkalog.Segment(log)
+    position = int(segment.batches.position[5])
+    flip(log, position + 16, 0x40)
+    code, out, err = run("ls", log_dir_copy)
+    assert code == 1
+    assert err.startswith(f"kafkalog: damage: {log}@{position} ")
+    assert len(err.splitlines()) == 1
+    lines = {line.split()[0]: line for line in out}
+    assert lines["p-zstd-java-0"].endswith(f"! bad_magic in {log.name} at {position}")
+    assert " 600 " in lines["p-zstd-java-0"]
+    assert "!" not in lines["p-txn-0"]
+    assert out[-1].endswith("; 1 partition with damage")
+    code, out, err = run("ls", "--json", "--quiet", log_dir_copy / "p-zstd-java-0")
+    row = json.loads(out[0])
+    assert (code, row["damaged"], row["n_records_is_minimum"]) == (1, True, True)
+    assert (row["findings"][0]["reason"], row["findings"][0]["position"]) == ("bad_magic", position)
+    assert "damage" in err
+
+
+def test_a_torn_tail_is_a_note_for_the_verbose(run: Any, log_dir_copy: Path) -> None:
+    log = log_dir_copy / "p-multi-2" / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes()[:-5])
+    for command in COMMANDS:
+        assert run(command, log_dir_copy / "p-multi-2")[::2] == (0, "")
+        code, _, err = run(command, log_dir_copy / "p-multi-2", "-v")
+        assert code == 0
+        assert err.startswith("kafkalog: note: ")
+        assert "partial_tail" in err
+
+
+def test_ls_survives_odd_names(run: Any, tmp_path: Path, log_dir: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"a\xff\nb")
+    shutil.copytree(log_dir / "p-multi-1", odd)
+    code, out, _ = run("ls", odd)
+    assert (code, len(out)) == (0, 3)
+    assert "a\\xff\\x0ab  " in out[1]
+    code, out, _ = run("ls", odd, "--json")
+    assert json.loads(out[0])["path"] == str(odd)
+    empty = tmp_path / "empty-0"
+    empty.mkdir()
+    code, _, err = run("ls", empty)
+    assert code == 0
+    assert "empty-0 holds no segments" in err
+
+
+# cat
+
+
+def test_cat_json_is_the_default_scan(run: Any, log_dir: Path) -> None:
+    code, out, err = run("cat", log_dir, "--json")
+    assert (code, err) == (0, "")
+    assert list(json.loads(out[0])) == [
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestamp_type",
+        "key",
+        "value",
+        "headers",
+    ]
+    assert [from_json(line) for line in out] == expected_rows(log_dir)
+
+
+def test_cat_json_has_every_column_asked_for_in_order(run: Any, log_dir: Path) -> None:
+    columns = ["segment", "value", "is_control", "compression", "producer_id", "offset", "sequence"]
+    _, out, _ = run("cat", log_dir / "p-txn-0", "--json", "--columns", ",".join(columns), "--include-control")
+    rows = [json.loads(line) for line in out]
+    expected = kafkalog.read_table(log_dir / "p-txn-0", columns=columns, include_control=True).to_pylist()
+    for row, want in zip(rows, expected, strict=True):
+        assert list(row) == columns
+        want["value"] = None if want["value"] is None else base64.b64encode(want["value"]).decode()
+        assert row == want
+
+
+def test_cat_json_encodings(run: Any, log_dir: Path) -> None:
+    rows = expected_rows(log_dir, topics=["p-txn", "p-headers"])
+    _, out, _ = run("cat", log_dir, "-t", "p-txn,p-headers", "--json", "--encoding", "hex")
+    for line, row in zip(map(json.loads, out), rows, strict=True):
+        assert line["value"] == (None if row["value"] is None else row["value"].hex())
+    _, out, _ = run("cat", log_dir, "-t", "p-txn,p-headers", "--json", "--encoding", "utf8")
+    kinds = set()
+    for line, row in zip(map(json.loads, out), rows, strict=True):
+        value = line["value"]
+        kinds.add(type(value))
+        if isinstance(value, dict):
+            assert base64.b64decode(value["base64"]) == row["value"]
+            with pytest.raises(UnicodeDecodeError):
+                row["value"].decode()
+        else:
+            assert (None if value is None else value.encode()) == row["value"]
+        assert [name for name, _ in line["headers"]] == [header["key"] for header in row["headers"]]
+    assert kinds == {str, dict, type(None)}
+
+
+def test_cat_text_can_be_read_back(run: Any, log_dir: Path) -> None:
+    _, out, _ = run("cat", log_dir)
+    rows = expected_rows(log_dir)
+    quoted = r'(null|"(?:[^"\\]|\\.)*")'
+    pattern = re.compile(rf"(\S+)-(\d+)@(\d+)  (\S+)  key={quoted} value={quoted}( headers=\{{.*\}})?")
+    for line, row in zip(out, rows, strict=True):
+        match = pattern.fullmatch(line)
+        assert match, line
+        assert (match[1], int(match[2]), int(match[3])) == (row["topic"], row["partition"], row["offset"])
+        assert (match[4] == "-") == (row["timestamp"] in (None, -1))
+        assert (unquote(match[5]), unquote(match[6])) == (row["key"], row["value"])
+        assert bool(match[7]) == bool(row["headers"])
+
+
+def test_cat_text_shows_headers_and_null(run: Any, log_dir: Path) -> None:
+    _, out, _ = run("cat", log_dir, "-t", "p-headers", "-n", "3")
+    assert out == [
+        "p-headers-0@0  2023-11-14T22:13:20.000Z  key=null value=null",
+        "p-headers-0@1  2023-11-14T22:13:20.007Z  key=null value=null headers={n=null}",
+        'p-headers-0@2  2023-11-14T22:13:20.014Z  key=null value=null headers={""=""}',
+    ]
+
+
+def test_cat_text_of_chosen_columns(run: Any, log_dir: Path) -> None:
+    _, out, _ = run("cat", log_dir / "p-v1-lz4-0", "--columns", "offset,timestamp_type,compression,is_control", "-n", 1)
+    assert out == ["@0  timestamp_type=CreateTime compression=lz4 is_control=false"]
+    _, out, _ = run("cat", log_dir / "p-v1-lz4-0", "--columns", "partition", "-n", 1)
+    assert out == ["partition=0"]
+
+
+def test_cat_names_transaction_markers(run: Any, log_dir: Path) -> None:
+    _, out, _ = run("cat", log_dir / "p-txn-0", "--include-control")
+    table = kafkalog.read_table(log_dir / "p-txn-0", columns=["offset", "key", "is_control"], include_control=True)
+    names = {row["offset"]: "COMMIT" if row["key"][3] else "ABORT" for row in table.to_pylist() if row["is_control"]}
+    found = {int(m[1]): m[2] for line in out if (m := re.match(r"p-txn-0@(\d+)  \S+  control=(\w+) coord", line))}
+    assert found == names
+    assert set(names.values()) == {"COMMIT", "ABORT"}
+    _, out, _ = run(
+        "cat", log_dir / "p-txn-0", "--include-control", "--columns", "offset", "--start-offset", 14, "-n", 1
+    )
+    assert out == ["@14  control=COMMIT coordinator_epoch=0"]
+
+
+def test_control_records_in_words() -> None:
+    assert control_text(b"\0\0\0\0", b"\0\0\0\0\0\5") == "control=ABORT coordinator_epoch=5"
+    assert control_text(b"\0\0\0\2", b"x") == 'control=LEADER_CHANGE value="x"'
+    assert control_text(b"\0\0\0\x63", None) == 'control=UNKNOWN key="\\x00\\x00\\x00c" value=null'
+    assert control_text(None, b"") == 'control=UNKNOWN key=null value=""'
+
+
+def test_cat_ranges(run: Any, log_dir: Path) -> None:
+    def offsets(*argv: object) -> list[int]:
+        code, out, err = run("cat", log_dir / "p-multi-0", "--columns", "offset", "--json", *argv)
+        assert (code, err) == (0, "")
+        return [json.loads(line)["offset"] for line in out]
+
+    assert offsets("--start-offset", 10, "--end-offset", 13) == [10, 11, 12]
+    assert offsets("-n", 2) == [0, 1]
+    assert offsets("-n", 0) == []
+    table = kafkalog.read_table(log_dir / "p-multi-0", columns=["offset", "timestamp"])
+    stamp = milliseconds(table)[7]
+    assert stamp is not None
+    want = [row for row, time in zip(table["offset"].to_pylist(), milliseconds(table), strict=True) if time >= stamp]  # type: ignore[operator]
+    assert offsets("--start-timestamp", stamp) == want
+    assert offsets("--start-timestamp", table["timestamp"][7].as_py().isoformat()) == want
+    assert len(offsets("--end-timestamp", "2023-11-14T23:13:20+01:00")) == 0
+    assert offsets("--threads", 1) == offsets()
+
+
+@pytest.mark.parametrize(
+    ("texts", "filters"),
+    [
+        (["key starts_with k"], [("key", "starts_with", b"k")]),
+        (["key starts_with 0x6b"], [("key", "starts_with", b"k")]),
+        (["key starts_with base64:aw=="], [("key", "starts_with", b"k")]),
+        (["key=='k'", "offset>=5", "offset < 90"], [("key", "==", b"k"), ("offset", ">=", 5), ("offset", "<", 90)]),
+        (['key == "0x6b"'], [("key", "==", b"0x6b")]),
+        (["  value   contains   1 "], [("value", "contains", b"1")]),
+        (["key in k1, k2,null"], [("key", "in", [b"k1", b"k2", None])]),
+        (["key not in 'a,b',\"null\""], [("key", "not in", [b"a,b", b"null"])]),
+        (["key IN k1,k2", "value Is  Not NULL"], [("key", "in", [b"k1", b"k2"]), ("value", "is not null")]),
+        (["headers HAS n"], [("headers", "has", "n")]),
+        (["timestamp_type != LogAppendTime"], [("timestamp_type", "!=", 1)]),
+        (["timestamp_type in CreateTime,1"], [("timestamp_type", "in", [0, 1])]),
+        (["value is null"], [("value", "is null")]),
+        (["value  is  not  null"], [("value", "is not null")]),
+        (["headers has n"], [("headers", "has", "n")]),
+        (["headers has not trace-id"], [("headers", "has not", "trace-id")]),
+        (["headers.trace-id is null"], [("headers.trace-id", "is null")]),
+        (['headers."n" != ""'], [("headers.n", "!=", b"")]),
+        (["timestamp >= 2023-11-14T22:18Z"], [("timestamp", ">=", 1_700_000_280_000)]),
+        (["timestamp < 1700000280000"], [("timestamp", "<", 1_700_000_280_000)]),
+        (["timestamp <= 2023-11-15T00:18:00.0004+02:00"], [("timestamp", "<=", 1_700_000_280_000)]),
+        (
+            ["compression = none", "is_transactional == FALSE"],
+            [("compression", "==", "none"), ("is_transactional", "==", False)],
+        ),
+        (["topic != p-multi", "partition in 0,1"], [("topic", "!=", "p-multi"), ("partition", "in", [0, 1])]),
+        (["offset == -1"], [("offset", "==", -1)]),
+        (["segment == 00000000000000000000.log"], [("segment", "==", "00000000000000000000.log")]),
+    ],
+)
+def test_cat_filters_as_the_library_does(run: Any, log_dir: Path, texts: list[str], filters: list[Any]) -> None:
+    topics = ["p-multi", "p-headers"]
+    options = [option for text in texts for option in ("--filter", text)]
+    code, lines, err = run("cat", log_dir, "-t", ",".join(topics), *options, "--json", "--columns", "topic,offset")
+    assert (code, err) == (0, "")
+    expected = kafkalog.read_table(log_dir, topics=topics, columns=["topic", "offset"], filters=filters)
+    assert list(map(json.loads, lines)) == expected.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("key", "COLUMN OP VALUE is expected, such as 'key == abc'"),
+        ("key inabc", "COLUMN OP VALUE is expected"),
+        ("nope == 3", "no column 'nope' to filter by; there are topic"),
+        ("offset == x", "offset is a whole number, not 'x'"),
+        ("offset == 1.5", "offset is a whole number"),
+        ("is_control == 1", "is_control is true or false"),
+        ("offset contains 3", "no operation 'contains' for column 'offset'; there are =="),
+        ("compression == gz", "no compression 'gz'; there are none, gzip"),
+        ("compression < gzip", "have no order"),
+        (
+            "timestamp_type == Create",
+            "no timestamp_type 'Create'; there are NoTimestampType, CreateTime, LogAppendTime",
+        ),
+        ("key == null", "write 'key is null'"),
+        ("key != null", "write 'key is not null'"),
+        ("key ==", 'a value is expected; the empty one is ""'),
+        ("key in", "a list of values is expected"),
+        ("key is null x", "takes no value"),
+        ("key == 0xzz", "not hex; in quotes it is text as it stands"),
+        ("key == base64:?", "not base64"),
+        ("timestamp >= 2023-11-14T22:18", "which zone? add Z"),
+        ("timestamp >= noon", "milliseconds or a time"),
+        ("headers == x", "'has'"),
+        ("headers.a in x", "write a group for each value"),
+    ],
+)
+def test_cat_says_how_a_filter_is_written(run: Any, log_dir: Path, text: str, message: str) -> None:
+    code, lines, err = run("cat", log_dir, "--filter", text)
+    assert (code, lines) == (2, [])
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_cat_explains_what_it_would_read(run: Any, log_dir: Path) -> None:
+    options = ["cat", log_dir, "-t", "p-multi", "--start-offset", "110", "--filter", "key == k1", "--explain"]
+    code, lines, err = run(*options)
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in lines[1:]] == ["partitions", "segments", "bytes", "batches", "records"]
+    assert "start_offset=110 by the offset index" in lines[3]
+    assert "key == b'k1'" in lines[5]
+    code, lines, err = run(*options, "--json")
+    assert (code, err) == (0, "")
+    (found,) = map(json.loads, lines)
+    expected = kafkalog.scan(log_dir, topics="p-multi", start_offset=110, filters=[("key", "==", b"k1")]).explain()
+    assert found == json.loads(json.dumps(expected.as_dict()))
+    assert 0 < found["n_bytes_read"] < found["n_bytes"]
+
+
+def test_cat_shows_deleted_records_when_asked(run: Any, log_dir: Path) -> None:
+    first = [run("cat", log_dir / "p-delrec-0", "-n", 1, *more)[1][0] for more in ([], ["--include-deleted"])]
+    assert [line.split("  ")[0] for line in first] == ["p-delrec-0@334", "p-delrec-0@202"]
+
+
+def test_cat_leaves_out_aborted_and_open_transactions_when_asked(run: Any, log_dir: Path) -> None:
+    committed = kafkalog.read_table(log_dir / "p-txn-0", columns=["offset"], isolation_level="read_committed")
+    argv = ("cat", log_dir / "p-txn-0", "--isolation-level", "read_committed", "--json", "--columns", "offset")
+    code, out, err = run(*argv)
+    assert code == Exit.GOOD
+    assert [json.loads(line)["offset"] for line in out] == committed.column(0).to_pylist()
+    assert len(out) < len(run("cat", log_dir / "p-txn-0")[1])
+    assert "open_transaction: the transaction of producer 3 from offset 426 on is open: read_committed ends here" in err
+    assert run(*argv, "--quiet") == (Exit.GOOD, out, "")
+
+
+def test_cat_says_which_transaction_a_damaged_marker_leaves_open_to_doubt(run: Any, log_dir_copy: Path) -> None:
+    partition = log_dir_copy / "p-txn-0"
+    segment = kafkalog.Segment(partition / "00000000000000000014.log")
+    batches = segment.batches
+    marker = int(batches.position[batches.last_offset == 31][0])
+    flip(segment.path, marker + 70)
+    argv = ("cat", partition, "--isolation-level", "read_committed")
+    code, _, err = run(*argv)
+    assert code == Exit.DAMAGE
+    assert f"@{marker} base_offset=31: crc_mismatch" in err
+    assert "whether producer 1 committed its transaction from offset 16 on is not known" in err
+    code, out, err = run(*argv, "--on-corruption", "skip", "--json")
+    assert code == Exit.DAMAGE
+    assert err.count("transaction_outcome") == 2
+    assert out
+
+
+@pytest.fixture
+def damaged(log_dir_copy: Path) -> Path:
+    """A partition with a wrong checksum in its fourth batch."""
+    partition = log_dir_copy / "p-multi-0"
+    segment = kafkalog.Segment(partition / "00000000000000000000.log")
+    flip(segment.path, int(segment.batches.position[3]) + 80)
+    return partition
+
+
+def test_cat_ends_at_damage_after_the_records_before_it(run: Any, damaged: Path) -> None:
+    code, out, err = run("cat", damaged)
+    first = int(kafkalog.Segment(damaged / "00000000000000000000.log").batches.base_offset[3])
+    assert code == 1
+    assert out[-1].startswith(f"p-multi-0@{first - 1} ")
+    assert err.startswith("kafkalog: damage: ")
+    assert "crc_mismatch" in err
+    assert "--on-corruption skip" in err
+    assert run("cat", damaged, "-n", 2)[0] == 0
+
+
+def test_cat_skips_damage_and_prints_the_rest(run: Any, damaged: Path, log_dir: Path) -> None:
+    batches = kafkalog.Segment(damaged / "00000000000000000000.log").batches
+    lost = range(int(batches.base_offset[3]), int(batches.last_offset[3]) + 1)
+    whole = run("cat", log_dir / "p-multi-0")[1]
+    code, out, err = run("cat", damaged, "--on-corruption", "skip")
+    assert code == 1
+    assert out == [line for line in whole if int(line.split("@")[1].split()[0]) not in lost]
+    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage"]
+    assert "Warning" not in err
+    code, out, _ = run("cat", damaged, "--on-corruption", "stop")
+    assert (code, len(out)) == (1, lost.start)
+    code, out, err = run("cat", damaged, "--no-check-crcs")
+    assert (code, len(out), err) == (0, len(whole), "")
+
+
+def test_exit_code_3_when_it_cannot_be_read(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    for command in COMMANDS:
+        code, out, err = run(command, tmp_path / "nope")
+        assert (code, out) == (3, [])
+        assert "no such file" in err
+        code, _, err = run(command, tmp_path)
+        assert code == 3
+        assert "not_kafka" in err
+        code, _, err = run(command, log_dir / "p-txn-0" / "00000000000000000304.index")
+        assert code == 3
+    code, out, err = run("ls", tmp_path / "nope", log_dir)
+    assert (code, len(out), err.count("\n")) == (3, 12, 1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ls", "verify", "producers", "cat --on-corruption skip", "batches --on-corruption skip", "reindex --dry-run"],
+)
+def test_a_segment_that_cannot_be_opened_is_named_and_the_other_partitions_are_gone_through(
+    run: Any, log_dir_copy: Path, command: str
+) -> None:
+    argv = command.split()
+    (log_dir_copy / "p-txn-0" / f"{0:020d}.index").unlink()  # something for all commands to say
+    dangling = log_dir_copy / "p-multi-0" / f"{9999:020d}.log"
+    dangling.symlink_to("/nonexistent")
+    code, out, err = run(*argv, log_dir_copy, "-t", "p-multi,p-txn")
+    assert code == 3
+    named = re.compile(rf"({dangling}(@0)?|  ! {dangling.name}): file_unreadable: No such file")
+    assert named.search(err + "\n".join(out))
+    assert any("p-txn" in line for line in out)
+    # alone it is no selection that matches nothing
+    code, out, err = run(*argv, log_dir_copy, "-t", "p-multi", "-p", "0")
+    assert code == 3
+    assert named.search(err + "\n".join(out))
+    assert "no partition matches" not in err
+
+
+@pytest.mark.parametrize(
+    "command", ["ls", "verify", "producers", "cat", "batches", "reindex --dry-run", "ls LOG_DIR/p-multi-0"]
+)
+def test_links_that_lead_in_a_circle_leave_the_other_partitions(run: Any, log_dir_copy: Path, command: str) -> None:
+    for name in ("circle", "p-circle-0"):
+        (log_dir_copy / name).symlink_to(log_dir_copy / name)
+    (log_dir_copy / "p-multi-1" / f"{9999:020d}.log").symlink_to(f"{9999:020d}.log")
+    argv = command.replace("LOG_DIR", str(log_dir_copy)).split()
+    code, out, err = run(*argv, *([] if len(argv) > 1 and argv[0] == "ls" else [log_dir_copy]))
+    text = err + "\n".join(out)
+    assert "p-multi" in text
+    assert code == (0 if "LOG_DIR" in command else 3)
+    if "LOG_DIR" not in command:
+        assert "p-circle-0" in text
+        assert "leads in a circle" in text
+        assert "p-v0v1v2-mixed" in text or command == "cat"  # which ends at the first damage
+
+
+def test_producers_says_what_it_could_not_read(run: Any, log_dir_copy: Path) -> None:
+    (log_dir_copy / "p-txn-0" / f"{9999:020d}.log").symlink_to("/nonexistent")
+    code, out, _ = run("producers", log_dir_copy, "-t", "p-txn")
+    assert code == 3
+    assert out[0].startswith("p-txn-0: 4 producers")
+    assert out[-1] == "total: 1 open transaction, 1 of them hanging; 1 partition could not be read whole"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_exit_code_3_without_permission(run: Any, log_dir_copy: Path) -> None:
+    (log_dir_copy / "p-multi-1").chmod(0)
+    for command in COMMANDS:
+        assert run(command, log_dir_copy)[0] == 3
+
+
+def test_exit_code_4_for_an_unknown_codec(run: Any, log_dir_copy: Path) -> None:
+    log = log_dir_copy / "p-multi-1" / "00000000000000000000.log"
+    flip(log, 22, 0x05)
+    code, _, err = run("cat", log, "--no-check-crcs")
+    assert code == 4
+    assert err.startswith("kafkalog: unsupported: ")
+
+
+def test_exit_code_5_names_the_limit(run: Any, log_dir: Path) -> None:
+    for command in COMMANDS:
+        code, _, err = run(command, log_dir, "--limit", "max_segment_bytes=1K")
+        assert code == 5
+        assert "--limit max_segment_bytes=N" in err
+    code, _, err = run("cat", log_dir, "-t", "p-headers", "--limit", "max_headers_per_record=1")
+    assert code == 5
+    assert "--limit max_headers_per_record=N" in err
+
+
+def test_exit_code_70_asks_for_a_report(run: Any, log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Iterator[object]:
+        raise KeyError("here")
+
+    monkeypatch.setattr("kafkalog.scanning.scan.Scan.to_batches", broken)
+    code, _, err = run("cat", log_dir)
+    assert (code, "Traceback" in err) == (70, False)
+    assert "report" in err
+    assert kafkalog.__version__ in err
+    assert "Traceback" in run("cat", log_dir, "-v")[2]
+
+
+def test_the_worst_exit_code_wins() -> None:
+    order = [70, 7, 6, 3, 1, 5, 4, 0]
+    for number, code in enumerate(order):
+        assert worst(order[number:]) == code
+        assert worst(reversed(order[number:])) == code
+    assert worst([]) == 0
+
+
+def test_findings_have_exit_codes() -> None:
+    def code(reason: str, damage: bool = True) -> int:
+        return exit_of_finding(kafkalog.Finding(kafkalog.Reason(reason), damage=damage))
+
+    assert [code("crc_mismatch"), code("batch_too_large"), code("file_changed"), code("unknown_codec")] == [1, 5, 3, 4]
+    assert code("partial_tail", damage=False) == 0
+
+
+def test_a_flood_of_damage_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console()
+    console.findings([kafkalog.Finding(kafkalog.Reason.CRC_MISMATCH, path="x")] * 70)
+    console.unkept_findings(1000)
+    console.close()
+    err = capsys.readouterr().err.splitlines()
+    assert len(err) == 51
+    assert err[-1].startswith("kafkalog: damage: 1,020 more")
+    assert console.exit_code is Exit.DAMAGE
+
+
+# processes
+
+
+def test_a_closed_pipe_ends_quietly_with_141(log_dir: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    for argv in ["cat", str(log_dir)], ["ls", str(log_dir)], ["--help"]:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkalog", *argv], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (141, "")
+    os.close(writer)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk_is_7(log_dir: Path, command: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkalog", command, str(log_dir)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 7
+    assert done.stderr == "kafkalog: error: the output could not be written: No space left on device\n"
+
+
+def test_ctrl_c_is_130_without_a_traceback(log_dir: Path) -> None:
+    reader, writer = os.pipe()  # nobody empties it, so that the process is at work until it is interrupted
+    child = subprocess.Popen(
+        [sys.executable, "-m", "kafkalog", "cat", str(log_dir)], stdout=writer, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writer)
+    os.read(reader, 1)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    os.close(reader)
+    assert (child.returncode, err) == (130, "")
+
+
+def test_the_module_and_the_command_are_the_same(log_dir: Path) -> None:
+    done = process("ls", log_dir / "p-multi-0")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1].startswith("p-multi-0 ")
+    command = shutil.which("kafkalog", path=str(Path(sys.executable).parent))
+    if command is not None:
+        again = subprocess.run([command, "ls", str(log_dir / "p-multi-0")], capture_output=True, text=True, timeout=60)
+        assert again.stdout == done.stdout
+
+
+def test_json_is_utf8_whatever_the_locale(log_dir: Path) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    argv = ["cat", log_dir, "-t", "p-headers", "--json", "--encoding", "utf8"]
+    done = process(*argv, env=env, encoding="utf-8")
+    assert done.returncode == 0
+    assert done.stdout == process(*argv, encoding="utf-8").stdout
+    text = process("cat", log_dir, "-t", "p-headers", env=env, encoding="ascii")
+    assert text.returncode == 0
+
+
+# text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (b"", '""'),
+        (b"null", '"null"'),
+        (b'a"b\\n', r'"a\"b\\n"'),
+        ("café ✓\n\t".encode(), r'"café ✓\n\t"'),
+        (b"caf\xc3\xa9\xff", r'"caf\xc3\xa9\xff"'),
+        (b"\x00\x1b[2J", r'"\x00\x1b[2J"'),
+        ("a\u202eb\u2028".encode(), r'"a\xe2\x80\xaeb\xe2\x80\xa8"'),
+    ],
+)
+def test_bytes_are_shown_so_that_they_can_be_read_back(value: bytes | None, text: str) -> None:
+    assert quote_bytes(value) == text
+    assert unquote(text) == value
+    assert text.isprintable()
+
+
+def test_every_byte_survives_quoting() -> None:
+    for value in (bytes(range(256)), bytes(range(128)), "".join(map(chr, range(0x3000))).encode()):
+        assert unquote(quote_bytes(value)) == value
+
+
+@pytest.mark.parametrize("chars", ["\0", '\0\u2028"', "".join(map(chr, range(128)))])
+def test_what_does_not_print_is_escaped_in_memory_near_that_of_the_text(chars: str) -> None:
+    value = (chars * (2**18 // len(chars))).encode()
+    tracemalloc.start()
+    try:
+        text = quote_bytes(value)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert unquote(text) == value
+    assert peak < 8 * len(text)
+
+
+def test_long_values_are_cut_at_a_character() -> None:
+    assert quote_bytes(b"x" * 10, limit=10) == f'"{"x" * 10}"'
+    assert quote_bytes("ééé".encode(), limit=3) == '"é"... (6 bytes)'
+    assert quote_bytes(b"\x80" * 2000, limit=2) == r'"\x80\x80"... (2,000 bytes)'
+
+
+def test_small_texts() -> None:
+    assert [human_bytes(n) for n in (0, 1023, 1024, 5 * 2**20, 2**50)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "5.0 MiB",
+        "1024.0 TiB",
+    ]
+    assert table([["a", "b"], ["ccc", "d"]], [True, False]) == ["  a  b", "ccc  d"]
+    assert escape_line("a\x1b[2J") == "a\\x1b[2J"
+
+
+def test_progress_is_shown_after_a_second_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("kafkalog.cli.console.time.time", lambda: now[0])
+    progress = Progress(100, "headers", enabled=True)
+    progress.reach(10)
+    assert not progress.is_shown
+    now[0] += 2
+    progress.reach(50)
+    assert progress.is_shown
+    with progress.hidden():
+        pass
+    progress.close()
+    assert "headers" in capsys.readouterr().err
+    hidden = Progress(100, "headers", enabled=False)
+    now[0] += 2
+    hidden.reach(50)
+    assert not hidden.is_shown

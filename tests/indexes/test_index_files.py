@@ -1,0 +1,88 @@
+"""Lookups in an index find what a linear scan of its entries finds, for any queries in any order."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from guard import Guard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog import format as kf
+from kafkalog._kernels.indexes import look_up
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
+
+BASE = 1000
+
+
+def offset_index(offsets: npt.NDArray[np.int64]) -> OffsetIndex:
+    entries = np.zeros(offsets.size, kf.OFFSET_INDEX_DTYPE)
+    entries["relative_offset"] = offsets
+    entries["position"] = 1 + np.arange(offsets.size) * 100
+    return OffsetIndex(np.frombuffer(entries.tobytes(), np.uint8), BASE)
+
+
+@given(
+    st.lists(st.integers(0, 60), max_size=50),
+    st.lists(st.integers(-5, 70), max_size=60),
+    st.sampled_from([lambda queries: queries, sorted, lambda queries: sorted(queries, reverse=True)]),
+    st.sampled_from([1, 500]),
+)
+def test_a_lookup_finds_what_a_linear_scan_finds(
+    offsets: list[int],
+    queries: list[int],
+    order: object,
+    spread: int,
+) -> None:
+    keys = spread * np.array(sorted(offsets), np.int64)
+    index = offset_index(keys)
+    asked = np.array(order(queries), np.int64) * spread + BASE  # type: ignore[operator]
+    scanned = [max((n for n, key in enumerate(keys) if key + BASE <= one), default=-1) for one in asked]
+    assert index.floor(asked).tolist() == scanned
+    assert index.lookup(asked).tolist() == [0 if n < 0 else 1 + 100 * n for n in scanned]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 15, 16, 17, 1000, 16_367])
+@pytest.mark.parametrize("m", [0, 1, 15, 16, 17, 3000])
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_the_kernel_agrees_with_numpy_and_stays_in_its_arrays(n: int, m: int, is_sorted: bool) -> None:
+    key_room, value_room, query_room = (Guard(8 * max(n + 1, m)) for _ in range(3))
+    rng = np.random.default_rng(n + m)
+    keys = np.sort(rng.integers(-(2**62), 2**62, n))
+    values = rng.integers(0, 2**62, n + 1)
+    mixed = rng.choice(np.concatenate([keys, keys + 1, [np.iinfo(np.int64).min, np.iinfo(np.int64).max]]), m)
+    runs = np.concatenate([np.sort(mixed[: m // 2]), mixed[m // 2 :]])
+    for queries in (mixed, np.sort(mixed), np.sort(mixed)[::-1].copy(), runs):
+        found = np.full(m, -1, np.int64)
+        look_up(
+            key_room.ending(keys.tobytes()).view(np.int64),
+            value_room.ending(values.tobytes()).view(np.int64),
+            is_sorted,
+            query_room.ending(queries.tobytes()).view(np.int64),
+            found,
+        )
+        assert found.tolist() == values[np.searchsorted(keys, queries, side="right")].tolist()
+
+
+def test_answers_of_a_damaged_index_do_not_depend_on_what_else_is_asked() -> None:
+    rng = np.random.default_rng(1)
+    index = offset_index(rng.integers(0, 1000, 200))
+    queries = rng.integers(BASE, BASE + 1000, 100)
+    alone = [int(index.lookup([one])[0]) for one in queries]
+    assert index.lookup(queries).tolist() == alone
+    order = np.argsort(queries)
+    assert index.lookup(queries[order]).tolist() == [alone[n] for n in order]
+
+
+def test_queries_keep_their_shape_and_may_be_no_arrays() -> None:
+    index = offset_index(np.array([4, 9, 14]))
+    assert index.lookup([[1004, 1010], [0, 5000]]).tolist() == [[1, 101], [0, 201]]
+    assert int(index.lookup(1009)) == 101
+    assert index.lookup(np.arange(1000, 1020)[::5]).tolist() == [0, 1, 101, 201]
+    assert index.lookup([]).tolist() == []
+    entries = np.array([(50, 4), (60, 9)], kf.TIME_INDEX_DTYPE)
+    times = TimeIndex(np.frombuffer(entries.tobytes(), np.uint8), BASE)
+    assert times.lookup([49, 50, 59, 60]).tolist() == [1000, 1004, 1004, 1009]
+    with pytest.raises(ValueError, match="length"):
+        look_up(np.zeros(2, np.int64), np.zeros(2, np.int64), True, np.zeros(1, np.int64), np.zeros(1, np.int64))

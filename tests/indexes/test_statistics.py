@@ -1,0 +1,791 @@
+"""How good indexes are: figures worked out by hand and by counting, and indexes that were really built."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import shutil
+import struct
+import tempfile
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import builder
+import golden_sets
+import numpy as np
+import pytest
+import strategies
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.indexes.distribution import Distribution
+from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
+from kafkalog.indexes.statistics import KNEE_CANDIDATES, RollLimits, find_knee
+from kafkalog.records.batch_table import BatchTable
+
+INTERVALS = (0, 512, 1024, 4096, 65536)
+
+# index.interval.bytes of the golden topics, where it is not 4096
+INTERVAL_OF = {
+    "p-dense": 0,
+    **dict.fromkeys(("p-compact", "p-compact-gzip", "p-compact-idem", "p-compact-lz4", "p-idxroll"), 1024),
+    **dict.fromkeys(("p-tombstone", "p-txn", "p-epochs"), 1024),
+}
+
+# deleted, active across a restart, compacted by transactions, or with settings that changed
+OTHER_HISTORY = ("p-compact-txn", "p-epochs", "p-mixcodec", "p-ooo", "p-segms", "p-vintage")
+BY_APPEND_AS_BY_BATCH = (
+    *(f"p-v{magic}-{codec}" for magic in (0, 1) for codec in ("gzip", "lz4", "snappy")),
+    "p-v2-txn",
+    "p-v2-zstd",
+)
+
+
+class Batch(NamedTuple):
+    position: int
+    size: int
+    first: int
+    last: int
+    timestamp: int
+
+
+def table_of(batches: list[Batch]) -> BatchTable:
+    table = BatchTable.empty(len(batches))
+    columns = (table.position, table.size_in_bytes, table.base_offset, table.last_offset, table.max_timestamp)
+    for column, values in zip(columns, zip(*batches, strict=True), strict=False):
+        column[:] = values
+    return table
+
+
+def entries_of(batches: list[Batch], interval: int) -> list[tuple[int, int]]:
+    """The rule of `LogSegment.recover`, batch by batch."""
+    entries, last = [], 0
+    for batch in batches:
+        if batch.position - last > interval:
+            entries.append((batch.last, batch.position))
+            last = batch.position
+    return entries
+
+
+def time_entries_of(batches: list[Batch], interval: int) -> list[tuple[int, int]]:
+    entries: list[tuple[int, int]] = []
+    positions = {position for _, position in entries_of(batches, interval)}
+    largest = (-1, -1)
+    for batch in batches:
+        largest = (batch.timestamp, batch.last) if batch.timestamp > largest[0] else largest
+        if batch.position in positions and largest[0] > (entries[-1][0] if entries else -1):
+            entries.append(largest)
+    if largest[0] > (entries[-1][0] if entries else -1):
+        entries.append(largest)
+    return entries
+
+
+def look_up(entries: list[tuple[int, int]], offset: int) -> int:
+    return max((position for known, position in entries if known <= offset), default=0)
+
+
+def counted(batches: list[Batch], entries: list[tuple[int, int]]) -> dict[str, Any]:
+    """What `IndexMeasures` says, by looking every offset up."""
+    scans = [
+        batch.position - look_up(entries, offset) for batch in batches for offset in range(batch.first, batch.last + 1)
+    ]
+    by_byte = sum(batch.size * (batch.position - look_up(entries, batch.first)) for batch in batches)
+    end = batches[-1].position + batches[-1].size
+    bounds = [0, *(position for _, position in entries), end]
+    offsets = [batches[0].first, *(offset for offset, _ in entries), batches[-1].last + 1]
+    known = [batch.timestamp for batch in batches if batch.timestamp >= 0]
+    times = known[:1]
+    for offset, _ in entries:
+        upto = [batch.timestamp for batch in batches if batch.first <= offset and batch.timestamp >= 0]
+        times += [max(upto)] if upto else []
+    times += [max(known)] if known else []
+    return {
+        "gaps": np.diff(bounds).tolist(),
+        "offset_gaps": np.diff(offsets).tolist(),
+        "ms_gaps": np.diff(times).tolist(),
+        "by_offset": sum(scans) / len(scans),
+        "by_byte": by_byte / sum(batch.size for batch in batches),
+        "worst": max(scans),
+    }
+
+
+def check(measures: IndexMeasures, batches: list[Batch], entries: list[tuple[int, int]]) -> None:
+    want = counted(batches, entries)
+    assert measures.n_entries == len(entries)
+    assert measures.expected_scan_by_offset == pytest.approx(want["by_offset"])
+    assert measures.expected_scan_by_byte == pytest.approx(want["by_byte"])
+    assert measures.worst_scan == want["worst"]
+    for spread, gaps in (
+        (measures.gap_bytes, want["gaps"]),
+        (measures.gap_offsets, want["offset_gaps"]),
+        (measures.gap_ms, want["ms_gaps"]),
+    ):
+        assert (spread.n, spread.max) == (len(gaps), max(gaps, default=None))
+        if gaps:
+            assert spread.mean == pytest.approx(sum(gaps) / len(gaps))
+    assert measures.entries_per_mib == pytest.approx(len(entries) * 2**20 / measures.size_in_bytes)
+
+
+def measured(batches: list[Batch], entries: list[tuple[int, int]] | None, interval: int, cuts: list[int]) -> IndexMeter:
+    """A meter that was fed these batches in windows; without entries it makes its own."""
+    meter, rule = IndexMeter(None if entries else interval), EntryRule(interval)
+    previous, timestamp, n_fed = batches[0].first - 1, -1, 0
+    bounds = sorted({0, len(batches), *(cut % len(batches) for cut in cuts)})
+    for start, stop in itertools.pairwise(bounds):
+        rows = Rows(table_of(batches[start:stop]), previous, timestamp)
+        if entries is None:
+            chosen = rule.rows(rows.position.tolist())
+            meter.feed(rows, rows.last_offset[chosen], rows.position[chosen])
+        else:
+            upto = sum(offset <= rows.last_offset[-1] for offset, _ in entries)
+            part = np.array(entries[n_fed:upto], np.int64).reshape(-1, 2)
+            meter.feed(rows, part[:, 0], part[:, 1])
+            n_fed = upto
+        previous, timestamp = int(rows.last_offset[-1]), int(rows.timestamp[-1])
+    meter.finish(batches[-1].position + batches[-1].size, previous, timestamp)
+    return meter
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Batch]:
+    offset, position, batches = draw(st.integers(0, 1000)), 0, []
+    for _ in range(draw(st.integers(1, 25))):
+        size, n = draw(st.integers(61, 3000)), draw(st.integers(1, 6))
+        offset += draw(st.sampled_from((0, 0, 0, 1, 40)))
+        batches.append(Batch(position, size, offset, offset + n - 1, draw(st.integers(-1, 500))))
+        position, offset = position + size, offset + n
+    return batches
+
+
+@given(logs(), st.sampled_from((0, 61, 500, 1024, 4096, 2**31 - 1)), st.lists(st.integers(0, 30), max_size=5))
+@settings(max_examples=200, deadline=None)
+def test_an_index_made_by_the_rule_measures_as_looking_up_every_offset(
+    batches: list[Batch], interval: int, cuts: list[int]
+) -> None:
+    meter = measured(batches, None, interval, cuts)
+    check(meter.measures(), batches, entries_of(batches, interval))
+    assert meter.n_time_entries == len(time_entries_of(batches, interval))
+
+
+@given(logs(), st.lists(st.integers(1, 4), min_size=25, max_size=25), st.lists(st.integers(0, 30), max_size=5))
+@settings(max_examples=200, deadline=None)
+def test_an_index_of_whole_appends_measures_as_looking_up_every_offset(
+    batches: list[Batch], appends: list[int], cuts: list[int]
+) -> None:
+    # as brokers before 4.0 made them: position of an append's first batch, last offset of its last
+    entries, row = [], 0
+    for n in appends:
+        chunk = batches[row : row + n]
+        if row and chunk:
+            entries.append((chunk[-1].last, chunk[0].position))
+        row += n
+    meter = measured(batches, entries, 0, cuts)
+    assert meter.misleading is None
+    check(meter.measures(), batches, entries)
+
+
+@given(logs(), st.integers(0, 10**4), st.integers(0, 30))
+@settings(max_examples=200, deadline=None)
+def test_the_rule_chooses_the_same_batches_in_windows(batches: list[Batch], interval: int, cut: int) -> None:
+    positions = np.array([batch.position for batch in batches], np.int64)
+    rule = EntryRule(interval)
+    cut = min(cut, len(batches) - 1)
+    chosen = [positions[:cut][rule.rows(positions[:cut].tolist())]] if cut else []
+    chosen.append(positions[cut:][rule.rows(positions[cut:].tolist())])
+    assert np.concatenate(chosen).tolist() == [position for _, position in entries_of(batches, interval)]
+
+
+@pytest.mark.parametrize("interval", [-1, 2**31])
+def test_an_interval_is_what_kafka_takes(interval: int) -> None:
+    with pytest.raises(ValueError, match=r"index\.interval\.bytes"):
+        EntryRule(interval)
+
+
+@pytest.mark.parametrize(
+    ("set_name", "archive", "n_entries"),
+    [("k44", "clean", 349), ("k44", "unclean_recovered", 44), ("k28", "clean", 215)],
+)
+def test_the_rule_makes_the_entries_that_a_broker_made(set_name: str, archive: str, n_entries: int) -> None:
+    compared = 0
+    for name, path in golden_sets.partitions(set_name, archive).items():
+        topic = name.rpartition("-")[0]
+        interval = INTERVAL_OF.get(topic, 4096) if set_name == "k44" else 1024
+        # 2.8 made entries append by append, which for compressed v0 and v1 is message by message
+        if set_name == "k28" and topic not in BY_APPEND_AS_BY_BATCH:
+            continue
+        if set_name == "k44" and archive == "clean" and topic in OTHER_HISTORY:
+            continue
+        for segment in kafkalog.Partition(path).segments:
+            batches, index = segment.batches, segment.offset_index
+            assert index is not None
+            rows = EntryRule(interval).rows(batches.position.tolist())
+            assert batches.position[rows].tolist() == index.position.tolist(), name
+            assert batches.last_offset[rows].tolist() == index.offset.tolist(), name
+            compared += len(index)
+    assert compared >= n_entries
+
+
+def golden_batches(segment: kafkalog.Segment) -> list[Batch]:
+    table, previous, batches = segment.batches, segment.base_offset - 1, []
+    columns = (table.position, table.size_in_bytes, table.base_offset, table.last_offset, table.max_timestamp)
+    for position, size, base, last, timestamp in zip(*(column.tolist() for column in columns), strict=True):
+        batches.append(Batch(position, size, base if base >= 0 else previous + 1, last, timestamp))
+        previous = last
+    return batches
+
+
+@pytest.mark.parametrize("set_name", golden_sets.SETS)
+def test_a_healthy_log_has_no_finding_and_measures_as_counted(set_name: str) -> None:
+    n_segments = n_entries = 0
+    for path in golden_sets.partitions(set_name).values():
+        found: list[kafkalog.Finding] = []
+        statistics = kafkalog.Partition(path).index_statistics(report=found.append)
+        assert found == []
+        partition = kafkalog.Partition(path)
+        assert [one.segment for one in statistics.segments] == [segment.path.name for segment in partition.segments]
+        for segment, one in zip(partition.segments, statistics.segments, strict=True):
+            batches, index = golden_batches(segment), segment.offset_index
+            assert index is not None
+            assert one.index is not None
+            if batches and batches[-1].last - batches[0].first < 10_000:
+                entries = list(zip(index.offset.tolist(), index.position.tolist(), strict=True))
+                check(one.index, batches, entries)
+                n_segments, n_entries = n_segments + 1, n_entries + len(entries)
+            assert segment.time_index is not None
+            assert one.index.n_time_entries == len(segment.time_index)
+    assert n_segments > 3
+    assert n_entries > 10
+
+
+def rebuild(directory: Path, interval: int) -> None:
+    """Write the indexes anew, by the rule."""
+    for segment in kafkalog.Partition(directory).segments:
+        batches, base = golden_batches(segment), segment.base_offset
+        offset_entries = [struct.pack(">ii", last - base, place) for last, place in entries_of(batches, interval)]
+        segment.path.with_suffix(".index").write_bytes(b"".join(offset_entries))
+        time_entries = [struct.pack(">qi", time, last - base) for time, last in time_entries_of(batches, interval)]
+        segment.path.with_suffix(".timeindex").write_bytes(b"".join(time_entries))
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+@pytest.mark.parametrize("name", ["p-multi-0", "p-txn-0", "p-v0v1v2-mixed-0", "p-v1-lz4-0", "p-compact-0"])
+def test_what_if_is_what_an_index_really_built_so_measures(
+    name: str, interval: int, log_dir: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(log_dir / name, tmp_path / name))
+    what_if = kafkalog.Partition(copy).index_statistics(intervals=INTERVALS)
+    rebuild(copy, interval)
+    built = kafkalog.Partition(copy).index_statistics()
+    wanted = {one.index_interval_bytes: one for one in what_if.what_if}[interval]
+    assert built.index is not None
+    assert built.index == replace(wanted, index_interval_bytes=None)
+    for segment, one in zip(built.segments, what_if.segments, strict=True):
+        assert segment.index == replace(one.what_if[INTERVALS.index(interval)], index_interval_bytes=None)
+    assert built.index.n_entries > 0 or interval > 4000
+
+
+def test_figures_of_a_golden_segment_worked_out_by_hand(log_dir: Path) -> None:
+    segment = kafkalog.Partition(log_dir / "p-multi-1").segments[0]
+    index = segment.offset_index
+    assert index is not None
+    positions, size = index.position.tolist(), segment.size_in_bytes
+    assert len(positions) == 2
+    statistics = segment.index_statistics()
+    measures = statistics.index
+    assert measures is not None
+    gaps = [positions[0], positions[1] - positions[0], size - positions[1]]
+    assert measures.gap_bytes.mean == pytest.approx(12964 / 3)
+    assert measures.gap_bytes.max == max(gaps)
+    variance = sum((gap - 12964 / 3) ** 2 for gap in gaps) / 3
+    assert measures.gap_bytes.coefficient_of_variation == pytest.approx(math.sqrt(variance) / (12964 / 3))
+    assert (measures.n_entries, measures.n_time_entries) == (2, 3)
+    assert measures.index_bytes == 2 * 8 + 3 * 12
+    assert measures.index_bytes_per_log_byte == pytest.approx(52 / 12964)
+    assert measures.entries_per_mib == pytest.approx(2 * 2**20 / 12964)
+    assert measures.gap_offsets.mean == 33  # 99 offsets in three stretches
+    assert statistics.lag.n == 0
+    assert statistics.roll["segment.bytes"] == pytest.approx(12964 / 2**30)
+    assert statistics.roll["relative offset"] == pytest.approx(98 / (2**31 - 1))
+    assert statistics.roll["offset index"] == pytest.approx(2 / 1310720)
+    assert statistics.roll["time index"] == pytest.approx(3 / 873812)
+    assert statistics.nearest_roll == "segment.ms"
+
+
+def test_an_offset_index_measures_itself(log_dir: Path) -> None:
+    segment = kafkalog.Partition(log_dir / "p-txn-0").segments[1]
+    assert segment.offset_index is not None
+    measures = segment.offset_index.statistics(segment.iter_batches())
+    assert measures == segment.offset_index.statistics(segment.batches)
+    of_segment = segment.index_statistics().index
+    assert of_segment is not None
+    assert measures == replace(of_segment, n_time_entries=None)
+
+
+def a_log(path: Path, timestamps: list[int], *, payload: int = 200, base_offset: int = 0) -> Path:
+    """A partition of one segment, a record a batch, without indexes."""
+    directory = path / "orders-0"
+    directory.mkdir(exist_ok=True)
+    data = b"".join(
+        builder.batch_v2(
+            base_offset=base_offset + i,
+            base_timestamp=time,
+            records_count=1,
+            last_offset_delta=0,
+            payload=bytes(payload),
+        )
+        for i, time in enumerate(timestamps)
+    )
+    (directory / f"{base_offset:020}.log").write_bytes(data)
+    return directory
+
+
+def test_timestamps_out_of_order_are_counted_by_how_far_they_lag(tmp_path: Path) -> None:
+    directory = a_log(tmp_path, [1000, 900, 1000, 1500, 1400, -1, 1490])
+    statistics = kafkalog.Partition(directory).index_statistics()
+    assert (statistics.lag.n, statistics.lag.max) == (3, 100)
+    assert statistics.lag.mean == pytest.approx((100 + 100 + 10) / 3)
+    assert (statistics.index, statistics.n_unindexed) == (None, 1)
+
+
+def test_the_nearest_roll_goes_by_the_settings(tmp_path: Path) -> None:
+    directory = a_log(tmp_path, [5000 + 1000 * i for i in range(11)])
+    rebuild(directory, 0)
+    size = 11 * 261
+    cases = {
+        "segment.bytes": (RollLimits(segment_bytes=2 * size), 0.5),
+        "segment.ms": (RollLimits(segment_ms=20_000), 0.5),
+        "offset index": (RollLimits(segment_index_bytes=10 * 8 * 3), 10 / 30),
+        "time index": (RollLimits(segment_index_bytes=12 * 13), 10 / 12),
+    }
+    for name, (limits, fraction) in cases.items():
+        statistics = kafkalog.Partition(directory).index_statistics(roll_limits=limits)
+        assert statistics.roll[name] == pytest.approx(fraction), name
+        if name != "offset index":
+            assert statistics.nearest_roll == name
+    with pytest.raises(ValueError, match="at least"):
+        RollLimits(segment_index_bytes=8)
+
+
+def test_a_segment_whose_first_batch_has_no_timestamp_has_no_time_to_roll_at(tmp_path: Path) -> None:
+    statistics = kafkalog.Partition(a_log(tmp_path, [-1, 5000])).index_statistics()
+    assert statistics.roll["segment.ms"] is None
+
+
+def test_an_empty_log_has_no_figures(tmp_path: Path) -> None:
+    directory = a_log(tmp_path, [])
+    (directory / f"{0:020}.index").touch()
+    statistics = kafkalog.Partition(directory).index_statistics(intervals=[4096])
+    assert statistics.index is not None
+    for measures in (statistics.index, *statistics.what_if):
+        assert (measures.n_entries, measures.gap_bytes.n, measures.expected_scan_by_offset) == (0, 0, None)
+        assert (measures.entries_per_mib, measures.index_bytes_per_log_byte) == (None, None)
+    assert (statistics.nearest_roll, statistics.knee) == (None, None)
+    assert statistics.to_arrow().num_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ([(10, 3000), (9, 4000)], "its entry 2 has offset 9, not above the 10"),
+        ([(10, 3000), (12, 2900)], "its entry 2 has position 2900, not above the 3000"),
+        ([(5, 261 * 6)], "points behind the batch with that offset"),
+        ([(-5, 261)], "its first entry lies before the segment"),
+        ([(5, 261), (900, 1305)], "1 of its 2 entries lie behind the last batch"),
+    ],
+)
+def test_an_index_that_misleads_is_a_finding(entries: list[tuple[int, int]], reason: str, tmp_path: Path) -> None:
+    directory = a_log(tmp_path, list(range(20)), base_offset=0)
+    (directory / f"{0:020}.index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
+    found: list[kafkalog.Finding] = []
+    statistics = kafkalog.Partition(directory).index_statistics(intervals=[512], report=found.append)
+    assert [finding.reason for finding in found] == ["index_misleads"]
+    assert reason in str(found[0])
+    assert (statistics.index is None) == ("behind the last batch" not in reason)
+    assert statistics.what_if[0].n_entries == 9  # every second batch of 261 bytes but the first
+    segment = kafkalog.Partition(directory).segments[0]
+    assert segment.offset_index is not None
+    if statistics.index is None:
+        with pytest.raises(kafkalog.SidecarError, match="index_misleads"):
+            segment.offset_index.statistics(segment.batches)
+
+
+def test_damage_is_met_as_asked(log_dir: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0"))
+    damaged = kafkalog.Partition(copy).segments[3]
+    where = int(damaged.batches.position[20])
+    with damaged.path.open("r+b") as file:
+        file.seek(where + 8)
+        file.write(b"\xff" * 4)
+    partition = kafkalog.Partition(copy)
+    with pytest.raises(kafkalog.CorruptionError):
+        partition.index_statistics(intervals=[1024])
+    found: list[kafkalog.Finding] = []
+    stopped = partition.index_statistics(intervals=[1024], on_corruption="stop", report=found.append)
+    assert [finding.position for finding in found] == [where]
+    assert [one.segment for one in stopped.segments] == [segment.path.name for segment in partition.segments[:4]]
+    assert stopped.segments[-1].size_in_bytes == where
+    assert stopped.segments[-1].index is not None
+    assert stopped.segments[-1].index.n_entries == sum(damaged.offset_index["position"] < where)  # type: ignore[index]
+    found.clear()
+    skipped = partition.index_statistics(intervals=[1024], on_corruption="skip", report=found.append)
+    assert [finding.position for finding in found] == [where]
+    assert len(skipped.segments) == 6
+    assert skipped.segments[3].size_in_bytes == damaged.size_in_bytes
+
+
+def test_a_damaged_start_of_a_segment_behind_an_empty_one_ends_it(tmp_path: Path) -> None:
+    directory = a_log(tmp_path, [1, 2, 3])
+    (directory / f"{10:020}.log").touch()
+    for base in (20, 30):
+        a_log(tmp_path, [4, 5], base_offset=base)
+    with (directory / f"{20:020}.log").open("r+b") as file:
+        file.seek(8)
+        file.write(b"\xff" * 4)
+    partition = kafkalog.Partition(directory)
+    stopped = partition.index_statistics(on_corruption="stop")
+    assert [(one.segment[:20].lstrip("0"), one.n_batches) for one in stopped.segments if one.segment] == [
+        ("", 3),
+        ("10", 0),
+        ("20", 0),
+    ]
+    skipped = partition.index_statistics(on_corruption="skip")
+    assert [one.n_batches for one in skipped.segments] == [3, 0, 0, 2]
+
+
+def test_indexes_are_not_kept(log_dir: Path) -> None:
+    partition = kafkalog.Partition(log_dir / "p-txn-0")
+    assert partition.index_statistics().index is not None
+    assert not any("offset_index" in vars(segment) or "time_index" in vars(segment) for segment in partition.segments)
+
+
+def test_a_file_of_another_name_has_no_index_that_could_be_measured(log_dir: Path, tmp_path: Path) -> None:
+    for suffix in ("log", "index", "timeindex"):
+        shutil.copy(log_dir / "p-txn-0" / f"00000000000000000164.{suffix}", tmp_path / f"copy.{suffix}")
+    segment = kafkalog.Segment(tmp_path / "copy.log")
+    statistics = segment.index_statistics(intervals=[1024])
+    assert (statistics.index, segment.findings, statistics.roll["relative offset"]) == (None, [], None)
+    named = kafkalog.Segment(log_dir / "p-txn-0" / "00000000000000000164.log").index_statistics(intervals=[1024])
+    assert statistics.what_if == named.what_if
+
+
+@given(st.binary(max_size=200), st.binary(max_size=100))
+@settings(max_examples=150, deadline=None)
+def test_any_index_bytes_give_figures_or_findings(offsets: bytes, times: bytes) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        directory = a_log(Path(root), list(range(8)), base_offset=100)
+        (directory / f"{100:020}.index").write_bytes(offsets)
+        (directory / f"{100:020}.timeindex").write_bytes(times)
+        found: list[kafkalog.Finding] = []
+        statistics = kafkalog.Partition(directory).index_statistics(report=found.append)
+        assert (statistics.index is None) <= bool(found)
+        json.dumps(statistics.as_dict())
+        statistics.to_arrow()
+
+
+def measure_bytes(data: bytes, base_offset: int, on_corruption: Any) -> tuple[Any, list[kafkalog.Finding]]:
+    with tempfile.TemporaryDirectory() as root:
+        directory = Path(root) / "orders-0"
+        directory.mkdir()
+        (directory / f"{base_offset:020}.log").write_bytes(data)
+        found: list[kafkalog.Finding] = []
+        statistics = kafkalog.Partition(directory).index_statistics(
+            intervals=(0, 100), on_corruption=on_corruption, report=found.append
+        )
+        json.dumps(statistics.as_dict(), allow_nan=False)
+        statistics.to_arrow()
+        return statistics, found
+
+
+@given(strategies.segments(min_batches=1))
+@settings(max_examples=40, deadline=None)
+def test_a_healthy_segment_of_any_format_is_measured(segment: strategies.Segment) -> None:
+    statistics, found = measure_bytes(segment.data, segment.base_offset, "raise")
+    assert found == []
+    assert (statistics.n_batches, statistics.size_in_bytes) == (len(segment.batches), len(segment.data))
+    every = statistics.what_if[0]
+    assert every.n_entries == len(segment.batches) - 1
+    assert every.worst_scan <= max(stop - start for start, stop in segment.batches)
+
+
+@given(strategies.segments(min_batches=1).flatmap(strategies.damaged), st.sampled_from(("stop", "skip")))
+@settings(max_examples=60, deadline=None)
+def test_a_damaged_segment_gives_figures_of_what_was_walked(damaged: strategies.Damaged, on_corruption: str) -> None:
+    statistics, _ = measure_bytes(damaged.data, 0, on_corruption)
+    assert statistics.size_in_bytes <= len(damaged.data)
+    for measures in statistics.what_if:
+        assert 0 <= measures.worst_scan <= len(damaged.data)
+        assert (measures.expected_scan_by_offset or 0) <= measures.worst_scan + 1e-6
+
+
+def test_windows_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = a_log(tmp_path, [i % 50 for i in range(2000)])
+    rebuild(directory, 1024)
+    whole = kafkalog.Partition(directory).index_statistics(intervals=INTERVALS)
+    windows = []
+    plain = kafkalog.Partition.iter_batches
+
+    def narrow(self: kafkalog.Partition, **options: Any) -> Any:
+        for segment, batches in plain(self, **options):
+            for start in range(0, len(batches), 7):
+                windows.append(start)
+                yield type("Row", (), {"segment": segment, "batches": batches[start : start + 7]})
+
+    monkeypatch.setattr(kafkalog.Partition, "iter_batches", narrow)
+    narrowed = kafkalog.Partition(directory).index_statistics(intervals=INTERVALS)
+    assert len(windows) > 200
+    for one, other in zip((whole.index, *whole.what_if), (narrowed.index, *narrowed.what_if), strict=True):
+        assert one is not None
+        assert other is not None
+        flat, wanted = _flat(other.as_dict()), _flat(one.as_dict())
+        assert flat == pytest.approx(wanted)
+
+
+def _flat(values: dict[str, Any]) -> dict[str, float]:
+    flat = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{inner}": number for inner, number in value.items()}
+        else:
+            flat[name] = value
+    return {name: -1.0 if value is None else float(value) for name, value in flat.items()}
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    one = builder.batch_v2(base_timestamp=5, records_count=1, last_offset_delta=0, crc=0)[8:]
+    peaks = []
+    for n in (150_000, 450_000):
+        directory = tmp_path / f"orders-{n}"
+        directory.mkdir()
+        (directory / f"{0:020}.log").write_bytes(b"".join(offset.to_bytes(8, "big") + one for offset in range(n)))
+        tracemalloc.start()
+        statistics = kafkalog.Partition(directory).index_statistics(intervals=(0, 512, 65536))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert statistics.what_if[0].n_entries == n - 1
+    assert peaks[1] < 1.1 * peaks[0]
+
+
+def test_statistics_are_a_dict_and_an_arrow_table(log_dir: Path) -> None:
+    statistics = kafkalog.Partition(log_dir / "p-multi-0").index_statistics(intervals=[512, 4096])
+    fields = json.loads(json.dumps(statistics.as_dict()))
+    assert (fields["topic"], fields["partition"], fields["segment"], fields["n_segments"]) == ("p-multi", 0, None, 2)
+    assert fields["what_if"][0]["index_interval_bytes"] == 512
+    assert set(fields["index"]["gap_ms"]) == {"n", "mean", "p50", "p99", "max", "coefficient_of_variation"}
+    table = statistics.to_arrow()
+    assert table.num_rows == 9  # partition and two segments, three indexes each
+    assert table["index_interval_bytes"].to_pylist() == [None, 512, 4096] * 3
+    assert table["segment"].null_count == 3
+    assert table["gap_bytes_p99"][0].as_py() == fields["index"]["gap_bytes"]["p99"]
+    assert not any(str(column.type) == "null" for column in table.columns)
+
+
+def candidate(interval: int, n_entries: int, scan: float) -> IndexMeasures:
+    none = Distribution().spread()
+    return IndexMeasures(interval, 10**6, n_entries, 0, none, none, none, scan, scan, int(scan))
+
+
+def test_the_knee_lies_farthest_below_the_line() -> None:
+    points = [candidate(1000, 100, 10.0), candidate(2000, 50, 20.0), candidate(4000, 25, 60.0), candidate(9000, 0, 110)]
+    # scaled: (1, 0), (0.5, 0.1), (0.25, 0.5), (0, 1)
+    assert find_knee(points) is points[1]
+    assert find_knee(points[::-1]) is points[1]
+
+
+def test_of_equal_indexes_the_larger_interval_is_the_knee() -> None:
+    points = [candidate(1, 100, 0.0), candidate(2, 50, 20.0), candidate(3, 50, 20.0), candidate(4, 0, 100.0)]
+    assert find_knee(points) is points[2]
+    mirrored = [candidate(1, 100, 0.0), candidate(2, 60, 20.0), candidate(3, 20, 60.0), candidate(4, 0, 100.0)]
+    assert find_knee(mirrored) is mirrored[2]
+
+
+def test_there_is_no_knee_without_three_different_points_or_below_the_line() -> None:
+    assert find_knee([]) is None
+    assert find_knee([candidate(1, 9, 1.0), candidate(2, 9, 1.0), candidate(3, 1, 9.0)]) is None
+    assert find_knee([candidate(1, 100, 0.0), candidate(2, 50, 50.0), candidate(3, 0, 100.0)]) is None
+    assert find_knee([candidate(1, 100, 0.0), candidate(2, 80, 90.0), candidate(3, 0, 100.0)]) is None
+
+
+def test_kafkas_default_is_the_knee_of_a_log_of_small_batches(tmp_path: Path) -> None:
+    directory = a_log(tmp_path, list(range(30_000)), payload=1)
+    knee = kafkalog.Partition(directory).index_statistics(intervals=KNEE_CANDIDATES).knee
+    assert knee is not None
+    assert knee.index_interval_bytes == 4096
+
+
+# the command line
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Call `main`: exit code, lines of stdout, stderr."""
+
+    def call(*argv: object) -> tuple[int, list[str], str]:
+        code = main(["index-stats", *(str(arg) for arg in argv)])
+        captured = capsys.readouterr()
+        return code, captured.out.splitlines(), captured.err
+
+    return call
+
+
+def test_a_line_a_partition_or_a_segment(log_dir: Path, run: Any) -> None:
+    code, out, err = run(log_dir)
+    assert (code, err) == (0, "")
+    assert len(out) == 1 + 10 + 1
+    assert out[0].split()[:4] == ["PARTITION", "BYTES", "ENTRIES", "TIME"]
+    assert out[7].split()[:4] == ["p-txn-0", "49,519", "36", "34"]
+    assert out[-1].startswith("total: 10 partitions, 27 segments, 426.4 KiB of log; a lookup passes over ")
+    code, out, _ = run(log_dir, "-s", "-t", "p-txn", "--gaps", "ms")
+    assert len(out) == 1 + 6 + 1
+    assert out[1].split()[:2] == ["p-txn-0", "00000000000000000000.log"]
+    code, out, _ = run(log_dir / "p-txn-0" / "00000000000000000014.log")
+    assert out[1].split()[:3] == ["p-txn-0", "15,973", "13"]
+
+
+def test_json_is_an_object_a_partition_or_segment(log_dir: Path, run: Any) -> None:
+    code, out, _ = run(log_dir, "--json", "--what-if", "512,4K", "-t", "p-multi")
+    rows = [json.loads(line) for line in out]
+    assert code == 0
+    assert [row["partition"] for row in rows] == [0, 1, 2]
+    assert [one["index_interval_bytes"] for one in rows[0]["what_if"]] == [512, 4096]
+    assert "knee" not in rows[0]
+    code, out, _ = run(log_dir, "--json", "-s", "-t", "p-txn", "--recommend")
+    assert len(out) == 6
+    assert all("knee" in json.loads(line) for line in out)
+
+
+def test_what_if_and_a_recommendation_are_shown(log_dir: Path, run: Any) -> None:
+    code, out, _ = run(log_dir / "p-txn-0", "--recommend")
+    assert code == 0
+    assert sum(line.endswith("<- knee") for line in out) == 1
+    assert out[-1].startswith("p-txn-0: index.interval.bytes=2048: 1.1 KiB passed over a lookup, indexes of 0.832%; as")
+    code, out, _ = run(log_dir / "p-txn-0", "--what-if", "1024")
+    as_it_is, what_if = (line.split() for line in out[-2:])
+    assert as_it_is[4:] == what_if[2:]  # the topic's own setting: the same figures
+    code, out, _ = run(log_dir / "p-multi-1", "--recommend", "--what-if", "65536,100000,1000000")
+    assert out[-1].startswith("p-multi-1: no knee")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--what-if", "x"], "not a number"),
+        (["--what-if", "2G"], "below 2G"),
+        (["--what-if", "512,4096", "--recommend"], "three values"),
+        (["--segment-ms", "0"], "at least 1"),
+        (["-t", "nope"], "no topic"),
+        (["--plot", "x.bmp"], "ends in .svg"),
+    ],
+)
+def test_wrong_usage_is_said(options: list[str], message: str, log_dir: Path, run: Any) -> None:
+    code, out, err = run(log_dir, *options)
+    assert (code, out) == (2, [])
+    assert message in err
+
+
+def test_damage_is_said_and_the_rest_is_measured(log_dir_copy: Path, run: Any) -> None:
+    partition = log_dir_copy / "p-zstd-java-0"
+    with (partition / "00000000000000000000.log").open("r+b") as file:
+        file.seek(5000)
+        file.write(bytes(3000))
+    index = log_dir_copy / "p-multi-1" / "00000000000000000000.index"
+    index.write_bytes(index.read_bytes()[::-1])
+    code, out, err = run(log_dir_copy)
+    assert code == 1
+    assert len(out) == 12
+    assert err.count("kafkalog: damage: ") == 2
+    assert "index_misleads" in err
+    row = next(line for line in out if line.startswith("p-multi-1"))
+    assert row.split()[1:4] == ["12,964", "-", "-"]
+    assert "1 of the segments without an index that can be measured" in out[-1]
+    code, out, err = run(log_dir_copy, "--on-corruption", "raise", "-t", "p-zstd-java")
+    assert code == 1
+    assert "--on-corruption skip" in err
+    assert run(log_dir_copy / "nothing-here")[0] == 3
+
+
+def test_nothing_is_written_beside_the_log(log_dir_copy: Path, run: Any) -> None:
+    before = {path: path.stat().st_mtime_ns for path in log_dir_copy.rglob("*")}
+    assert run(log_dir_copy, "--recommend")[0] == 0
+    assert {path: path.stat().st_mtime_ns for path in log_dir_copy.rglob("*")} == before
+
+
+# pictures
+
+
+def test_without_matplotlib_the_error_names_what_to_install(
+    log_dir: Path, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    code, _, err = run(log_dir, "--plot", tmp_path / "x.svg")
+    assert code == 2
+    assert "pip install 'kafkalog[plot]'" in err
+    from kafkalog.indexes.plot import draw
+
+    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(intervals=KNEE_CANDIDATES)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kafkalog\[plot\]'"):
+        draw(statistics, "p-txn-0")
+
+
+def needs_matplotlib() -> None:
+    pytest.importorskip(
+        "matplotlib", reason="pictures are NOT tested: Matplotlib is missing (pip install kafkalog[plot])"
+    )
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run: Any, tmp_path: Path) -> None:
+    needs_matplotlib()
+    file = tmp_path / f"x.{suffix}"
+    code, _, err = run(log_dir, "--plot", file)
+    assert (code, err) == (0, "")
+    picture = file.read_bytes()
+    assert picture.startswith(start)
+    assert len(picture) > 5000
+    code, _, err = run(log_dir, "--plot", file)
+    assert code == 6
+    assert "--overwrite" in err
+    assert run(log_dir, "--plot", file, "--overwrite")[0] == 0
+    assert file.read_bytes() == picture  # the same log, the same picture
+
+
+def test_a_picture_has_both_charts_and_the_knee(log_dir: Path) -> None:
+    needs_matplotlib()
+    import matplotlib as mpl
+
+    from kafkalog.indexes.plot import draw
+
+    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(intervals=KNEE_CANDIDATES)
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        text = draw(statistics, "p$txn$ \u65e5").decode()
+    for words in ("Offset index of p$txn$", "Gaps between entries", "Trade-off", "knee: 2,048", "16K to 64K", "KiB"):
+        assert words in text
+    with pytest.raises(ValueError, match="pictures are"):
+        draw(statistics, "x", format="bmp")
+
+
+@pytest.mark.parametrize("timestamps", [[7], [7] * 100, list(range(3000))])
+def test_a_picture_of_few_or_equal_gaps_is_drawn(timestamps: list[int], tmp_path: Path) -> None:
+    needs_matplotlib()
+    from kafkalog.indexes.plot import draw
+
+    directory = a_log(tmp_path, timestamps)
+    partition = kafkalog.Partition(directory)
+    assert draw(partition.index_statistics(intervals=KNEE_CANDIDATES), "x").startswith(b"<?xml")
+    rebuild(directory, 0)
+    partition = kafkalog.Partition(directory)
+    assert draw(partition.index_statistics(), "x").startswith(b"<?xml")
+    with pytest.raises(ValueError, match="no batches"):
+        draw(kafkalog.Partition(a_log(tmp_path, [])).index_statistics(), "x")
+
+
+def test_a_picture_is_not_put_into_a_log_dir(log_dir_copy: Path, run: Any) -> None:
+    needs_matplotlib()
+    code, _, err = run(log_dir_copy, "--plot", log_dir_copy / "x.svg")
+    assert code == 6
+    assert "unsafe_path" in err
+    assert not (log_dir_copy / "x.svg").exists()

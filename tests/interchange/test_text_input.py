@@ -1,0 +1,241 @@
+"""CSV and JSON lines as people bring them: from pandas, DuckDB, Postgres and jq, with what is odd about them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kafkalog
+from kafkalog import load_files
+from kafkalog.errors import Reason, UnwritableError
+
+Load = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Load a file with this content; the records of the partition, timestamps as milliseconds."""
+
+    def call(name: str, content: str | bytes, **options: Any) -> list[dict[str, Any]]:
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        load_files([tmp_path / name], tmp_path / "log", **{"topic": "t", "encoding": "utf8", **options})
+        table = kafkalog.read_table(tmp_path / "log", columns=["offset", "timestamp", "key", "value", "headers"])
+        place = table.schema.get_field_index("timestamp")
+        table = table.set_column(place, "timestamp", table.column("timestamp").cast(pa.int64()))
+        (tmp_path / "log").rename(tmp_path / f"done-{len(os.listdir(tmp_path))}")
+        return table.to_pylist()
+
+    return call
+
+
+def refused(load: Load, name: str, content: str | bytes, **options: Any) -> str:
+    with pytest.raises(UnwritableError) as caught:
+        load(name, content, **options)
+    assert caught.value.path is not None
+    assert caught.value.path.endswith(name)
+    return caught.value.detail
+
+
+def values(rows: list[dict[str, Any]]) -> list[bytes | None]:
+    return [row["value"] for row in rows]
+
+
+def stamps(rows: list[dict[str, Any]]) -> list[int | None]:
+    return [None if row["timestamp"] == -1 else row["timestamp"] for row in rows]
+
+
+def test_milliseconds_and_iso_8601_of_any_year_mix_in_csv_and_json(load: Load) -> None:
+    moments: list[Any] = ["2300-01-01T00:00:00Z", "1700000000000", "2024-01-01 00:00:00+01", "", "-1"]
+    expected = [10_413_792_000_000, 1_700_000_000_000, 1_704_063_600_000, None, None]
+    text = "value,timestamp\n" + "".join(f"x,{moment}\n" for moment in moments)
+    assert stamps(load("x.csv", text)) == expected
+    moments[1], moments[4] = 1_700_000_000_000, None
+    lines = [json.dumps({"value": "x", "timestamp": moment}) for moment in moments]
+    assert stamps(load("x.jsonl", "\n".join(lines))) == expected
+    assert stamps(load("x.jsonl", '{"value": "", "timestamp": 17.0}\n{"value": "", "timestamp": null}')) == [17, None]
+
+
+def test_finer_and_naive_timestamps_are_taken_as_the_options_say(load: Load) -> None:
+    text = "value,timestamp\nx,2024-01-01T00:00:00.0019Z\nx,2024-01-01T01:00:00\nx,5\n"
+    assert "line 2: timestamp is finer than a millisecond" in refused(load, "x.csv", text)
+    assert "line 3: timestamp has no time zone" in refused(load, "x.csv", text, truncate_timestamps=True)
+    options = {"truncate_timestamps": True, "naive_timezone": "Europe/Berlin"}
+    assert stamps(load("x.csv", text, **options)) == [1_704_067_200_001, 1_704_067_200_000, 5]
+    line = '{"value": "x", "timestamp": "2024-01-01T01:00:00.0009"}'
+    assert stamps(load("x.jsonl", line, **options)) == [1_704_067_200_000]
+
+
+def test_a_timestamp_that_is_none_is_told_with_line_and_value(load: Load) -> None:
+    text = 'value,key,timestamp\n"a\nb","\n\n",1\n\nc,d,0x10\n'
+    expected = "timestamp is neither milliseconds, nor ISO 8601 with Z or an offset: '0x10'"
+    assert refused(load, "x.csv", text) == f"line 7: {expected}"
+    lines = '{"value": "", "timestamp": 1}\n\n{"value": "", "timestamp": "0x10"}\n'
+    assert refused(load, "x.jsonl", lines) == f"line 3: {expected}"
+
+
+def test_a_line_without_a_value_is_a_mistake_and_null_a_tombstone(load: Load) -> None:
+    lines = ['{"value": "a"}', '{"key": "k"}']
+    for content, line in (("\n".join(lines), 2), ("\n\n".join(reversed(lines)), 1)):
+        detail = refused(load, "x.jsonl", content)
+        assert detail.startswith(f"line {line}: value is not there, as it is in other lines")
+        assert '"value": null' in detail
+    assert values(load("x.jsonl", '{"value": "a"}\n{"key": "k", "value": null}')) == [b"a", None]
+    assert "no column 'value'" in refused(load, "x.jsonl", '{"key": "k"}\n{"key": "l"}')
+    detail = refused(load, "x.jsonl", '{"body": "a"}\n{}', columns={"value": "body"})
+    assert "line 2: body is not there" in detail
+    rows = load("x.jsonl", '{"value": "a", "key": "k", "headers": [["h", "v"]], "timestamp": 7}\n{"value": "b"}')
+    assert {**rows[1], "timestamp": -1} == {"offset": 1, "timestamp": -1, "key": None, "value": b"b", "headers": []}
+
+
+def test_a_value_that_is_missing_far_behind_is_found(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.interchange.text_input._READ_BYTES", 300)
+    lines = [json.dumps({"value": str(i)} if i != 70 else {"key": "k"}) for i in range(100)]
+    assert refused(load, "x.jsonl", "\n\n".join(lines)).startswith("line 141: value is not there")
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
+def test_a_byte_order_mark_crlf_blank_lines_and_no_end_of_the_last_line_do_no_harm(load: Load, name: str) -> None:
+    lines = {
+        "x.jsonl": ['{"value": "a", "key": "1"}', '{"value": "b", "key": "2"}'],
+        "x.csv": ["value,key", "a,1", "b,2"],
+    }
+    for end in ("\n", "\r\n", "\n\n", "\r\n\r\n"):
+        for mark, last in (("", ""), ("\ufeff", end), ("", end * 3)):
+            rows = load(name, mark + end.join(lines[name]) + last)
+            assert [(row["value"], row["key"]) for row in rows] == [(b"a", b"1"), (b"b", b"2")]
+    assert load("x.jsonl", "\ufeff") == load("x.jsonl", "\n \n\r\n") == load("x.csv", "value,key\n\n\n") == []
+
+
+def test_columns_that_are_left_out_are_not_looked_at(load: Load) -> None:
+    lines = '{"value": "a", "timestamp": "yesterday", "key": {"b": 1}, "n": 1}\n{"value": "b", "n": NaN}'
+    ignored = ["timestamp", "key", "n"]
+    assert values(load("x.jsonl", lines, ignore_columns=ignored)) == [b"a", b"b"]
+    text = "value,timestamp,key,n\nYQ==,yesterday,?,\xff\nYg==,,,\n"
+    assert values(load("x.csv", text.encode("latin-1"), ignore_columns=ignored, encoding="base64")) == [b"a", b"b"]
+    renamed = {"value": "body"}
+    assert values(load("x.csv", "body,value\nYQ==,?\n", columns=renamed, encoding="base64")) == [b"a"]
+
+
+def test_markers_are_no_records_in_text_either(load: Load) -> None:
+    for text in ("true", "True", "t"):
+        detail = refused(load, "x.csv", f"value,is_control\na,false\nb,{text}\n")
+        assert "row 1 is set: markers are no records" in detail
+    assert "row 1 is set" in refused(load, "x.jsonl", '{"value": "a"}\n{"value": "b", "is_control": true}')
+    assert values(load("x.csv", "value,is_control\na,false\nb,\n")) == [b"a", b"b"]
+
+
+def test_numbers_in_csv_are_decimal_and_as_pandas_writes_them(load: Load) -> None:
+    assert [row["offset"] for row in load("x.csv", "value,offset\na,3.0\nb,7\n")] == [3, 7]
+    assert refused(load, "x.csv", "value,offset\na,0x10\n") == "line 2: offset is a whole number, not '0x10'"
+    assert refused(load, "x.csv", "value,partition\na,1\nb,1.5\n").startswith("line 3: partition is a whole number")
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (
+            '{"value": {"a": 1}}',
+            "line 1: value is text in utf8, or null, not {'a': 1} (make it text, with tojson of jq",
+        ),
+        ('{"value": 5}', "tojson"),
+        ('{"value": NaN}', "line 1: value is text in utf8, or null, not nan"),
+        ('[{"value": "a"},\n{"value": "b"}]', "jq -c"),
+        ('[{"value": "a"}]', "jq -c '.[]'"),
+        ('{\n  "value": "a"\n}', "an object a line is expected"),
+        ('{"value": "a", "timestamp": 1.5}', "line 1: timestamp is a whole number, not 1.5"),
+        ('{"value": "a", "timestamp": NaN}', "line 1: timestamp is a whole number, not nan"),
+        ('{"value": "a", "timestamp": "1"}\n{"value": "a", "timestamp": 1.5}', "line 2: timestamp is a whole number"),
+        ('{"value": "a", "topic": 7}', "line 1: topic is text, not 7"),
+        (b'{"value": "\xff"}', "line 1: it is no JSON object: 'utf-8'"),
+    ],
+)
+def test_json_of_another_shape_is_refused_with_a_way_out(load: Load, content: str | bytes, what: str) -> None:
+    assert what in refused(load, "x.jsonl", content)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("Value,key\na,b\n", "'Value' is to be named (columns={...}, --value-column)"),
+        ("key, value\na,b\n", "' value' is to be named"),
+        ("value,key\ra,b\r", "it ends in CR alone"),
+        ('value,key\na,"b\nc,d\n', "line 2: a quote has no end"),
+        ("value,key\na,b\nc\n", "line 3: 2 columns are expected, not 1: 'c'"),
+        ("value," + "x" * 2**21 + "\n", "longer than 1048576 bytes"),
+        ("value,timestamp\na,\\N\n", "line 2: timestamp is neither milliseconds, nor ISO 8601 with Z or an offset"),
+    ],
+)
+def test_csv_of_another_shape_is_refused_with_a_way_out(load: Load, content: str, what: str) -> None:
+    assert what in refused(load, "x.csv", content)
+
+
+def test_nul_and_bytes_that_are_no_text_are_kept_in_csv_values(load: Load) -> None:
+    assert values(load("x.csv", b"value,key\na\0b,\xff\n\\N,\n")) == [b"a\0b", b"\\N"]
+    assert values(load("x.csv", b'value,key\n\\N,a\n"\\N",b\n', null="\\N")) == [None, b"\\N"]
+
+
+LARGE = kafkalog.LogConfig(max_message_bytes=10**7)
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.csv")
+    text = b"value,key\n" + b"a" * 9_000_000 + b",b\nc,d\n"
+    writer = threading.Thread(target=(tmp_path / "x.csv").write_bytes, args=(text,), daemon=True)
+    writer.start()
+    load_files([tmp_path / "x.csv"], tmp_path / "log", topic="t", encoding="utf8", config=LARGE)
+    writer.join(10)
+    assert kafkalog.read_table(tmp_path / "log").column("key").to_pylist() == [b"b", b"d"]
+
+
+def test_a_column_that_is_absent_in_the_first_lines_is_read_from_where_it_comes(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkalog.interchange.text_input._READ_BYTES", 300)
+    lines = [{"value": str(i), **({"key": "k"} if i > 50 else {})} for i in range(60)]
+    rows = load("x.jsonl", "\n".join(map(json.dumps, lines)))
+    assert [row["key"] for row in rows] == [None] * 51 + [b"k"] * 9
+    lines[55]["colour"] = "red"
+    detail = refused(load, "x.jsonl", "\n".join(map(json.dumps, lines)))
+    assert "no column 'colour'" in detail
+
+
+def test_what_is_refused_has_its_reason(load: Load) -> None:
+    for content, reason in (('{"value": 5}', Reason.COLUMN_TYPE), ('{"value": "a"}\n{}', Reason.COLUMN_MISSING)):
+        with pytest.raises(UnwritableError) as caught:
+            load("x.jsonl", content)
+        assert caught.value.reason is reason
+
+
+def test_bytes_as_postgres_writes_them_are_read(load: Load) -> None:
+    folded = base64.encodebytes(b"v" * 100).decode()
+    assert folded.count("\n") == 2
+    assert values(load("x.csv", f'value,key\n"{folded}",\n', encoding="base64")) == [b"v" * 100]
+    assert values(load("x.jsonl", json.dumps({"value": folded.replace("\n", "\r\n")}), encoding="base64")) == [
+        b"v" * 100
+    ]
+    assert "line 2: value is not base64" in refused(load, "x.csv", 'value,key\n"YQ=\n?",\n', encoding="base64")
+    rows = load("x.csv", "value,key\n\\x00ff,\\x\n0a,\\x0A\n", encoding="hex")
+    assert [(row["value"], row["key"]) for row in rows] == [(b"\0\xff", b""), (b"\n", b"\n")]
+    assert "line 2: value is not hex" in refused(load, "x.csv", "value,key\n\\x0,\n", encoding="hex")
+
+
+@pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        ("value;key\na;b\n", "only commas stand between columns here"),
+        ("value\tkey\na\tb\n", "only commas stand between columns here"),
+        (",value\n0,a\n", "a column without a name is the index that pandas writes unless index=False"),
+    ],
+)
+def test_columns_that_are_usual_elsewhere_are_refused_with_a_hint(load: Load, content: str, note: str) -> None:
+    with pytest.raises(UnwritableError, match="column") as caught:
+        load("x.csv", content)
+    assert caught.value.__notes__ == [note]

@@ -1,0 +1,185 @@
+"""Numbers and timestamps as other tools write them: each exactly, or refused with its line."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.errors import Reason, UnwritableError
+from kafkalog.interchange.text_numbers import Place, milliseconds, texts_of, whole_numbers
+
+AT = Place("at", lambda row: row + 2)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+
+
+def read(*texts: str | None, **options: Any) -> list[int | None]:
+    """What `milliseconds` makes of texts, alone as together."""
+    alone = [milliseconds(pa.array([text], pa.string()), AT, **options)[0].as_py() for text in texts]
+    together: list[int | None] = milliseconds(pa.array(texts, pa.string()), AT, **options).to_pylist()
+    assert together == alone
+    assert milliseconds(pa.array(texts, pa.large_string()), AT, **options).to_pylist() == alone
+    return together
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("-1", -1),
+        ("+7", 7),
+        ("007", 7),
+        ("1700000000000.0", 1_700_000_000_000),
+        (" 5", 5),
+        ("9223372036854775807", 2**63 - 1),
+        ("", None),
+        (None, None),
+        ("1970-01-01T00:00:00Z", 0),
+        ("2024-02-29T12:34:56Z", 1_709_210_096_000),
+        ("2024-02-29 12:34:56.7+00", 1_709_210_096_700),
+        ("2024-02-29T12:34:56,789+0130", 1_709_204_696_789),
+        ("2024-02-29T12:34:56.789000000-01:30", 1_709_215_496_789),
+        ("2024-02-29T12:34Z", 1_709_210_040_000),
+        ("2024-02-29t12:34:56z", 1_709_210_096_000),
+        ("2300-01-01T00:00:00Z", 10_413_792_000_000),
+        ("2300-01-01T00:00:00.001000Z", 10_413_792_000_001),
+        ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
+        ("+12345-01-01T00:00:00Z", 327_403_382_400_000),
+        ("+292278994-08-17T07:12:55.807Z", 2**63 - 1),
+    ],
+)
+def test_a_timestamp_is_milliseconds_or_iso_8601(text: str | None, number: int | None) -> None:
+    assert read(text) == [number]
+    assert read("3", text, "1970-01-01T00:00:00.005+00:00", "4") == [3, number, 5, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("0x10", "is neither milliseconds, nor ISO 8601 with Z or an offset"),
+        ("0X10", "is neither"),
+        ("1_0", "is neither"),
+        ("1.5", "is neither"),
+        ("1e3", "is neither"),
+        ("٣", "is neither"),
+        ("yesterday", "is neither"),
+        ("\\N", "--null"),
+        ("NaN", "--null"),
+        ("2024-02-30T00:00:00Z", "is neither"),
+        ("2024-01-01T24:00:00Z", "is neither"),
+        ("2024-01-01T00:60:00Z", "is neither"),
+        ("2024-01-01T00:00:60Z", "is neither"),
+        ("2024-01-01T00:00:00+24:00", "is neither"),
+        ("2024-01-01T00:00:00Z!", "is neither"),
+        ("2024-01-01T00:00:00", "has no time zone"),
+        ("2024-01-01", "has no time zone"),
+        ("2024-01-01T00:00:00.0001Z", "is finer than a millisecond"),
+        ("2024-01-01T00:00:00.123456789012Z", "is finer than a millisecond"),
+        ("-2", "is before 1970"),
+        ("1969-12-31T23:59:59.999Z", "is before 1970"),
+        ("1970-01-01T00:00:00+00:01", "is before 1970"),
+        ("0000-01-01T00:00:00Z", "is before 1970"),
+        ("9223372036854775808", "does not fit 64 bits"),
+        ("+292278994-08-17T07:12:55.808Z", "does not fit 64 bits"),
+    ],
+)
+def test_what_is_no_timestamp_is_refused_with_its_line_and_itself(text: str, what: str) -> None:
+    for before in ([], ["17", "2024-01-01T00:00:00Z"], ["17", None], ["2024-01-01T00:00:00Z"] * 3):
+        with pytest.raises(UnwritableError) as caught:
+            milliseconds(pa.array([*before, text, "18", "x"]), AT)
+        assert caught.value.detail.startswith(f"line {len(before) + 2}: at {what.partition('--')[0]}")
+        assert what in caught.value.detail
+        assert repr(text) in caught.value.detail
+        assert caught.value.reason is Reason.COLUMN_VALUE
+
+
+MOMENTS = st.datetimes(datetime(1970, 1, 2), datetime(9999, 12, 30))
+ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+
+
+@given(st.lists(st.none() | st.integers(-1, 2**63 - 1) | st.tuples(MOMENTS, st.sampled_from("T "), ZONES), min_size=1))
+def test_any_mixture_is_read_as_datetime_reads_it(values: list[Any]) -> None:
+    texts, expected = [], []
+    for value in values:
+        if isinstance(value, tuple):
+            moment = value[0].replace(tzinfo=value[2])
+            texts.append(moment.isoformat(value[1]))
+            expected.append((moment - EPOCH) // MILLISECOND)
+        else:
+            texts.append(None if value is None else str(value))
+            expected.append(value)
+    assert read(*texts, truncate=True) == expected
+
+
+def test_what_is_finer_than_a_millisecond_is_cut_off_where_that_is_wanted() -> None:
+    texts = [f"{year}-01-01T00:00:00.{digits}Z" for year in (2024, 2300) for digits in ("1239", "123999", "123999999")]
+    for text, number in zip(texts, [1_704_067_200_123] * 3 + [10_413_792_000_123] * 3, strict=True):
+        assert read(text, truncate=True) == [number]
+    assert read(*texts, "7", truncate=True)[2:] == [1_704_067_200_123, *[10_413_792_000_123] * 3, 7]
+
+
+def test_naive_moments_are_of_the_zone_that_is_said() -> None:
+    texts = ["2024-07-01T12:00:00", "2024-01-01 12:00:00.5", "2300-01-01", "2024-07-01T12:00"]
+    moments = [datetime(2024, 7, 1, 12), datetime(2024, 1, 1, 12, 0, 0, 500_000), datetime(2300, 1, 1)]
+    for name in ("UTC", "Europe/Berlin", "America/St_Johns"):
+        wanted = [(moment.replace(tzinfo=ZoneInfo(name)) - EPOCH) // MILLISECOND for moment in moments]
+        found = read(*texts, "5", "2024-01-01T00:00:00Z", naive_timezone=name)
+        assert found == [*wanted, wanted[0], 5, 1_704_067_200_000]
+        assert milliseconds(pa.array(texts), AT, naive_timezone=name).to_pylist() == found[:4]
+    for text in ("2024-03-31T02:30:00", "2024-10-27T02:30:00"):
+        for others in ([], ["7"], ["2024-01-01"]):
+            with pytest.raises(
+                UnwritableError, match=rf"line {len(others) + 2}: at is no time of Europe/Berlin: '{text}"
+            ):
+                milliseconds(pa.array([*others, text, "2024-01-01"]), AT, naive_timezone="Europe/Berlin")
+    with pytest.raises(UnwritableError, match="line 2: at is before 1970"):
+        milliseconds(pa.array(["1970-01-01"]), AT, naive_timezone="Europe/Berlin")
+
+
+def test_whole_numbers_are_decimal() -> None:
+    texts = ["0", "-5", "007", None, "", "9223372036854775807"]
+    assert whole_numbers(pa.array(texts), AT).to_pylist() == [0, -5, 7, None, None, 2**63 - 1]
+    assert whole_numbers(pa.array([*texts, "+3", "5.0"]), AT).to_pylist()[-2:] == [3, 5]
+    for text in ("0x10", "0X10", "1.5", "abc", "1e3", "NULL"):
+        with pytest.raises(UnwritableError, match=f"line 3: at is a whole number, not '{text}'"):
+            whole_numbers(pa.array(["1", text]), AT)
+    with pytest.raises(UnwritableError, match="line 2: at does not fit 64 bits: '9223372036854775808'"):
+        whole_numbers(pa.array(["9223372036854775808"]), AT)
+
+
+@given(st.lists(st.sampled_from([b"a", "é".encode(), None, b"\xff", b"\xc3"]), max_size=9))
+def test_text_is_utf8_or_its_first_line_that_is_not_is_told(values: list[bytes | None]) -> None:
+    bad = [row for row, value in enumerate(values) if value in (b"\xff", b"\xc3")]
+    column = pa.array(values, pa.binary())
+    if not bad:
+        assert texts_of(column, AT).cast(pa.binary()).to_pylist() == values
+        return
+    with pytest.raises(UnwritableError, match=f"line {bad[0] + 2}: at is not UTF-8"):
+        texts_of(column, AT)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["1700000000000"],
+        ["2024-01-01T00:00:00Z"],
+        ["2024-01-01 00:00:00.123456+02", None],
+        ["7", None, "", "2024-01-01T00:00:00Z"],
+    ],
+)
+def test_a_column_of_one_kind_or_two_is_taken_whole(texts: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("kafkalog.interchange.text_numbers._one_by_one", never)
+    column = pa.array(texts * (400_000 // len(texts)))
+    start = time.process_time()
+    assert len(milliseconds(column, AT, truncate=True)) == 400_000
+    assert time.process_time() - start < 2

@@ -1,0 +1,399 @@
+"""Offsets for timestamps equal brute force over all records, and do not depend on index files."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import builder
+import golden_sets
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import EARLIEST, LATEST, MAX_TIMESTAMP, Answer, BruteForce
+
+import kafkalog
+from kafkalog.log.list_offsets import ListOffsets
+from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
+
+NAMED = {EARLIEST: "earliest", LATEST: "latest", MAX_TIMESTAMP: "max-timestamp"}
+GOLDEN_CASES = [(name, archive) for name in golden_sets.SETS for archive in ("clean", "unclean")][:5]
+
+
+def named(questions: Sequence[int]) -> list[Any]:
+    return [NAMED.get(question, question) for question in questions]
+
+
+def without_epochs(questions: Sequence[int], answers: Sequence[Sequence[int]]) -> list[Answer]:
+    """The oracle has no epoch for the earliest and the latest offset."""
+    return [
+        (stamp, offset, -1 if question in (EARLIEST, LATEST) else epoch)
+        for question, (stamp, offset, epoch) in zip(questions, answers, strict=True)
+    ]
+
+
+def around(stamps: Sequence[int], draw: random.Random, most: int = 40) -> list[int]:
+    chosen = [0, 2**62, *draw.sample(list(stamps), min(len(stamps), most))]
+    questions = [stamp + more for stamp in chosen for more in (-1, 0, 1) if stamp + more >= 0]
+    draw.shuffle(questions)
+    return [*NAMED, *questions]
+
+
+def check(partition: kafkalog.Partition, questions: list[int]) -> list[Answer]:
+    """All at once, each alone, and each of a partition that has not seen any: always what brute force gives."""
+    slowly = BruteForce(partition)
+    expected = [slowly.answer(question) for question in questions]
+    found = partition.find_timestamps(named(questions))
+    assert without_epochs(questions, found.tolist()) == expected
+    assert partition.offset_for_timestamp(named(questions)).tolist() == [offset for _, offset, _ in expected]
+    for question, (_, offset, _) in zip(named(questions[:12]), expected, strict=False):
+        assert partition.offset_for_timestamp(question) == offset
+    fresh = kafkalog.Partition(partition.path, log_start_offset=partition.log_start_offset)
+    for question, (_, offset, _) in zip(named(questions[-4:]), expected[-4:], strict=True):
+        assert fresh.offset_for_timestamp(question) == offset
+    return expected
+
+
+@pytest.mark.parametrize(("name", "archive"), GOLDEN_CASES)
+def test_every_golden_partition_answers_as_brute_force_does(name: str, archive: str) -> None:
+    opened = kafkalog.open(golden_sets.unpacked(name, archive))
+    assert isinstance(opened, kafkalog.LogDir)
+    draw = random.Random(name)
+    n_found, magics = 0, set()
+    for partition in opened.values():
+        stamps = [
+            stamp
+            for batches, _ in BruteForce(partition).segments
+            for batch in batches
+            for stamp in [batch.max_timestamp, *(record.timestamp or 0 for record in batch.records)]
+        ]
+        magics |= {int(magic) for segment in partition.segments for magic in np.unique(segment.batches.magic)}
+        n_found += sum(offset >= 0 for _, offset, _ in check(partition, around(stamps, draw)))
+    assert n_found > 200
+    assert magics == ({0, 1, 2} if name == "k28" else {2})
+
+
+def zeroed(path: Path) -> bytes:
+    return bytes(path.stat().st_size)
+
+
+def backwards(path: Path) -> bytes:
+    width = 12 if path.suffix == ".timeindex" else 8
+    return np.frombuffer(path.read_bytes(), f"V{width}")[::-1].tobytes()
+
+
+def far_ahead(path: Path) -> bytes:
+    """Each entry with the offset of the last one: all point behind what is asked for."""
+    entry = np.dtype(
+        [("key", "V8"), ("offset", "V4")] if path.suffix == ".timeindex" else [("offset", "V4"), ("position", "V4")]
+    )
+    rows = np.frombuffer(path.read_bytes(), entry).copy()
+    for column in entry.names or ():
+        if rows.size and column != "key":
+            rows[column] = rows[column][-1]
+    return rows.tobytes()
+
+
+DAMAGE: dict[str, Callable[[Path], bytes | None]] = {
+    "missing": lambda path: None,
+    "empty": lambda path: b"",
+    "zeroed": zeroed,
+    "random": lambda path: np.random.default_rng(5).bytes(1200),
+    "backwards": backwards,
+    "far_ahead": far_ahead,
+    "cut_in_half": lambda path: path.read_bytes()[: path.stat().st_size // 2],
+}
+
+
+def swap_among(paths: list[Path]) -> None:
+    """Each index gets the content of the next one."""
+    contents = [path.read_bytes() for path in paths]
+    for path, content in zip(paths, contents[1:] + contents[:1], strict=True):
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("suffixes", [(".timeindex",), (".index",), (".timeindex", ".index")], ids="+".join)
+@pytest.mark.parametrize("damage", [*DAMAGE, "swapped"])
+def test_answers_stay_the_same_whatever_becomes_of_the_indexes(
+    log_dir_copy: Path, damage: str, suffixes: tuple[str, ...]
+) -> None:
+    directories = sorted(path for path in log_dir_copy.iterdir() if path.is_dir())
+    questions: dict[Path, list[int]] = {}
+    before = {}
+    for directory in directories:
+        partition = kafkalog.Partition(directory)
+        stamps = np.concatenate([segment.batches.max_timestamp for segment in partition.segments])
+        questions[directory] = around(np.unique(stamps[stamps >= 0]).tolist(), random.Random(3))
+        before[directory] = partition.find_timestamps(named(questions[directory])).tolist()
+    n_changed = 0
+    for directory in directories:
+        for suffix in suffixes:
+            paths = sorted(directory.glob(f"*{suffix}"))
+            old = [path.read_bytes() for path in paths]
+            if damage == "swapped":
+                swap_among(paths)
+            else:
+                for path in paths:
+                    content = DAMAGE[damage](path)
+                    path.unlink() if content is None else path.write_bytes(content)
+            n_changed += sum(
+                not path.exists() or path.read_bytes() != was for path, was in zip(paths, old, strict=True)
+            )
+    assert n_changed > 8
+    for directory in directories:
+        partition = kafkalog.Partition(directory)
+        assert partition.find_timestamps(named(questions[directory])).tolist() == before[directory]
+
+
+class Drawn(NamedTuple):
+    """Segments as bytes by base offset, and modification times in ms."""
+
+    logs: dict[int, bytes]
+    modified: list[int]
+    start: int
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> Drawn:
+    """Small timestamps, so that they collide; every format; headers that promise too much; batches and segments left
+    empty, as by the cleaner."""
+    stamps = st.integers(-1, 12)
+    logs: dict[int, bytes] = {}
+    offset = draw(st.integers(0, 5))
+    for _ in range(draw(st.integers(1, 4))):
+        base, data = offset, b""
+        for _ in range(draw(st.integers(0, 5))):
+            kind = draw(st.sampled_from(["v2", "v2", "zstd", "append", "empty", "promise", "v1", "wrapped", "v0"]))
+            found = draw(st.lists(stamps, min_size=1, max_size=4))
+            data += _batch(kind, offset, found)
+            offset += len(found) + draw(st.integers(0, 2))
+        logs[base] = data
+        offset = max(offset, base + 1)
+    modified = [draw(st.integers(0, 14)) for _ in logs]
+    return Drawn(logs, modified, draw(st.one_of(st.just(0), st.integers(0, offset + 2))))
+
+
+def _batch(kind: str, offset: int, stamps: list[int]) -> bytes:
+    last = offset + len(stamps) - 1
+    if kind == "v1":
+        return b"".join(builder.message(offset + i, b"k", timestamp=stamp) for i, stamp in enumerate(stamps))
+    if kind == "v0":
+        return b"".join(builder.message(offset + i, b"k", magic=0) for i in range(len(stamps)))
+    if kind == "wrapped":
+        inner = [builder.message(i, b"k", timestamp=stamp) for i, stamp in enumerate(stamps)]
+        return builder.wrapper(inner, offset=last, timestamp=max(stamps))
+    if kind == "empty":
+        return builder.batch_v2(
+            base_offset=offset, max_timestamp=max(stamps), last_offset_delta=len(stamps) - 1, base_timestamp=-1
+        )
+    return builder.batch_v2(
+        [builder.record_v2(i, stamp, b"k", b"v") for i, stamp in enumerate(stamps)],
+        base_offset=offset,
+        codec=builder.ZSTD if kind == "zstd" else 0,
+        log_append_time=kind == "append",
+        max_timestamp=max(stamps) + 2 * (kind == "promise"),
+        leader_epoch=offset,
+    )
+
+
+@settings(max_examples=150)
+@given(drawn=partitions())
+def test_generated_partitions_answer_as_brute_force_does(
+    drawn: Drawn, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = tmp_path_factory.mktemp("generated") / "t-0"
+    directory.mkdir()
+    for (base, data), modified in zip(drawn.logs.items(), drawn.modified, strict=True):
+        path = directory / f"{base:020d}.log"
+        path.write_bytes(data)
+        os.utime(path, ns=(0, modified * 10**6 + 999_999))
+    partition = kafkalog.Partition(directory, log_start_offset=drawn.start)
+    slowly = BruteForce(partition)
+    if partition.log_start_offset > slowly.end:
+        assert partition.offset_for_timestamp([0, 3, "max-timestamp"]).tolist() == [-1, -1, -1]
+    else:
+        check(partition, [*NAMED, *range(16)])
+    shutil.rmtree(directory)
+
+
+def one_segment(directory: Path, *batches: bytes, base: int = 0) -> Path:
+    directory.mkdir(exist_ok=True)
+    path = directory / f"{base:020d}.log"
+    path.write_bytes(b"".join(batches))
+    return path
+
+
+def stamped(base: int, *stamps: int, **options: Any) -> bytes:
+    records = [builder.record_v2(i, stamp) for i, stamp in enumerate(stamps)]
+    return builder.batch_v2(records, base_offset=base, max_timestamp=max(stamps), **options)
+
+
+def test_questions_keep_their_shape(log_dir: Path) -> None:
+    partition = kafkalog.Partition(log_dir / "p-multi-0")
+    assert type(partition.offset_for_timestamp(0)) is int
+    assert type(partition.offset_for_timestamp("latest")) is int
+    assert partition.offset_for_timestamp([]).shape == (0,)
+    assert partition.offset_for_timestamp([[0, 1], [2, 3]]).tolist() == [[0, 0], [0, 0]]
+    assert partition.offset_for_timestamp(np.array([2**62])).tolist() == [-1]
+    assert partition.find_timestamps(2**62).tolist() == (-1, -1, -1)
+
+
+def test_the_first_segment_that_is_late_enough_is_asked_and_no_other(tmp_path: Path) -> None:
+    """What a broker does where matching records are deleted (KAFKA has no retry in the next segment)."""
+    directory = tmp_path / "t-0"
+    one_segment(directory, stamped(0, 90, 10), stamped(2, 20, 30))
+    one_segment(directory, stamped(4, 95, 99), base=4)
+    whole = kafkalog.Partition(directory)
+    assert whole.offset_for_timestamp([25, 50, 90, 95]).tolist() == [0, 0, 0, 4]
+    trimmed = kafkalog.Partition(directory, log_start_offset=2)
+    assert trimmed.offset_for_timestamp([25, 50, 90, 95]).tolist() == [3, -1, -1, 4]
+    assert trimmed.find_timestamps(["earliest", "max-timestamp", "latest"])["offset"].tolist() == [2, 5, 6]
+
+
+def test_a_segment_without_timestamps_counts_by_its_modification_time(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    path = one_segment(directory)
+    one_segment(directory, stamped(0, 1000, 2000), base=7)
+    (directory / f"{7:020d}.log").write_bytes(stamped(7, 1000, 2000))
+    os.utime(path, ns=(0, 1_500 * 10**6))
+    assert kafkalog.Partition(directory).offset_for_timestamp([900, 1500, 1501, 2001]).tolist() == [-1, -1, 8, -1]
+
+
+def test_the_largest_timestamp_may_be_a_deleted_record_or_that_of_a_batch_left_empty(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    one_segment(directory, stamped(0, 5, 90, 90), stamped(3, 20))
+    deleted = kafkalog.Partition(directory, log_start_offset=3)
+    assert deleted.find_timestamps("max-timestamp").tolist() == (90, 1, 0)
+    one_segment(directory, builder.batch_v2(base_offset=0, max_timestamp=99, last_offset_delta=0), stamped(3, 20))
+    assert kafkalog.Partition(directory).offset_for_timestamp("max-timestamp") == -1
+
+
+def test_a_log_start_offset_behind_the_end_leaves_nothing(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    one_segment(directory, stamped(0, 5, 90))
+    gone = kafkalog.Partition(directory, log_start_offset=10)
+    assert gone.offset_for_timestamp(["earliest", "latest", "max-timestamp", 0]).tolist() == [10, 10, -1, -1]
+
+
+def test_an_empty_directory_answers(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    partition = kafkalog.Partition(tmp_path / "t-0")
+    assert partition.offset_for_timestamp(["earliest", "latest", "max-timestamp", 0]).tolist() == [0, 0, -1, -1]
+
+
+def test_epochs_come_from_the_checkpoint_and_a_malformed_one_costs_only_them(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    one_segment(directory, stamped(0, 5, 90, leader_epoch=4))
+    checkpoint = directory / "leader-epoch-checkpoint"
+    checkpoint.write_text("0\n2\n4 0\n6 2\n")
+    questions = ["earliest", "latest", 0]
+    assert kafkalog.Partition(directory).find_timestamps(questions)["leader_epoch"].tolist() == [4, 6, 4]
+    assert kafkalog.Partition(directory).list_offsets.answer("earliest").tolist() == (-1, 0, 4)
+    checkpoint.write_text("0\n1\n4 1\n")
+    assert kafkalog.Partition(directory).find_timestamps(questions)["leader_epoch"].tolist() == [-1, 4, 4]
+    checkpoint.write_text("nonsense\n")
+    found = kafkalog.Partition(directory).find_timestamps(questions)
+    assert found["leader_epoch"].tolist() == [-1, -1, 4]
+    assert found["offset"].tolist() == [0, 2, 0]
+
+
+def test_headers_are_walked_once_and_again_when_the_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "t-0"
+    path = one_segment(directory, *(stamped(i, i) for i in range(200)))
+    one_segment(directory, stamped(200, 500), base=200)
+    opened: list[Path] = []
+    real = kafkalog.Segment.open
+
+    def counted(segment: kafkalog.Segment, *args: Any) -> Any:
+        opened.append(segment.path)
+        return real(segment, *args)
+
+    monkeypatch.setattr(kafkalog.Segment, "open", counted)
+    partition = kafkalog.Partition(directory)
+    opened.clear()
+    assert partition.offset_for_timestamp(400) == 200
+    assert opened == [path, directory / f"{200:020d}.log"]
+    opened.clear()
+    assert partition.offset_for_timestamp(300) == 200
+    assert opened == [directory / f"{200:020d}.log"], "the first segment is known to be older"
+    path.write_bytes(path.read_bytes()[:-1] + b"\0" + stamped(199, 450))
+    with pytest.raises(kafkalog.CorruptionError):
+        partition.offset_for_timestamp(300)
+    one_segment(directory, *(stamped(i, i) for i in range(199)), stamped(199, 450))
+    assert partition.offset_for_timestamp([300, 451]).tolist() == [199, 200]
+
+
+def test_a_later_question_begins_where_it_may(tmp_path: Path) -> None:
+    """Windows are remembered; whatever the order of questions and wherever they begin, answers are the same."""
+    directory = tmp_path / "t-0"
+    stamps = [(i * 7919) % 5000 + i for i in range(3000)]
+    one_segment(directory, *(stamped(i, stamp) for i, stamp in enumerate(stamps)))
+    walked = kafkalog.Segment.iter_windows
+
+    def small(segment: kafkalog.Segment, source: Any, **options: Any) -> Any:
+        return walked(segment, source, window_bytes=1000, **options)
+
+    draw = random.Random(1)
+    questions = [draw.randrange(9000) for _ in range(60)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafkalog.Segment, "iter_windows", small)
+        for start in (0, 1234):
+            partition = kafkalog.Partition(directory, log_start_offset=start)
+            for question in questions:
+                later = [i for i in range(start, 3000) if stamps[i] >= question]
+                assert partition.offset_for_timestamp(question) == (later[0] if later else -1)
+
+
+def test_damage_before_the_answer_is_raised_and_damage_behind_it_is_not_met(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    one_segment(directory, stamped(0, 10), stamped(1, 20, crc=1), stamped(2, 30))
+    partition = kafkalog.Partition(directory)
+    assert partition.offset_for_timestamp([10, 30]).tolist() == [0, 2]
+    with pytest.raises(kafkalog.CorruptionError, match="crc_mismatch"):
+        partition.offset_for_timestamp(15)
+    assert isinstance(partition.list_offsets, ListOffsets)
+
+
+@pytest.mark.parametrize("name", ["p-multi-1", "p-txn-0", "p-v0v1v2-mixed-0", "p-v1-lz4-0", "p-zstd-java-0"])
+def test_damaged_bytes_end_in_our_errors_or_in_answers(log_dir_copy: Path, name: str) -> None:
+    """Any byte of a log or an index may be anything; in a log those of headers, as few others are looked at."""
+    directory = log_dir_copy / name
+    files = [path for path in sorted(directory.iterdir()) if path.suffix in (".log", ".index", ".timeindex")]
+    draw = random.Random(name)
+    looks: list[Callable[[kafkalog.Partition], Any]] = [
+        lambda partition: partition.offset_for_timestamp([0, 1_700_000_200_000, 2**63 - 1]),
+        lambda partition: trace_timestamp(partition, "max-timestamp"),
+        lambda partition: trace_timestamp(partition, 1_700_000_200_000),
+        lambda partition: trace_timestamp(partition, "latest"),
+        lambda partition: trace_offset(partition, draw.randrange(500)),
+    ]
+    n_answers = n_errors = 0
+    for _ in range(60):
+        path = draw.choice([path for path in files if path.stat().st_size])
+        good = path.read_bytes()
+        damaged = bytearray(good)
+        for _ in range(draw.choice([1, 1, 4])):
+            start = draw.randrange(len(damaged))
+            if path.suffix == ".log":
+                start = draw.choice(builder.batch_positions(good))[0] + draw.randrange(40)
+            n = draw.choice([1, 4, 8])
+            damaged[start : start + n] = draw.choice([draw.randbytes(n), bytes(n), b"\xff" * n])
+        path.write_bytes(damaged[: len(good)])
+        partition = kafkalog.Partition(directory)
+        for look in looks:
+            try:
+                look(partition)
+                n_answers += 1
+            except kafkalog.KafkalogError as error:
+                n_errors += error.path is not None
+        path.write_bytes(good)
+    assert n_answers > 50
+    assert n_errors > 5
+    assert n_answers + n_errors == 300, "every error says where"

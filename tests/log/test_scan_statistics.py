@@ -1,0 +1,229 @@
+"""`Scan.explain`: what it counts is what is there, and what it says was ruled out was not read."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import builder
+import pytest
+
+import kafkalog
+from kafkalog.log.scan_statistics import Explanation, ScanStatistics
+
+N_SEGMENTS, N_BATCHES, N_RECORDS = 3, 8, 10
+VALUE = b"v" * 600
+
+
+def make(directory: Path, *, indexed: bool = True) -> list[list[int]]:
+    """Three segments of eight batches of ten records each; the sizes of the batches.
+
+    Offset n has timestamp 1000 + n; every other batch is compressed, the last of each segment is a control batch.
+    """
+    directory.mkdir(parents=True)
+    sizes: list[list[int]] = []
+    offset = 0
+    for _ in range(N_SEGMENTS):
+        base, data, index = offset, b"", b""
+        mine = []
+        for number in range(N_BATCHES):
+            if number == N_BATCHES - 1:
+                batch = builder.control_batch(builder.COMMIT, base_offset=offset, timestamp=1000 + offset)
+                n = 1
+            else:
+                n = N_RECORDS
+                records = [builder.record_v2(i, i, b"k%d" % (offset + i), VALUE) for i in range(n)]
+                batch = builder.batch_v2(
+                    records, base_offset=offset, codec=builder.ZSTD if number % 2 else 0, base_timestamp=1000 + offset,
+                    max_timestamp=1000 + offset + n - 1, producer_id=number,
+                )  # fmt: skip
+            if number and indexed:
+                index += struct.pack(">ii", offset + n - 1 - base, len(data))
+            data += batch
+            mine.append(len(batch))
+            offset += n
+        (directory / f"{base:020d}.log").write_bytes(data)
+        if indexed:
+            (directory / f"{base:020d}.index").write_bytes(index)
+        sizes.append(mine)
+    return sizes
+
+
+PER_SEGMENT = (N_BATCHES - 1) * N_RECORDS + 1
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> tuple[Path, list[list[int]]]:
+    root = tmp_path / "log"
+    sizes = make(root / "t-0")
+    make(root / "t-1")
+    make(root / "u-0")
+    return root, sizes
+
+
+def counts(path: Path, analyze: bool = True, **options: Any) -> ScanStatistics:
+    return kafkalog.scan(path, **options).explain(analyze=analyze).statistics
+
+
+def test_a_scan_of_everything_reads_everything(log: tuple[Path, list[list[int]]]) -> None:
+    root, sizes = log
+    n_bytes = 3 * sum(map(sum, sizes))
+    found = counts(root, include_control=True)
+    assert found == ScanStatistics(
+        n_partitions=3, n_partitions_read=3, n_segments=9, n_segments_read=9, n_bytes=n_bytes, n_bytes_jumped=0,
+        n_bytes_read=n_bytes, n_batches=72, n_batches_decoded=72, n_records=9 * PER_SEGMENT,
+        n_records_selected=9 * PER_SEGMENT,
+    )  # fmt: skip
+    without = counts(root)
+    assert (without.n_batches, without.n_batches_decoded, without.n_records) == (72, 63, 630)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        # partitions
+        ({"topics": "t"}, {"n_partitions_read": 2, "n_segments": 6, "n_segments_read": 6}),
+        ({"filters": [("topic", "==", "t")]}, {"n_partitions_read": 2, "n_segments": 6, "n_segments_read": 6}),
+        ({"filters": [("topic", "==", "t"), ("partition", ">", 0)]}, {"n_partitions_read": 1, "n_segments_read": 3}),
+        ({"filters": [("topic", "==", "x")]}, {"n_partitions_read": 0, "n_segments": 0, "n_bytes": 0, "n_records": 0}),
+        # segments
+        ({"topics": "u", "filters": [("segment", "==", f"{71:020d}.log")]}, {"n_segments_read": 1, "n_batches": 8}),
+        ({"topics": "u", "end_offset": 71}, {"n_segments_read": 1, "n_batches": 8, "n_batches_decoded": 7}),
+        ({"topics": "u", "filters": [("offset", "<", 71)]}, {"n_segments_read": 1, "n_records_selected": 70}),
+        ({"topics": "u", "start_offset": 142}, {"n_segments_read": 1, "n_batches_decoded": 7, "n_records": 70}),
+        ({"topics": "u", "filters": [("offset", "in", [80, 81])]}, {"n_segments_read": 1, "n_records_selected": 2}),
+        # batches
+        ({"topics": "u", "filters": [("compression", "==", "zstd")]}, {"n_batches": 24, "n_batches_decoded": 9}),
+        ({"topics": "u", "filters": [("producer_id", "in", [0, 6])]}, {"n_batches_decoded": 6, "n_records": 60}),
+        ({"topics": "u", "filters": [("is_control", "==", True)]}, {"n_batches_decoded": 0, "n_records": 0}),
+        (
+            {"topics": "u", "filters": [("is_control", "==", True)], "include_control": True},
+            {"n_batches_decoded": 3, "n_records": 3, "n_records_selected": 3},
+        ),
+        ({"topics": "u", "start_timestamp": 1000 + 208}, {"n_batches_decoded": 1, "n_records_selected": 4}),
+        ({"topics": "u", "filters": [("timestamp", ">", 1208)]}, {"n_batches_decoded": 1, "n_records_selected": 3}),
+        (
+            {"topics": "u", "filters": [[("offset", "==", 75)], [("producer_id", "==", 3)]]},
+            {"n_batches_decoded": 4, "n_records": 40, "n_records_selected": 31},
+        ),
+        # records
+        ({"topics": "u", "filters": [("key", "==", b"k75")]}, {"n_records": 210, "n_records_selected": 1}),
+        ({"topics": "u", "where": eval("lambda offset: offset < 5")}, {"n_records": 210, "n_records_selected": 5}),
+    ],
+)  # fmt: skip
+def test_each_level_counts_what_it_rules_out(
+    log: tuple[Path, list[list[int]]], options: dict[str, Any], expected: dict[str, int], threads: int
+) -> None:
+    root, _ = log
+    found = counts(root, threads=threads, **options).as_dict()
+    assert {name: found[name] for name in expected} == expected
+    assert found["n_records_selected"] == kafkalog.scan(root, **options).count_rows()
+    # headers alone say the same, and nothing of records
+    quick = counts(root, analyze=False, threads=threads, **options).as_dict()
+    assert (quick.pop("n_records"), quick.pop("n_records_selected")) == (None, None)
+    assert quick == {name: found[name] for name in quick}
+
+
+def test_a_later_start_reads_less(log: tuple[Path, list[list[int]]]) -> None:
+    root, sizes = log
+    total = sum(map(sum, sizes))
+    for offset in range(0, 3 * PER_SEGMENT, 7):
+        segment, inside = divmod(offset, PER_SEGMENT)
+        batch = inside // N_RECORDS
+        for options in ({"start_offset": offset}, {"filters": [("offset", ">=", offset)]}):
+            found = counts(root / "t-0", **options)
+            assert found.n_segments_read == N_SEGMENTS - segment
+            assert found.n_bytes == total
+            # an index entry names the last offset of its batch, so the one before may be where reading starts
+            least = sum(sizes[segment][:batch])
+            assert found.n_bytes_jumped in (least, least - sizes[segment][batch - 1])
+            assert found.n_bytes_read == sum(map(sum, sizes[segment:])) - found.n_bytes_jumped
+    plain = root.parent / "plain" / "t-0"
+    make(plain, indexed=False)
+    found = counts(plain, start_offset=3 * PER_SEGMENT - 2)
+    assert found.n_segments_read == 1
+    assert found.n_bytes_jumped == 0
+
+
+def test_what_was_ruled_out_is_not_read(log: tuple[Path, list[list[int]]]) -> None:
+    root, sizes = log
+    path = root / "t-0"
+    # damage where nothing has to be looked at
+    for number, base in enumerate((0, PER_SEGMENT)):
+        file = path / f"{base:020d}.log"
+        data = bytearray(file.read_bytes())
+        for start in (61, sum(sizes[number][:3]) + 61):
+            data[start + 5] ^= 0xFF
+        file.write_bytes(data)
+    for options in (
+        {"filters": [("offset", ">=", 2 * PER_SEGMENT)]},
+        {"filters": [("segment", "==", f"{2 * PER_SEGMENT:020d}.log")]},
+        {"filters": [("producer_id", "in", [1, 2, 4])]},
+        {"filters": [("offset", "<", 2 * PER_SEGMENT), ("compression", "==", "zstd"), ("producer_id", "!=", 3)]},
+    ):
+        assert kafkalog.scan(path, **options).count_rows() > 0
+    with pytest.raises(kafkalog.errors.CorruptionError):
+        kafkalog.scan(path, filters=[("key", "==", b"k200")]).count_rows()
+
+
+def test_an_explanation_is_a_table_that_names_each_reason(log: tuple[Path, list[list[int]]]) -> None:
+    root, _ = log
+    scan = kafkalog.scan(
+        root, topics=["t"], start_offset=80, start_timestamp=5, filters=[
+            ("partition", "<", 1), ("compression", "!=", "gzip"), ("offset", ">=", 85), ("key", "starts_with", "k9"),
+        ], where=eval("lambda offset: offset > 92"),
+    )  # fmt: skip
+    explanation = scan.explain(analyze=True)
+    assert isinstance(explanation, Explanation)
+    lines = str(explanation).splitlines()
+    assert [line.split()[:3] for line in lines[1:3]] == [["partitions", "3", "1"], ["segments", "3", "2"]]
+    assert all(line.index("  by") >= 44 for line in lines[:1])
+    partitions, segments, in_bytes, batches, records = (line[46:] for line in lines[1:])
+    assert partitions == "topics=['t']; partition < 1"
+    assert segments == "start_offset=85"
+    assert in_bytes == "start_offset=85 by the offset index"
+    assert batches == "start_offset=85; start_timestamp=5; no control batches; compression != 'gzip'"
+    assert "key starts_with b'k9'" in records
+    assert "where=<lambda>(offset)" in records
+    assert lines[5].split()[1:3] == ["130", "7"]
+    assert repr(explanation) == str(explanation)
+    as_dict = json.loads(json.dumps(explanation.as_dict()))
+    assert as_dict["n_records_selected"] == 7
+    assert as_dict["conditions"]["segments"] == ["start_offset=85"]
+    assert "?" in str(scan.explain())
+
+
+def test_deleted_records_are_a_reason(log_dir: Path) -> None:
+    assert "the log start offset by the offset index" in str(kafkalog.scan(log_dir / "p-delrec-0").explain())
+    assert "log start" not in str(kafkalog.scan(log_dir / "p-delrec-0", include_deleted=True).explain())
+
+
+def test_damage_in_headers_is_met_as_a_scan_meets_it(log: tuple[Path, list[list[int]]]) -> None:
+    root, sizes = log
+    file = root / "t-0" / f"{0:020d}.log"
+    data = bytearray(file.read_bytes())
+    data[sizes[0][0] + 8 : sizes[0][0] + 12] = struct.pack(">i", -5)
+    file.write_bytes(data)
+    scan = kafkalog.scan(root / "t-0")
+    with pytest.raises(kafkalog.errors.CorruptionError):
+        scan.explain()
+    stopped = kafkalog.scan(root / "t-0", on_corruption="stop").explain().statistics
+    assert stopped.n_batches == 1
+
+
+def test_bytes_that_two_windows_share_are_taken_once(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    path = directory / f"{0:020d}.log"
+    record = builder.record_v2(0, 0, None, b"v" * 300_000)
+    path.write_bytes(b"".join(builder.batch_v2([record], base_offset=offset) for offset in range(20)))
+    scan = kafkalog.scan(directory, threads=8)
+    found = scan.explain(analyze=True).statistics
+    assert (found.n_bytes, found.n_bytes_read) == (path.stat().st_size, path.stat().st_size)
+    with path.open("ab") as file:
+        file.write(builder.batch_v2([record], base_offset=20))
+    found = scan.explain().statistics  # it has grown since it was opened
+    assert (found.n_bytes, found.n_bytes_read) == (path.stat().st_size, path.stat().st_size)

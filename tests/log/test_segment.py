@@ -1,0 +1,245 @@
+"""Segments and lookups: right with any index, wrong ones included."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.log.segment import Segment
+
+PARTITIONS = ["p-compact-0", "p-delrec-0", "p-headers-0", "p-txn-0", "p-v0v1v2-mixed-0", "p-v1-lz4-0", "p-zstd-java-0"]
+
+
+def entries(path: Path) -> npt.NDArray[np.void]:
+    return np.frombuffer(path.read_bytes(), kf.OFFSET_INDEX_DTYPE).copy()
+
+
+def swapped(path: Path) -> bytes:
+    rows = entries(path)
+    return rows[::-1].tobytes()
+
+
+def sparse(path: Path) -> bytes:
+    return entries(path)[::20].tobytes()
+
+
+def into_the_middle(path: Path) -> bytes:
+    rows = entries(path)
+    rows["position"] += 7
+    return rows.tobytes()
+
+
+def shifted(path: Path) -> bytes:
+    rows = entries(path)
+    rows["position"] = np.roll(rows["position"], 1)
+    return rows.tobytes()
+
+
+def too_high(path: Path) -> bytes:
+    rows = entries(path)
+    rows["relative_offset"] -= 3
+    return rows.tobytes()
+
+
+def past_the_end(path: Path) -> bytes:
+    rows = entries(path)
+    rows["position"] = 2**31 - 1
+    return rows.tobytes()
+
+
+def negative(path: Path) -> bytes:
+    rows = entries(path)
+    rows["position"] = -5
+    rows["relative_offset"][::2] = -7
+    return rows.tobytes()
+
+
+DAMAGE: dict[str, Callable[[Path], bytes | None]] = {
+    "as_it_is": Path.read_bytes,
+    "missing": lambda path: None,
+    "empty": lambda path: b"",
+    "padded": lambda path: path.read_bytes() + bytes(8 * 500),
+    "all_zero": lambda path: bytes(4096),
+    "odd_size": lambda path: path.read_bytes()[:-3],
+    "odd_tail": lambda path: path.read_bytes() + b"\x00\x00\x01",
+    "random": lambda path: np.random.default_rng(5).bytes(1000),
+    "swapped": swapped,
+    "sparse": sparse,
+    "into_the_middle": into_the_middle,
+    "shifted": shifted,
+    "too_high": too_high,
+    "past_the_end": past_the_end,
+    "negative": negative,
+}
+
+
+def linear(segment: Segment, offsets: npt.NDArray[np.int64]) -> list[int]:
+    table = segment.batches
+    row = np.searchsorted(table.last_offset, offsets)
+    position = np.append(table.position, -1)
+    return position[row].tolist()
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_lookups_equal_a_linear_scan_whatever_the_index_holds(log_dir_copy: Path, name: str, damage: str) -> None:
+    directory = log_dir_copy / name
+    expected_records = kafkalog.read_table(log_dir_copy, topics=name.rpartition("-")[0])
+    for path in sorted(directory.glob("*.index")):
+        content = DAMAGE[damage](path)
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+    for path in sorted(directory.glob("*.timeindex")):
+        if damage == "missing":
+            path.unlink()
+        elif damage != "as_it_is":
+            path.write_bytes(np.random.default_rng(3).bytes(240))
+    partition = kafkalog.open(directory)
+    assert isinstance(partition, kafkalog.Partition)
+    rng = np.random.default_rng(7)
+    for segment in partition.segments:
+        last = int(segment.batches.last_offset[-1]) if len(segment.batches) else segment.base_offset
+        queries = rng.integers(segment.base_offset - 2, last + 4, 300)
+        assert segment.find_offsets(queries)["position"].tolist() == linear(segment, queries)
+        assert segment.next_offset == (last + 1 if len(segment.batches) else segment.base_offset)
+    assert kafkalog.read_table(log_dir_copy, topics=name.rpartition("-")[0]).equals(expected_records)
+    offsets = expected_records.column("offset").to_numpy()
+    for start in rng.choice(offsets, 5).tolist():
+        part = kafkalog.read_table(directory, start_offset=start, columns=["offset"])
+        assert part.column("offset").to_pylist() == offsets[offsets >= start].tolist()
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_find_timestamps_is_the_first_record_by_offset_at_or_after(log_dir: Path, name: str) -> None:
+    for path in sorted((log_dir / name).glob("*.log")):
+        segment = kafkalog.open(path)
+        assert isinstance(segment, Segment)
+        records = kafkalog.read_numpy(path, include_control=True, columns=["offset", "timestamp", "leader_epoch"])
+        stamps, offsets = records.timestamp, records.offset
+        queries = np.unique(np.concatenate([stamps - 1, stamps, stamps + 1, [0, 2**62]]))
+        queries = np.random.default_rng(0).permutation(queries)[:400]
+        answers = segment.find_timestamps(queries)
+        for query, answer in zip(queries.tolist(), answers, strict=True):
+            later = np.flatnonzero(stamps >= query)
+            if later.size:
+                first = later[0]
+                expected = (stamps[first], offsets[first], records.leader_epoch[first])
+            else:
+                expected = (-1, -1, -1)
+            assert answer.tolist() == expected
+
+
+def test_queries_keep_their_shape_and_none_is_none(log_dir: Path) -> None:
+    segment = kafkalog.open(log_dir / "p-multi-0" / "00000000000000000000.log")
+    assert isinstance(segment, Segment)
+    assert segment.find_offsets([]).shape == (0,)
+    assert segment.find_timestamps([]).shape == (0,)
+    assert segment.find_offsets(5).shape == ()
+    assert segment.find_offsets([[1, 2], [3, 10**12]]).shape == (2, 2)
+    assert segment.find_offsets([[1, 2], [3, 10**12]])[1, 1].tolist() == (-1, -1, -1, -1)
+
+
+def test_the_textbook_lookup_between_two_index_entries(tmp_path: Path) -> None:
+    """Offset 7 of an index with entries 3 and 8: the floor entry 3 names a position, and the scan goes on there."""
+    import builder
+
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    data, positions = b"", []
+    for base in range(0, 12, 2):
+        positions.append(len(data))
+        records = [builder.record_v2(offset_delta=i, key=b"tech", value=b"for good") for i in range(2)]
+        data += builder.batch_v2(records, base_offset=base)
+    (directory / "00000000000000000000.log").write_bytes(data)
+    rows = np.array([(3, positions[1]), (8, positions[4])], kf.OFFSET_INDEX_DTYPE)
+    (directory / "00000000000000000000.index").write_bytes(rows.tobytes())
+    later = builder.batch_v2([builder.record_v2(key=b"k", value=b"v")], base_offset=12)
+    (directory / "00000000000000000012.log").write_bytes(later)
+    partition = kafkalog.open(directory)
+    assert isinstance(partition, kafkalog.Partition)
+    first, second = partition.segments
+    assert first.offset_index is not None
+    assert first.offset_index.lookup([7]).tolist() == [positions[1]]
+    found = first.find_offsets([7, 2, 0, 11, 12])
+    assert found["position"].tolist() == [positions[3], positions[1], 0, positions[5], -1]
+    assert found["base_offset"].tolist() == [6, 2, 0, 10, -1]
+    assert second.find_offsets([12])["position"].tolist() == [0]
+    assert kafkalog.read_table(directory, start_offset=12).column("value").to_pylist() == [b"v"]
+
+
+def test_an_index_entry_into_a_record_that_holds_a_batch_is_not_mistaken_for_a_later_batch(tmp_path: Path) -> None:
+    """A record whose value is a whole valid batch, and an index that points at it: later offsets are found."""
+    import builder
+
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    doll = builder.batch_v2([builder.record_v2(key=b"doll", value=b"inside")], base_offset=5)
+    outer = builder.batch_v2([builder.record_v2(key=b"outer", value=doll)], base_offset=0)
+    rest = builder.batch_v2([builder.record_v2(key=b"last", value=b"one")], base_offset=9)
+    (directory / "00000000000000000000.log").write_bytes(outer + rest)
+    rows = np.array([(5, (outer + rest).index(doll))], kf.OFFSET_INDEX_DTYPE)
+    (directory / "00000000000000000000.index").write_bytes(rows.tobytes())
+    keys = kafkalog.read_table(directory, start_offset=7).column("key").to_pylist()
+    assert keys == [b"last"]
+
+
+def test_indexes_are_views_of_the_mapped_file(log_dir: Path) -> None:
+    segment = kafkalog.open(log_dir / "p-txn-0" / "00000000000000000014.log")
+    assert isinstance(segment, Segment)
+    index, times, aborted = segment.offset_index, segment.time_index, segment.transaction_index
+    assert index is not None
+    assert times is not None
+    assert aborted is not None
+    assert index.entries.dtype == kf.OFFSET_INDEX_DTYPE
+    assert not index.entries.flags.owndata
+    assert len(index) == 13
+    assert len(times) == 11
+    assert len(aborted) == 7
+    assert np.all(np.diff(index.offset) > 0)
+    assert index.to_arrow().column_names == ["offset", "position"]
+    assert times.to_arrow().column_names == ["timestamp", "offset"]
+    assert aborted.to_arrow().num_rows == 7
+    assert np.asarray(index).dtype == kf.OFFSET_INDEX_DTYPE
+    assert str(index) == "OffsetIndex(13 entries, base_offset=14)"
+
+
+def test_a_batch_table_knows_its_batches_and_converts(log_dir: Path) -> None:
+    segment = kafkalog.open(log_dir / "p-txn-0" / "00000000000000000014.log")
+    assert isinstance(segment, Segment)
+    table = segment.batches
+    assert table.to_arrow().num_rows == len(table)
+    assert list(table.to_pandas().columns) == table.to_arrow().column_names
+    assert table.is_control.any()
+    assert set(table.control_type[table.is_control].tolist()) <= {0, 1}
+    assert (table.control_type[~table.is_control] == -1).all()
+    assert table.next_position[-1] == segment.size_in_bytes
+    assert (table.position[1:] == table.next_position[:-1]).all()
+    assert str(table[:2]).startswith("BatchTable(2 batches")
+
+
+def test_windows_of_any_size_give_the_same_table(log_dir: Path) -> None:
+    for path in sorted(log_dir.glob("*/*.log")):
+        segment = Segment(path)
+        whole = segment.batches.to_arrow()
+        for window_bytes in (1, 64, 200, 1000, 4096, 10**6):
+            parts = list(segment.iter_batches(window_bytes=window_bytes))
+            assert all(len(part) for part in parts)
+            assert kafkalog.BatchTable.concatenate(parts).to_arrow().equals(whole)
+
+
+def test_a_lone_segment_is_read_alone(tmp_path: Path, log_dir: Path) -> None:
+    path = tmp_path / "copy.log"
+    shutil.copy(log_dir / "p-multi-1" / "00000000000000000000.log", path)
+    table = kafkalog.read_table(path)
+    assert table.num_rows == 99
+    assert table.column("topic").null_count == 99
+    assert table.column("partition").null_count == 99
+    assert kafkalog.read_numpy(path).partition[0] == -1

@@ -1,0 +1,674 @@
+"""Exports: what is read back is what was in the log, memory is bounded, and it is all or nothing."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import builder
+import golden_sets
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+import kafkalog
+from kafkalog.errors import LimitExceededError, OutputExistsError, UnsafePathError, WriteError
+from kafkalog.interchange.arrow_output import ALL_COLUMNS, java_string
+from kafkalog.interchange.input_paths import NULL_DIRECTORY
+from kafkalog.operations.export import MAX_OPEN_FILES
+
+BYTES = ("key", "value")
+DAY = 86_400_000
+
+
+def parse_csv(text: str, null: str) -> Iterator[list[str | None]]:
+    """RFC 4180 by the letter, which tells what is in quotes from what is not."""
+    pattern = re.compile(r'(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\n)')
+    position, row = 0, []
+    while position < len(text):
+        match = pattern.match(text, position)
+        assert match, text[position : position + 80]
+        quoted, plain, end = match.groups()
+        row.append(quoted.replace('""', '"') if quoted is not None else None if plain == null else plain)
+        position = match.end()
+        if end == "\n":
+            yield row
+            row = []
+
+
+def from_text(name: str, text: str | None, kind: pa.DataType) -> Any:
+    """A value as `to_pylist` has it, of its text in CSV."""
+    if text is None:
+        return None
+    if name in BYTES:
+        return base64.b64decode(text, validate=True)
+    if name == "headers":
+        return from_json_headers(json.loads(text))
+    if pa.types.is_boolean(kind):
+        return {"true": True, "false": False}[text]
+    return text if pa.types.is_string(kind) else int(text)
+
+
+def from_json_headers(headers: list[tuple[str, str | None]]) -> list[dict[str, Any]]:
+    return [
+        {"key": name, "value": None if value is None else base64.b64decode(value, validate=True)}
+        for name, value in headers
+    ]
+
+
+def from_json(line: str) -> dict[str, Any]:
+    row = json.loads(line)
+    for name in BYTES:
+        if row.get(name) is not None:
+            row[name] = base64.b64decode(row[name], validate=True)
+    if "headers" in row:
+        row["headers"] = from_json_headers(row["headers"])
+    return dict(row)
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows with timestamps in milliseconds."""
+    index = table.schema.get_field_index("timestamp")
+    return (
+        table.set_column(index, "timestamp", table["timestamp"].cast("int64")).to_pylist()
+        if index >= 0
+        else table.to_pylist()
+    )
+
+
+def read_csv_rows(path: Path, schema: pa.Schema, null: str = "") -> list[dict[str, Any]]:
+    header, *lines = parse_csv(path.read_bytes().decode(), null)
+    assert header == schema.names
+    return [
+        {name: from_text(name, text, schema.field(name).type) for name, text in zip(schema.names, line, strict=True)}
+        for line in lines
+    ]
+
+
+def read_parquet(path: Path) -> pa.Table:
+    return pq.read_table(path)
+
+
+def read_arrow(path: Path) -> pa.Table:
+    return pa.ipc.open_file(str(path)).read_all()
+
+
+def read_stream(path: Path) -> pa.Table:
+    return pa.ipc.open_stream(path.read_bytes()).read_all()
+
+
+LOG_DIRS = [("k44", "clean"), ("k28", "clean"), ("k44_extra", "clean"), ("k44", "unclean"), ("k28", "unclean")]
+
+
+@pytest.mark.parametrize(("set_name", "archive"), LOG_DIRS)
+def test_all_golden_partitions_come_back_from_every_format(set_name: str, archive: str, tmp_path: Path) -> None:
+    scan = kafkalog.scan(golden_sets.unpacked(set_name, archive), columns=ALL_COLUMNS, include_control=True)
+    table = scan.to_table()
+    assert table.num_rows > 500
+    readers: dict[str, Callable[[Path], pa.Table]] = {
+        "x.parquet": read_parquet,
+        "x.arrow": read_arrow,
+        "x.arrows": read_stream,
+    }
+    for name, read in readers.items():
+        result = kafkalog.export(scan, tmp_path / name)
+        assert result.n_records == table.num_rows
+        assert result.n_bytes == (tmp_path / name).stat().st_size
+        back = read(tmp_path / name)
+        assert back.schema.equals(table.schema)
+        assert back.equals(table)
+    want = rows_of(table)
+    kafkalog.export(scan, tmp_path / "x.jsonl")
+    assert [from_json(line) for line in (tmp_path / "x.jsonl").read_text("utf-8").split("\n")[:-1]] == want
+    for null in ("", r"\N"):
+        kafkalog.export(scan, tmp_path / "x.csv", null=null, overwrite=True)
+        assert read_csv_rows(tmp_path / "x.csv", table.schema, null) == want
+
+
+@pytest.mark.parametrize("set_name", golden_sets.SETS)
+def test_an_export_is_what_a_consumer_read(set_name: str, tmp_path: Path) -> None:
+    root = golden_sets.unpacked(set_name)
+    n = 0
+    for topic in golden_sets.truth_topics(set_name):
+        to = tmp_path / f"{topic}.parquet"
+        kafkalog.export(root, to, topics=topic, columns=["partition", "offset", "key", "value", "headers"])
+        rows = pq.read_table(to).to_pylist()
+        truth = golden_sets.truth(set_name, topic)
+        n += len(truth)
+        for row, record in zip(rows, truth, strict=True):
+            assert [row[name] for name in ("partition", "offset", *BYTES)] == [
+                record[name] for name in ("partition", "offset", *BYTES)
+            ]
+            assert [(header["key"], header["value"]) for header in row["headers"]] == [
+                (java_string(name), value) for name, value in record["headers"]
+            ]
+    assert n > 500
+
+
+AWKWARD = [None, b"", b"null", b"NULL", b"\\N", b"a,b", b'"', b"\r\n", b"\x00\xff", "é\u2028".encode(), b" ", b"0"]
+
+
+@pytest.fixture(scope="module")
+def awkward(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A partition whose keys, values and headers are what formats stumble over."""
+    records = []
+    for i, value in enumerate(AWKWARD):
+        headers = [(b"n", value), (b"n", value), (b"", None), (b'q",\n', b"")]
+        records.append(builder.record_v2(i, i, value, AWKWARD[-1 - i], headers[: i % 5]))
+    partition = tmp_path_factory.mktemp("awkward") / "odd.name_1-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(builder.batch_v2(records, base_timestamp=-5))
+    return partition
+
+
+def test_null_empty_and_awkward_bytes_come_back(awkward: Path, tmp_path: Path) -> None:
+    table = kafkalog.read_table(awkward)
+    assert table["key"].to_pylist() == AWKWARD
+    assert table["value"].to_pylist() == AWKWARD[::-1]
+    want = rows_of(table)
+    for encoding in ("base64", "hex"):
+        kafkalog.export(awkward, tmp_path / f"{encoding}.csv", encoding=encoding)
+    assert read_csv_rows(tmp_path / "base64.csv", table.schema) == want
+    hexed = list(parse_csv((tmp_path / "hex.csv").read_text(), ""))[1:]
+    assert [None if row[5] is None else bytes.fromhex(row[5]) for row in hexed] == AWKWARD
+    text = kafkalog.export(awkward, tmp_path / "utf8.csv", encoding="utf8", columns=["key", "headers"], end_offset=8)
+    assert text.n_records == 8
+    rows = list(parse_csv((tmp_path / "utf8.csv").read_bytes().decode(), ""))[1:]
+    assert [None if row[0] is None else row[0].encode() for row in rows] == AWKWARD[:8]
+    for row, expected in zip(rows, want, strict=False):
+        assert row[1] is not None
+        assert [(name, None if value is None else value.encode()) for name, value in json.loads(row[1])] == [
+            (header["key"], header["value"]) for header in expected["headers"]
+        ]
+    kafkalog.export(awkward, tmp_path / "utf8-null.csv", encoding="utf8", columns=["key"], end_offset=8, null=r"\N")
+    lines = (tmp_path / "utf8-null.csv").read_text().split("\n")
+    assert lines[1:6] == [r"\N", '""', "null", "NULL", r'"\N"']
+
+
+def test_bytes_that_are_no_text_end_an_export_to_csv_as_text(awkward: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"odd\.name_1-0@8: key is not UTF-8; base64 holds any bytes"):
+        kafkalog.export(awkward, tmp_path / "x.csv", encoding="utf8", start_offset=4)
+    assert os.listdir(tmp_path) == []
+    kafkalog.export(awkward, tmp_path / "x.jsonl", encoding="utf8")
+    rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text("utf-8").split("\n")[:-1]]
+    assert rows[8]["key"] == {"base64": base64.b64encode(AWKWARD[8] or b"").decode()}
+    assert rows[9]["key"] == "é\u2028"
+
+
+def test_other_readers_read_csv_with_null_and_empty_apart(awkward: Path, tmp_path: Path) -> None:
+    import duckdb
+
+    path = tmp_path / "x.csv"
+    kafkalog.export(awkward, path)
+    want = [None if value is None else base64.b64encode(value).decode() for value in AWKWARD]
+    assert want[:2] == [None, ""]
+    options = pa.csv.ConvertOptions(
+        strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""], column_types={"key": pa.string()}
+    )
+    assert pa.csv.read_csv(path, convert_options=options)["key"].to_pylist() == want
+    query = f"select key from read_csv('{path}', nullstr='', allow_quoted_nulls=false, all_varchar=true)"
+    assert [row[0] for row in duckdb.sql(query).fetchall()] == want
+    kafkalog.export(awkward, path, null=r"\N", overwrite=True)
+    with open(path, newline="") as file:
+        texts = [row["key"] for row in csv.DictReader(file)]
+    assert [None if text == r"\N" else text for text in texts] == want
+    import pandas as pd
+
+    frame = pd.read_csv(path, na_values=[r"\N"], keep_default_na=False, dtype={"key": str})
+    assert [None if pd.isna(value) else value for value in frame["key"]] == want
+
+
+def test_other_readers_read_the_same_records(log_dir: Path, tmp_path: Path) -> None:
+    import duckdb
+    import pandas as pd
+    import polars
+
+    table = kafkalog.read_table(log_dir)
+    for name in ("x.parquet", "x.arrow", "x.jsonl"):
+        kafkalog.export(log_dir, tmp_path / name)
+    columns = ["topic", "partition", "offset", *BYTES]
+    want = table.select(columns).to_pylist()
+    frame = pd.read_parquet(tmp_path / "x.parquet", dtype_backend="pyarrow")
+    assert pa.Table.from_pandas(frame[columns], preserve_index=False).to_pylist() == want
+    assert duckdb.sql(f'select topic, "partition", "offset", key, value from \'{tmp_path}/x.parquet\'').fetchall() == [
+        tuple(row.values()) for row in want
+    ]
+    assert polars.read_parquet(tmp_path / "x.parquet").select(columns).to_dicts() == want
+    assert polars.read_ipc(tmp_path / "x.arrow").select(columns).to_dicts() == want
+    kinds = "columns={'offset': 'BIGINT', 'value': 'VARCHAR', 'headers': 'JSON'}"
+    rows = duckdb.sql(f"select * from read_json('{tmp_path}/x.jsonl', {kinds})").fetchall()
+    assert [(offset, None if value is None else base64.b64decode(value)) for offset, value, _ in rows] == [
+        (row["offset"], row["value"]) for row in want
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "compression"),
+    [
+        *((f"{codec}.parquet", codec) for codec in ("none", "snappy", "gzip", "lz4", "zstd", "brotli")),
+        *((f"{codec}.arrow", codec) for codec in ("none", "lz4", "zstd")),
+        ("x.csv.gz", None),
+        ("x.csv.zst", None),
+        ("x.jsonl.gz", "gzip"),
+        ("packed.jsonl", "zstd"),
+    ],
+)
+def test_compression(log_dir: Path, tmp_path: Path, name: str, compression: str | None) -> None:
+    to = tmp_path / name
+    options = {"topics": "p-multi"}
+    kafkalog.export(log_dir, to, compression=compression, **options)
+    table = kafkalog.read_table(log_dir, **options)
+    if name.endswith(".parquet"):
+        assert pq.read_table(to).equals(table)
+        codec = pq.ParquetFile(to).metadata.row_group(0).column(6).compression
+        assert codec == {"none": "UNCOMPRESSED"}.get(str(compression), str(compression).upper())
+    elif name.endswith(".arrow"):
+        assert read_arrow(to).equals(table)
+    else:
+        packed = "gzip" if name.endswith("gz") else "zstd"
+        with pa.CompressedInputStream(pa.OSFile(str(to)), packed) as stream:
+            text = stream.read().decode()
+        plain = tmp_path / ("plain" + (".csv" if "csv" in name else ".jsonl"))
+        kafkalog.export(log_dir, plain, **options)
+        assert text == plain.read_text("utf-8")
+        assert to.stat().st_size < plain.stat().st_size / 2
+
+
+def test_row_groups_have_the_rows_asked_for(log_dir: Path, tmp_path: Path) -> None:
+    kafkalog.export(log_dir, tmp_path / "x.parquet", row_group_rows=1000)
+    kafkalog.export(log_dir, tmp_path / "x.arrow", row_group_rows=100)
+    table = kafkalog.read_table(log_dir)
+    metadata = pq.ParquetFile(tmp_path / "x.parquet").metadata
+    assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [1000, 1000, 1000, 257]
+    assert pq.read_table(tmp_path / "x.parquet").equals(table)
+    with pa.ipc.open_file(str(tmp_path / "x.arrow")) as file:
+        assert max(file.get_batch(i).num_rows for i in range(file.num_record_batches)) == 100
+        assert file.read_all().equals(table)
+
+
+# partitioned
+
+
+def hive(root: Path) -> pa.Table:
+    fields = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("date", pa.string())])
+    partitioning = pa.dataset.partitioning(fields, flavor="hive")
+    return pa.dataset.dataset(root, format="parquet", partitioning=partitioning).to_table()
+
+
+def test_a_partitioned_directory_reads_as_one_table(log_dir: Path, tmp_path: Path) -> None:
+    result = kafkalog.export(log_dir, tmp_path / "lake", partition_by=["topic", "partition", "date"])
+    table = kafkalog.read_table(log_dir)
+    files = sorted(path.relative_to(tmp_path / "lake") for path in (tmp_path / "lake").rglob("*") if path.is_file())
+    assert result.n_files == len(files) == 11
+    assert Path("topic=p-multi/partition=1/date=2023-11-14/part-0.parquet") in files
+    assert Path(f"topic=p-v0v1v2-mixed/partition=0/date={NULL_DIRECTORY}/part-0.parquet") in files
+    assert "topic" not in pq.read_schema(tmp_path / "lake" / files[0]).names
+    back = hive(tmp_path / "lake").sort_by(
+        [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+    )
+    assert back.select(table.schema.names).equals(table)
+    for row in back.select(["timestamp", "date"]).to_pylist():
+        assert row["date"] == (None if row["timestamp"] is None else row["timestamp"].date().isoformat())
+    import duckdb
+
+    query = f"select topic, \"partition\", count(*) from '{tmp_path}/lake/**/*.parquet' group by all order by all"
+    counts = table.group_by(["topic", "partition"]).aggregate([("offset", "count")]).to_pylist()
+    assert duckdb.sql(query).fetchall() == sorted(tuple(row.values()) for row in counts)
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "arrow", "arrows"])
+def test_partitioned_directories_of_other_formats(log_dir: Path, tmp_path: Path, format: str) -> None:
+    compression = "gzip" if format in ("csv", "jsonl") else "lz4"
+    to = tmp_path / "out"
+    kafkalog.export(log_dir, to, partition_by="topic", format=format, compression=compression)
+    suffix = f".{format}.gz" if format in ("csv", "jsonl") else f".{format}"
+    assert sorted(path.name for path in to.iterdir()) == [f"topic={name}" for name in kafkalog.open(log_dir).topics]
+    assert {path.name for path in to.rglob("*") if path.is_file()} == {f"part-0{suffix}"}
+
+
+def log_of(root: Path, timestamps: list[int | None], name: str = "orders-0") -> Path:
+    """A partition of a record a timestamp."""
+    partition = root / name
+    partition.mkdir(parents=True)
+    batches = [
+        builder.batch_v2(
+            [builder.record_v2(0, 0, None, b"%d" % i)], base_offset=i, base_timestamp=stamp, max_timestamp=stamp
+        )
+        for i, stamp in enumerate(-1 if stamp is None else stamp for stamp in timestamps)
+    ]
+    (partition / f"{0:020d}.log").write_bytes(b"".join(batches))
+    return partition
+
+
+def test_dates_that_interleave_need_few_files_at_a_time(tmp_path: Path) -> None:
+    n_days = MAX_OPEN_FILES + 6
+    stamps: list[int | None] = [day * DAY + turn for turn in range(3) for day in range(n_days)]
+    partition = log_of(tmp_path, stamps)
+    # a batch a record batch, so that the days come one after the other
+    kafkalog.export(partition, tmp_path / "out", partition_by="date", batch_size=1)
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert len(files) == 3 * n_days
+    assert {path.name for path in files} == {f"part-{i}.parquet" for i in range(3)}
+    table = hive(tmp_path / "out")
+    assert sorted(table["offset"].to_pylist()) == list(range(len(stamps)))
+    # together in one record batch, each day is one file, in order
+    kafkalog.export(partition, tmp_path / "together", partition_by="date")
+    files = [path for path in (tmp_path / "together").rglob("*") if path.is_file()]
+    assert len(files) == n_days
+    for path in files:
+        offsets = pq.ParquetFile(path).read()["offset"].to_pylist()
+        assert offsets == sorted(offsets)
+        assert len(offsets) == 3
+
+
+def test_dates_that_no_calendar_has_are_null(tmp_path: Path) -> None:
+    stamps = [None, 2**63 - 1, -(2**62), 253_402_300_800_000, 253_402_300_799_999, -62_135_596_800_000, -2, 0]
+    partition = log_of(tmp_path, stamps)
+    kafkalog.export(partition, tmp_path / "out", partition_by="date")
+    found = {
+        path.name.removeprefix("date="): pq.ParquetFile(path / "part-0.parquet").read()["offset"].to_pylist()
+        for path in (tmp_path / "out").iterdir()
+    }
+    assert found == {
+        NULL_DIRECTORY: [0, 1, 2, 3],
+        "9999-12-31": [4],
+        "0001-01-01": [5],
+        "1969-12-31": [6],
+        "1970-01-01": [7],
+    }
+
+
+def test_too_many_directories_are_refused(tmp_path: Path) -> None:
+    partition = log_of(tmp_path, [day * DAY for day in range(20)])
+    with pytest.raises(LimitExceededError, match="more than 10 directories"):
+        kafkalog.export(partition, tmp_path / "out", partition_by="date", limits=kafkalog.Limits(max_directories=10))
+    assert sorted(os.listdir(tmp_path)) == ["orders-0"]
+
+
+def test_a_lone_segment_has_no_topic(log_dir: Path, tmp_path: Path) -> None:
+    lone = tmp_path / "lone.log"
+    lone.write_bytes((log_dir / "p-multi-1" / "00000000000000000000.log").read_bytes())
+    kafkalog.export(lone, tmp_path / "out", partition_by=["topic", "partition"])
+    (file,) = (path for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert file.parent == tmp_path / "out" / f"topic={NULL_DIRECTORY}" / f"partition={NULL_DIRECTORY}"
+    assert hive(tmp_path / "out").num_rows == 99
+    kafkalog.export(lone, tmp_path / "lone.parquet")  # beside it is no log dir
+
+
+# all or nothing
+
+
+@pytest.fixture
+def damaged(log_dir_copy: Path) -> Path:
+    """A partition with a wrong checksum in its fourth batch."""
+    partition = log_dir_copy / "p-multi-0"
+    log = partition / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[int(kafkalog.Segment(log).batches.position[3]) + 80] ^= 0x10
+    log.write_bytes(data)
+    return partition
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.arrows", "x.csv", "x.csv.gz", "x.jsonl", "lake"])
+def test_damage_leaves_nothing_unless_it_is_passed_over(damaged: Path, tmp_path: Path, name: str) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    options: dict[str, Any] = {"partition_by": "date"} if name == "lake" else {}
+    with pytest.raises(kafkalog.CorruptionError, match="crc_mismatch"):
+        kafkalog.export(damaged, place / name, **options)
+    assert os.listdir(place) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+        result = kafkalog.export(damaged, place / name, on_corruption="skip", **options)
+        assert result.n_records == kafkalog.read_table(damaged, on_corruption="skip").num_rows > 50
+    assert [finding.reason.value for finding in result.findings] == ["crc_mismatch"]
+    before = sorted(path.read_bytes() for path in place.rglob("*") if path.is_file())
+    with pytest.raises(kafkalog.CorruptionError):
+        kafkalog.export(damaged, place / name, overwrite=True, **options)
+    assert sorted(path.read_bytes() for path in place.rglob("*") if path.is_file()) == before
+    assert os.listdir(place) == [name]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.csv", "x.csv.gz", "lake"])
+def test_an_interrupt_leaves_nothing(log_dir: Path, tmp_path: Path, name: str) -> None:
+    scan = kafkalog.scan(log_dir, batch_size=100)
+
+    def interrupt(n_bytes: int) -> None:
+        raise KeyboardInterrupt
+
+    scan.progress = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        kafkalog.export(scan, tmp_path / name, partition_by="topic" if name == "lake" else ())
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.csv", "x.csv.gz", "lake"])
+def test_the_nth_failing_write_is_told_and_leaves_nothing(
+    log_dir: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    n_failures = 0
+    for n in (1, 2, 3, 5, 8, 13, 21):
+        left = [n]
+
+        def fail(descriptor: int, data: Any, left: list[int] = left) -> int:
+            left[0] -= 1
+            if not left[0]:
+                raise OSError(28, os.strerror(28))
+            return write(descriptor, data)
+
+        monkeypatch.setattr("kafkalog.storage.staging.os.write", fail)
+        try:
+            kafkalog.export(
+                log_dir, tmp_path / name, partition_by="topic" if name == "lake" else (), topics=["p-multi", "p-txn"]
+            )
+        except WriteError:
+            n_failures += 1
+            assert os.listdir(tmp_path) == []
+        else:
+            assert left[0] > 0
+            break
+    assert n_failures >= 1
+
+
+def test_output_is_refused_in_the_log_dir_that_is_read(log_dir_copy: Path, tmp_path: Path) -> None:
+    before = sorted(log_dir_copy.rglob("*"))
+    for path, to in [
+        (log_dir_copy, log_dir_copy / "x.parquet"),
+        (log_dir_copy / "p-txn-0", log_dir_copy / "x.parquet"),
+        (log_dir_copy / "p-txn-0" / "00000000000000000000.log", log_dir_copy / "p-txn-0" / "x.parquet"),
+        (kafkalog.open(log_dir_copy), log_dir_copy / "p-txn-0" / "x.csv"),
+        (kafkalog.scan(log_dir_copy), log_dir_copy / "x.csv"),
+    ]:
+        with pytest.raises(UnsafePathError):
+            kafkalog.export(path, to)
+    log = tmp_path / "s.log"
+    log.write_bytes(b"")
+    with pytest.raises(UnsafePathError, match="is being read"):
+        kafkalog.export(log, log, format="csv", overwrite=True)
+    assert sorted(log_dir_copy.rglob("*")) == before
+
+
+def test_a_directory_is_replaced_only_if_an_export_made_it(log_dir: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "letters").mkdir(parents=True)
+    (home / "letters" / "dear.txt").touch()
+    with pytest.raises(OutputExistsError, match="nothing that an export made"):
+        kafkalog.export(log_dir, home, partition_by="topic", overwrite=True)
+    assert (home / "letters" / "dear.txt").exists()
+    to = tmp_path / "lake"
+    kafkalog.export(log_dir, to, partition_by=["topic", "date"])
+    with pytest.raises(OutputExistsError, match="there already"):
+        kafkalog.export(log_dir, to, partition_by="topic")
+    kafkalog.export(log_dir, to, partition_by="topic", topics="p-txn", format="csv", overwrite=True)
+    assert [str(path.relative_to(to)) for path in to.rglob("*")] == ["topic=p-txn", "topic=p-txn/part-0.csv"]
+    assert sorted(os.listdir(tmp_path)) == ["home", "lake"]
+
+
+def test_no_records_are_an_empty_table(log_dir: Path, tmp_path: Path) -> None:
+    for name in ("x.parquet", "x.arrow", "x.arrows", "x.csv", "x.jsonl"):
+        assert kafkalog.export(log_dir, tmp_path / name, max_records=0).n_records == 0
+    schema = kafkalog.scan(log_dir).schema
+    for read, name in [(read_parquet, "x.parquet"), (read_arrow, "x.arrow"), (read_stream, "x.arrows")]:
+        assert read(tmp_path / name).equals(schema.empty_table())
+    assert (tmp_path / "x.csv").read_text() == ",".join(schema.names) + "\n"
+    assert (tmp_path / "x.jsonl").read_bytes() == b""
+
+
+# options
+
+
+def test_all_scan_options_are_taken(log_dir: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "columns": ["value", "offset", "segment", "is_control"],
+        "topics": ["p-txn", "p-multi"],
+        "partitions": [0, 2],
+        "start_offset": 5,
+        "end_offset": 90,
+        "start_timestamp": 1_700_000_001_000,
+        "end_timestamp": 1_700_000_200_000,
+        "include_control": True,
+        "include_deleted": True,
+        "threads": 1,
+        "batch_size": 7,
+    }
+    kafkalog.export(log_dir, tmp_path / "x.parquet", **options)
+    table = kafkalog.read_table(log_dir, **options)
+    assert table.num_rows > 50
+    assert pq.read_table(tmp_path / "x.parquet").equals(table)
+    kafkalog.export(log_dir, tmp_path / "first.parquet", max_records=33, **options)
+    assert pq.read_table(tmp_path / "first.parquet").equals(table.slice(0, 33))
+
+
+def test_partitioning_needs_no_column_to_be_written(log_dir: Path, tmp_path: Path) -> None:
+    kafkalog.export(log_dir, tmp_path / "a", partition_by=["date", "topic"], columns=["offset"])
+    files = [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
+    assert {tuple(pq.read_schema(path).names) for path in files} == {("offset",)}
+    assert any("date=2023-11-14/topic=p-txn" in str(path) for path in files)
+    with pytest.raises(ValueError, match="nothing is left"):
+        kafkalog.export(log_dir, tmp_path / "b", partition_by="topic", columns=["topic"])
+    with pytest.raises(ValueError, match="needs the scan to have the columns timestamp"):
+        kafkalog.export(kafkalog.scan(log_dir, columns=["offset"]), tmp_path / "b", partition_by="date")
+
+
+def test_a_binary_file_takes_any_format(log_dir: Path) -> None:
+    table = kafkalog.read_table(log_dir, topics="p-multi")
+    for format in ("parquet", "arrow", "arrows", "csv", "jsonl"):
+        file = io.BytesIO()
+        result = kafkalog.export(log_dir, file, format=format, topics="p-multi")
+        assert not file.closed
+        assert len(file.getvalue()) == result.n_bytes
+        if format == "parquet":
+            assert pq.read_table(io.BytesIO(file.getvalue())).equals(table)
+        if format == "arrows":
+            assert pa.ipc.open_stream(file.getvalue()).read_all().equals(table)
+
+
+@pytest.mark.parametrize(
+    ("to", "options", "message"),
+    [
+        ("x", {}, "what format"),
+        ("x.gz", {}, "what format"),
+        ("x.parquet", {"format": "xml"}, "format must be one of"),
+        ("x.parquet", {"compression": "lzo"}, "compression of parquet must be"),
+        ("x.csv", {"compression": "snappy"}, "compression of csv must be"),
+        ("x.csv.gz", {"compression": "zstd"}, "named like gzip"),
+        ("x.parquet", {"encoding": "hex"}, "encoding is for csv and jsonl"),
+        ("x.csv", {"encoding": "ascii"}, "encoding must be one of"),
+        ("x.jsonl", {"null": "x"}, "null is for csv"),
+        ("x.csv", {"null": '"'}, "without quotes"),
+        ("x.csv", {"row_group_rows": 10}, "no row groups"),
+        ("x.parquet", {"row_group_rows": 0}, "at least 1"),
+        ("x.parquet", {"max_records": -1}, "not be negative"),
+        ("x", {"partition_by": "offset"}, "partition_by takes"),
+        ("x", {"partition_by": ["date", "date"]}, "twice"),
+        ("x.parquet", {"columns": ["offset", "offset"], "partition_by": "date"}, "twice"),
+        ("x.parquet", {"columns": ["nope"]}, "no column 'nope'"),
+        (io.BytesIO(), {}, "format must be given"),
+        (io.BytesIO(), {"format": "csv", "partition_by": "date"}, "makes a directory"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_written(
+    log_dir: Path, tmp_path: Path, to: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        kafkalog.export(log_dir, tmp_path / to if isinstance(to, str) else to, **options)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_null_that_base64_can_be_is_told_from_it(awkward: Path, tmp_path: Path) -> None:
+    # "MA==" is the base64 of one of the values
+    kafkalog.export(awkward, tmp_path / "x.csv", columns=["key"], null="MA==")
+    lines = (tmp_path / "x.csv").read_text().split("\n")
+    assert (lines[1], lines[-2]) == ("MA==", '"MA=="')
+
+
+def test_a_scan_has_its_options_already(log_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="options already: topics"):
+        kafkalog.export(kafkalog.scan(log_dir), tmp_path / "x.parquet", topics="p-txn")
+
+
+# memory
+
+
+def repeated_log(path: Path, n_batches: int) -> None:
+    """A segment of the same MiB of records again and again; the base offset is in no checksum."""
+    records = [builder.record_v2(i, i, b"key-%d" % i, os.urandom(700)) for i in range(1400)]
+    batch = builder.batch_v2(records, base_offset=0)
+    with path.open("wb") as file:
+        for number in range(n_batches):
+            file.write(struct.pack(">q", number * len(records)) + batch[8:])
+
+
+PEAK = """
+import sys
+from pathlib import Path
+import kafkalog.scanning.read, pyarrow.parquet, kafkalog.interchange.text_output
+
+def peak():
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
+
+before = peak()
+kafkalog.export(sys.argv[1], sys.argv[2], threads=1)
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize(("name", "bound"), [("x.parquet", 192), ("x.arrow", 64), ("x.csv", 96)])
+def test_memory_does_not_grow_with_the_log(tmp_path: Path, name: str, bound: int) -> None:
+    peaks = []
+    for n_batches in (120, 240) if name == "x.parquet" else (30, 90):
+        log = tmp_path / f"of{n_batches}.log"
+        repeated_log(log, n_batches)
+        command = [sys.executable, "-c", PEAK, str(log), str(tmp_path / f"{n_batches}-{name}")]
+        peaks.append(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+        log.unlink()
+    assert max(peaks) < bound
+    assert peaks[1] - peaks[0] < 16
+
+
+def test_what_is_small_holds_little_memory(tmp_path: Path) -> None:
+    # an export to Parquet, and a table, keep the record batches of all segments for a while
+    table = {"value": [b"v"] * 40, "timestamp": list(range(40))}
+    with kafkalog.PartitionWriter(
+        tmp_path / "t-0", config=kafkalog.LogConfig(segment_bytes=100), max_records_per_batch=5
+    ) as writer:
+        writer.append(table)
+    batches = list(kafkalog.scan(tmp_path / "t-0").to_batches())
+    assert len(batches) > 5
+    assert max(batch.get_total_buffer_size() for batch in batches) < 2000

@@ -1,0 +1,125 @@
+"""Producers of a partition, their open transactions, what hangs and what that blocks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import builder
+import golden_sets
+import pytest
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.errors import CorruptionError, Finding
+from kafkalog.operations.list_producers import list_producers
+
+START = 1_700_000_000_000
+MINUTE = 60_000
+
+
+def data(offset: int, producer_id: int, timestamp: int) -> bytes:
+    return builder.batch_v2(
+        [builder.record_v2(0)],
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+        base_timestamp=timestamp,
+    )
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> kafkalog.Partition:
+    """One transaction that hangs, one that is just open, one that was committed."""
+    path = tmp_path / "orders-0"
+    path.mkdir()
+    batches = [
+        data(0, 7, START),
+        data(1, 9, START + MINUTE),
+        data(2, 8, START + 20 * MINUTE),
+        builder.control_batch(1, base_offset=3, producer_id=9, timestamp=START + 20 * MINUTE, coordinator_epoch=4),
+    ]
+    (path / f"{0:020d}.log").write_bytes(b"".join(batches))
+    return kafkalog.Partition(path)
+
+
+def test_a_transaction_hangs_when_nothing_was_written_in_it_for_longer_than_any_may_be_open(
+    partition: kafkalog.Partition,
+) -> None:
+    found = list_producers(partition, now_ms=START + 21 * MINUTE)
+    assert [one.producer_id for one in found.producers] == [7, 8, 9]
+    assert [one.producer_id for one in found.open] == [7, 8]
+    assert [one.producer_id for one in found.hanging] == [7]
+    assert (found.last_stable_offset, found.log_end_offset) == (0, 4)
+    hanging = found.hanging[0]
+    assert hanging.is_blocking
+    assert (hanging.transaction_start_offset, hanging.transaction_start_timestamp) == (0, START)
+    assert hanging.idle_ms == 21 * MINUTE
+    assert not found.open[1].is_blocking
+    assert found.producers[2].coordinator_epoch == 4
+    longer = list_producers(partition, now_ms=START + 21 * MINUTE, transaction_max_timeout_ms=60 * MINUTE)
+    assert longer.hanging == []
+    assert len(list_producers(partition, now_ms=START + 60 * MINUTE).hanging) == 2
+
+
+def test_a_transaction_that_began_below_the_first_segment_is_known_from_its_snapshot(tmp_path: Path) -> None:
+    import numpy as np
+
+    from kafkalog import format as kf
+    from kafkalog.state.producers import encode_snapshot
+
+    path = tmp_path / "orders-0"
+    path.mkdir()
+    (path / f"{50:020d}.log").write_bytes(data(50, 8, START))
+    entry = np.array([(7, 1, 9, 40, 0, START, -1, 38)], kf.PRODUCER_SNAPSHOT_DTYPE)
+    (path / f"{50:020d}.snapshot").write_bytes(encode_snapshot(entry))
+    found = list_producers(kafkalog.Partition(path), now_ms=START)
+    assert [(one.producer_id, one.transaction_start_offset) for one in found.open] == [(7, 38), (8, 50)]
+    assert found.open[0].transaction_start_timestamp is None
+    assert found.last_stable_offset == 50
+    (path / f"{50:020d}.snapshot").write_bytes(b"junk")
+    assert [one.producer_id for one in list_producers(kafkalog.Partition(path)).open] == [8]
+
+
+def test_golden_partitions_have_the_last_stable_offsets_of_a_replay() -> None:
+    n_producers = 0
+    for name in golden_sets.SETS:
+        for path in golden_sets.partitions(name).values():
+            partition = kafkalog.Partition(path)
+            found = list_producers(partition)
+            assert found.last_stable_offset == partition.last_stable_offset
+            assert found.log_end_offset == partition.log_end_offset
+            n_producers += len(found.producers)
+    assert n_producers > 15
+
+
+def test_damage_raises_or_is_passed_over(partition: kafkalog.Partition) -> None:
+    path = partition.segments[0].path
+    content = bytearray(path.read_bytes())
+    content[8:12] = b"\0\0\0\1"
+    path.write_bytes(content)
+    with pytest.raises(CorruptionError):
+        list_producers(kafkalog.Partition(partition.path))
+    findings: list[Finding] = []
+    list_producers(kafkalog.Partition(partition.path), on_corruption="skip", report=findings.append)
+    assert findings
+
+
+def test_the_command_lists_producers_in_text_and_json(
+    partition: kafkalog.Partition, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = str(START + 21 * MINUTE)
+    assert main(["producers", str(partition.path), "--now", now]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "orders-0: 3 producers; last stable offset 0, 4 before the end"
+    assert out[2].split()[:4] == ["7", "0", "0", "0"]
+    assert out[2].split()[5:] == ["from", "0", "21", "min", "hanging,", "blocking"]
+    assert out[3].split()[5:] == ["from", "2", "1", "min", "open"]
+    assert out[-1] == "total: 2 open transactions, 1 of them hanging"
+    assert main(["producers", "--open", "--json", str(partition.path), "--now", "2023-11-14T22:15:00Z"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert [one["producer_id"] for one in row["producers"]] == [7, 8]
+    assert (row["n_open"], row["n_hanging"], row["last_stable_offset"]) == (2, 0, 0)
+    assert main(["producers", str(partition.path), "--now", "yesterday"]) == 2

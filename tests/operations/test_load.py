@@ -1,0 +1,608 @@
+"""What is loaded is what a scan reads: any table, any file, any codec; and all of it is there, or nothing."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from faults import Faulty
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog import LogConfig, OutputExistsError, UnsafePathError, WriteError, load_files, write_table
+from kafkalog.errors import LimitExceededError, NotKafkaError, ReadError, Reason, UnwritableError
+from kafkalog.writing.partitioner import murmur2
+
+PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+def table_of(n: int, **more: Any) -> pa.Table:
+    """Records with everything that records have."""
+    columns: dict[str, Any] = {
+        "timestamp": pa.array([None if i % 11 == 5 else 1_700_000_000_000 + i for i in range(n)], kafkalog_timestamp()),
+        "key": pa.array([None if i % 7 == 3 else b"key-%d" % (i % 50) for i in range(n)], pa.binary()),
+        "value": pa.array([None if i % 13 == 0 else b"v" * (i % 90) for i in range(n)], pa.binary()),
+        "headers": pa.array(
+            [[{"key": "h", "value": None if i % 2 else b"%d" % i}] * (i % 3) for i in range(n)], pa.list_(PAIR)
+        ),
+    }
+    return pa.table({**columns, **more})
+
+
+def kafkalog_timestamp() -> pa.DataType:
+    return pa.timestamp("ms", "UTC")
+
+
+def records(table: pa.Table, *names: str) -> list[tuple[Any, ...]]:
+    """Rows of a table; a timestamp that is none is -1, as it is written."""
+    names = names or ("timestamp", "key", "value", "headers")
+    rows = []
+    for row in table.select(list(names)).to_pylist():
+        if "timestamp" in row:
+            stamp = row["timestamp"]
+            row["timestamp"] = -1 if stamp is None else round(stamp.timestamp() * 1000)
+        rows.append(tuple(str(value) if isinstance(value, list) else value for value in row.values()))
+    return rows
+
+
+def by_partition(path: Path) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
+    table = kafkalog.read_table(path)
+    found = defaultdict(list)
+    for place, row in zip(records(table, "topic", "partition"), records(table), strict=True):
+        found[place].append(row)
+    return dict(found)
+
+
+def sound(path: Path) -> None:
+    report = kafkalog.verify(path)
+    assert [str(finding) for finding in report.all_findings() if finding.damage] == []
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_scan_gives_what_was_written(tmp_path: Path, compression: str) -> None:
+    table = table_of(2000)
+    result = write_table(table, tmp_path / "log", topic="orders", compression=compression, batch_size=4000)
+    assert os.listdir(tmp_path) == ["log"]
+    assert os.listdir(tmp_path / "log") == ["orders-0"]
+    assert records(kafkalog.read_table(tmp_path / "log")) == records(table)
+    sound(tmp_path / "log")
+    partition = kafkalog.open(tmp_path / "log" / "orders-0")
+    (each,) = result.partitions
+    assert each.as_dict() == {
+        "topic": "orders",
+        "partition": 0,
+        "n_records": 2000,
+        "first_offset": 0,
+        "next_offset": 2000,
+        "n_batches": sum(len(segment.batches) for segment in partition.segments),
+        "n_bytes": sum(segment.size_in_bytes for segment in partition.segments),
+    }
+    codecs = {int(codec) for segment in partition.segments for codec in segment.batches.codec}
+    assert codecs == {kafkalog.Codec[compression.upper()]}
+
+
+BLOBS = st.none() | st.binary(max_size=30)
+HEADERS = st.lists(st.fixed_dictionaries({"key": st.text(max_size=4), "value": BLOBS}), max_size=3)
+ROWS = st.lists(st.tuples(st.integers(-1, 2**45), BLOBS, BLOBS, HEADERS), min_size=1, max_size=25)
+FORMS = ["table", "reader", "dict", "polars", "duckdb", "pandas", "parquet", "arrow", "arrows", "csv", "jsonl"]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A directory where fsync takes no time, for what is done hundreds of times."""
+    with in_memory(tmp_path) as path:
+        yield path
+
+
+@contextlib.contextmanager
+def in_memory(otherwise: Path | None = None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else otherwise) as name:
+        yield Path(name)
+
+
+@settings(max_examples=40)
+@given(ROWS, st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]), st.sampled_from(FORMS), st.data())
+def test_any_records_in_any_form_come_back(rows: list[Any], compression: str, form: str, data: st.DataObject) -> None:
+    with in_memory() as folder:
+        comes_back(folder, rows, compression, form, data)
+
+
+def comes_back(folder: Path, rows: list[Any], compression: str, form: str, data: st.DataObject) -> None:
+    stamps, keys, values, headers = (list(column) for column in zip(*rows, strict=True))
+    table = pa.table(
+        {
+            "timestamp": pa.array(stamps, kafkalog_timestamp()),
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.array(headers, pa.list_(PAIR)),
+        }
+    )
+    options: dict[str, Any] = {
+        "topic": "t",
+        "compression": compression,
+        "batch_size": data.draw(st.sampled_from([60, 200, 16384])),
+        "config": LogConfig(segment_bytes=data.draw(st.sampled_from([150, 2**20]))),
+        "partitions": data.draw(st.none() | st.integers(1, 4)),
+    }
+    if form in ("parquet", "arrow", "arrows", "csv", "jsonl"):
+        write_table(table, folder / "first", topic="u")
+        kafkalog.export(folder / "first", folder / f"x.{form}")
+        load_files([folder / f"x.{form}"], folder / "log", **options)
+    else:
+        write_table(in_form(table, form), folder / "log", **options)
+    found = by_partition(folder / "log")
+    expected = defaultdict(list)
+    n = options["partitions"] or 1
+    for key, row in zip(keys, records(table), strict=True):
+        expected["t", 0 if key is None else (murmur2(key) & 0x7FFFFFFF) % n].append(row)
+    if None in keys and n > 1:  # those take turns, by size: all are somewhere, in order
+        assert sorted(repr(row) for rows in found.values() for row in rows) == sorted(map(repr, records(table)))
+    else:
+        assert found == dict(expected)
+    sound(folder / "log")
+
+
+def in_form(table: pa.Table, form: str) -> Any:
+    if form == "polars":
+        return pytest.importorskip("polars").from_arrow(table)
+    if form == "duckdb":
+        return pytest.importorskip("duckdb").from_arrow(table)
+    if form == "pandas":
+        return table.to_pandas()
+    if form == "dict":
+        return {name: table.column(name).to_pylist() for name in table.column_names}
+    return table.to_reader(3) if form == "reader" else table
+
+
+def test_a_log_dir_comes_back_as_it_was_with_its_topics_partitions_and_offsets(log_dir: Path, tmp_path: Path) -> None:
+    table = kafkalog.read_table(log_dir)
+    result = write_table(table, tmp_path / "copy")
+    names = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+    assert records(kafkalog.read_table(tmp_path / "copy"), *names) == records(table, *names)
+    assert len(result.partitions) == len(set(records(table, "topic", "partition"))) > 5
+    assert result.n_records == table.num_rows
+
+
+def test_a_column_says_the_partition_and_a_number_of_partitions_overrules_it(tmp_path: Path) -> None:
+    table = table_of(60, partition=pa.array([i % 3 * 5 for i in range(60)], pa.uint8()))
+    write_table(table, tmp_path / "by-column", topic="t")
+    found = by_partition(tmp_path / "by-column")
+    assert found == {("t", number): records(table)[number // 5 :: 3] for number in (0, 5, 10)}
+    write_table(table, tmp_path / "by-key", topic="t", partitions=2)
+    for (_, number), rows in by_partition(tmp_path / "by-key").items():
+        assert all(row[1] is None or (murmur2(row[1]) & 0x7FFFFFFF) % 2 == number for row in rows)
+
+
+def test_every_partition_of_a_number_is_there_also_without_records(tmp_path: Path) -> None:
+    result = write_table({"key": [b"a"], "value": [b"1"]}, tmp_path / "log", topic="t", partitions=4)
+    assert sorted(os.listdir(tmp_path / "log")) == ["t-0", "t-1", "t-2", "t-3"]
+    assert [each.n_records for each in result.partitions] == [1, 0, 0, 0]
+    assert murmur2(b"a") % 4 == 0
+    assert write_table({"value": pa.nulls(0)}, tmp_path / "log", topic="empty").n_records == 0
+    assert kafkalog.open(tmp_path / "log" / "empty-0").log_end_offset == 0
+    sound(tmp_path / "log")
+
+
+def test_offsets_are_kept_and_have_to_rise_or_are_counted_anew(tmp_path: Path) -> None:
+    table = pa.table({"offset": [5, 7, 2**40], "value": [b"a", b"b", b"c"]})
+    (each,) = write_table(table, tmp_path / "kept", topic="t").partitions
+    assert (each.first_offset, each.next_offset) == (5, 2**40 + 1)
+    assert kafkalog.read_table(tmp_path / "kept").column("offset").to_pylist() == [5, 7, 2**40]
+    (each,) = write_table(table, tmp_path / "anew", topic="t", keep_offsets=False).partitions
+    assert (each.first_offset, each.next_offset) == (0, 3)
+    for falling in ([5, 4], [5, 5]):
+        table = pa.table({"offset": falling, "value": [b"a", b"b"]})
+        with pytest.raises(UnwritableError, match="have to rise") as caught:
+            write_table(table, tmp_path / "falling", topic="t")
+        assert caught.value.reason is Reason.OFFSET_ORDER
+        assert "keep_offsets=False" in caught.value.__notes__[0]
+    pieces = pa.concat_tables([pa.table({"offset": [i], "value": [b""]}) for i in (3, 2)])
+    with pytest.raises(UnwritableError, match="offset 2 comes behind 3"):
+        write_table(pieces, tmp_path / "falling", topic="t")
+    assert sorted(os.listdir(tmp_path)) == ["anew", "kept"]
+
+
+def test_segments_roll_as_the_settings_say(tmp_path: Path) -> None:
+    write_table(table_of(500), tmp_path / "log", topic="t", config=LogConfig(segment_bytes=5000), batch_size=1000)
+    assert len(kafkalog.open(tmp_path / "log" / "t-0").segments) > 4
+    config = LogConfig(compression_type="zstd", message_timestamp_type="LogAppendTime")
+    write_table(table_of(50), tmp_path / "log", topic="u", config=config, log_append_time=77)
+    assert set(kafkalog.read_table(tmp_path / "log", topics="u").column("timestamp_type").to_pylist()) == {1}
+
+
+def test_partitions_come_to_a_log_dir_that_is_there_and_never_over_others(tmp_path: Path) -> None:
+    write_table(table_of(10), tmp_path / "log", topic="t")
+    (tmp_path / "log" / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
+    write_table(table_of(20), tmp_path / "log", topic="u", partitions=3)
+    assert sorted(os.listdir(tmp_path / "log")) == [".lock", "meta.properties", "t-0", "u-0", "u-1", "u-2"]
+    before = kafkalog.read_table(tmp_path / "log")
+    with pytest.raises(OutputExistsError, match="t-0"):
+        write_table(pa.table({"topic": ["v", "t"], "value": [b"", b""]}), tmp_path / "log")
+    assert kafkalog.read_table(tmp_path / "log").equals(before)
+    assert sorted(os.listdir(tmp_path / "log")) == [".lock", "meta.properties", "t-0", "u-0", "u-1", "u-2"]
+    assert os.listdir(tmp_path) == ["log"]
+
+
+def test_a_dry_run_reads_everything_and_writes_nothing(tmp_path: Path) -> None:
+    table = table_of(100, partition=[i % 4 for i in range(100)])
+    dry = write_table(table, tmp_path / "log", topic="t", dry_run=True)
+    assert os.listdir(tmp_path) == []
+    wet = write_table(table, tmp_path / "log", topic="t")
+    assert [(e.partition, e.n_records, e.next_offset) for e in dry.partitions] == [
+        (e.partition, e.n_records, e.next_offset) for e in wet.partitions
+    ]
+    with pytest.raises(OutputExistsError):
+        write_table(table, tmp_path / "log", topic="t", dry_run=True)
+    with pytest.raises(UnwritableError):
+        write_table({"value": [b""], "timestamp": [-5]}, tmp_path / "log", topic="u", dry_run=True)
+
+
+@pytest.mark.parametrize(
+    "topic", ["", ".", "..", "a/b", "../../etc", "a b", "é", "x" * 250, "a\0b", "a\n", "-", "__cluster_metadata"]
+)
+def test_a_topic_whose_name_leads_astray_is_refused(tmp_path: Path, topic: str) -> None:
+    if topic != "-":
+        with pytest.raises(UnsafePathError):
+            write_table({"value": [b""]}, tmp_path / "log", topic=topic)
+        with pytest.raises(UnsafePathError):
+            write_table({"value": [b"", b""], "topic": ["fine", topic]}, tmp_path / "log")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_topic_or_partition_that_is_none_is_refused_with_its_row(tmp_path: Path) -> None:
+    for column in (
+        {"topic": ["a", None]},
+        {"partition": [0, None]},
+        {"partition": [0, -1]},
+        {"partition": [0, 2**31]},
+    ):
+        with pytest.raises(UnwritableError) as caught:
+            write_table({"value": [b"", b""], "topic": ["a", "a"], **column}, tmp_path / "log")
+        assert caught.value.row == 1
+    with pytest.raises(UnwritableError, match="which topic"):
+        write_table({"value": [b""]}, tmp_path / "log")
+    many = {"value": [b""] * 20, "partition": list(range(20))}
+    with pytest.raises(LimitExceededError, match="max_directories"):
+        write_table(many, tmp_path / "log", topic="t", limits=kafkalog.Limits(max_directories=10))
+    assert os.listdir(tmp_path) == []
+
+
+def test_impossible_options_are_refused(tmp_path: Path) -> None:
+    for options in (
+        {"partitions": 0},
+        {"partitions": 10**9},
+        {"batch_size": 0},
+        {"compression": "brotli"},
+        {"topic_id": "short"},
+        {"timestamp_type": "Never"},
+        {"columns": {"what": "x"}},
+    ):
+        with pytest.raises(ValueError, match=r".+"):
+            write_table({"value": [b""]}, tmp_path / "log", **{"topic": "t", **options})
+    with pytest.raises(ValueError, match="one topic"):
+        write_table({"value": [b""], "topic": ["t"]}, tmp_path / "log", topic_id="A" * 22)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_place_where_a_broker_would_trip_is_refused(tmp_path: Path) -> None:
+    write_table(table_of(5), tmp_path / "log", topic="t")
+    (tmp_path / "log" / "meta.properties").write_text("version=1\n")
+    for path in (tmp_path / "log" / "t-0", tmp_path / "log" / "t-0" / "x", tmp_path / "log" / "below"):
+        with pytest.raises(UnsafePathError):
+            write_table(table_of(5), path, topic="u")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputExistsError):
+        write_table(table_of(5), tmp_path / "file", topic="u")
+    with pytest.raises(WriteError):
+        write_table(table_of(5), tmp_path / "no" / "such" / "log", topic="u")
+
+
+def test_a_log_dir_is_no_place_to_stage_in(tmp_path: Path) -> None:
+    write_table(table_of(5), tmp_path / "log", topic="t")
+    for target in ("log", "new"):
+        for place in (tmp_path / "log", tmp_path / "log" / "t-0"):
+            with pytest.raises(UnsafePathError):
+                write_table(table_of(5), tmp_path / target, topic="u", stage_in=place)
+    (tmp_path / "stage").mkdir()
+    write_table(table_of(5), tmp_path / "log", topic="u", stage_in=tmp_path / "stage")
+    assert sorted(os.listdir(tmp_path / "log")) == ["t-0", "u-0"]
+    assert os.listdir(tmp_path / "stage") == []
+
+
+def test_under_a_brokers_lock_nothing_is_written(tmp_path: Path) -> None:
+    write_table(table_of(5), tmp_path / "log", topic="t")
+    (tmp_path / "log" / ".lock").touch()
+    code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "log" / ".lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(UnsafePathError, match="lock"):
+            write_table(table_of(5), tmp_path / "log", topic="u")
+        holder.communicate("\n")
+    assert sorted(os.listdir(tmp_path / "log")) == [".lock", "t-0"]
+
+
+def test_records_that_wait_do_not_keep_the_input_in_memory_and_batches_are_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkalog.writing.routing.WAITING_BYTES", 400_000)
+    monkeypatch.setattr("kafkalog.interchange.arrow_input.SLICE_ROWS", 100)
+    table = pa.table({"value": [b"v" * 1000] * 4000, "partition": [i % 8 for i in range(4000)]})
+    result = write_table(table, tmp_path / "log", topic="t")
+    for each in result.partitions:
+        assert each.n_batches < 1.6 * each.n_bytes / 16_384
+    assert kafkalog.scan(tmp_path / "log").count_rows() == 4000
+
+
+CODES = (errno.ENOSPC, errno.EIO)
+
+
+def load_two(log: Path) -> None:
+    write_table(table_of(40, partition=[i % 2 for i in range(40)]), log, topic="new", batch_size=300)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_fails_leaves_nothing_behind(memory: Path, is_there: bool) -> None:
+    step = 3
+    n_failed = 0
+    for n in range(1, 5000, step):
+        log = memory / str(n) / "log"
+        log.parent.mkdir()
+        if is_there:
+            log.mkdir()
+            (log / "meta.properties").write_text("version=1\n")
+        code = CODES[n % 2]
+
+        def fail(name: str, code: int = code) -> None:
+            raise OSError(code, os.strerror(code))
+
+        faulty = Faulty(n, fail)
+        failed, detail = False, ""
+        try:
+            with faulty.installed():
+                load_two(log)
+        except WriteError as error:
+            failed, detail = True, error.detail
+        assert not failed or detail.startswith(os.strerror(code))
+        n_failed += failed
+        here = set(os.listdir(log)) - {"meta.properties", ".lock"} if log.exists() else None
+        if failed:
+            assert here == (set() if is_there else None)
+        else:
+            assert here == {"new-0", "new-1"}
+            assert kafkalog.scan(log).count_rows() == 40
+        assert set(os.listdir(log.parent)) <= {"log"}
+        shutil.rmtree(log.parent)
+        if faulty.n_calls < n:
+            break
+    else:
+        raise AssertionError("it never came to an end")
+    assert n_failed > 15
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from faults import Faulty
+from test_load import load_two
+root, is_there, step = Path(sys.argv[1]), sys.argv[2] == "True", int(sys.argv[3])
+for n in range(1, 5000, step):
+    log = root / str(n) / "log"
+    log.parent.mkdir()
+    if is_there:
+        log.mkdir()
+        (log / "meta.properties").write_text("version=1\\n")
+    child = os.fork()
+    if not child:
+        with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
+            load_two(log)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status):
+        print(n)
+        sys.exit(os.WEXITSTATUS(status))
+"""
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_killed_anywhere_each_partition_is_complete_or_absent(memory: Path, is_there: bool) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    step = 5
+    command = [sys.executable, "-c", KILLED, str(memory), str(is_there), str(step)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True, env=environment)
+    n_points = int(done.stdout) - step
+    assert n_points > 50
+    states = set()
+    for n in range(1, n_points + 1, step):
+        log = memory / str(n) / "log"
+        here = sorted(set(os.listdir(log)) - {"meta.properties", ".lock"}) if log.exists() else []
+        assert set(here) <= {"new-0", "new-1"}
+        if tuple(here) not in states:
+            states.add(tuple(here))
+            for name in here:
+                assert kafkalog.scan(log / name).count_rows() == 20
+                sound(log / name)
+        left = set(os.listdir(log.parent)) - {"log"}
+        assert len(left) <= 1
+        assert all(name.startswith(".log.") for name in left)
+    assert () in states
+    assert states <= ({(), ("new-0",), ("new-0", "new-1")} if is_there else {(), ("new-0", "new-1")})
+    # whoever comes next takes away what was left
+    log = memory / "1" / "log"
+    load_two(log)
+    assert os.listdir(log.parent) == ["log"]
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def test_several_files_are_one_load(tmp_path: Path) -> None:
+    for i in range(3):
+        line = {"value": b64(b"v%d" % i), "timestamp": i}
+        (tmp_path / f"{i}.jsonl").write_text(json.dumps(line) + "\n")
+    done: list[int] = []
+    files = [tmp_path / f"{i}.jsonl" for i in range(3)]
+    load_files(files, tmp_path / "log", topic="t", progress=done.append)
+    assert kafkalog.read_table(tmp_path / "log").column("value").to_pylist() == [b"v0", b"v1", b"v2"]
+    assert done == sorted(done)
+    assert done[-1] == sum(file.stat().st_size for file in files)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("{", "line 2: it is no JSON object"),
+        ("[1]", "line 2: a JSON object is expected, not list"),
+        ('{"value": "x", "value": "y"}', "'value' twice"),
+        ('{"value": 5}', "line 2: value is text in base64"),
+        ('{"value": "?"}', "line 2: value is not base64"),
+        ('{"value": {"hex": "00"}}', "line 2: value is text"),
+        ('{"value": "", "timestamp": 1.5}', "line 2: timestamp is a whole number"),
+        ('{"value": "", "timestamp": true}', "line 2: timestamp is a whole number"),
+        ('{"value": "", "timestamp": 9223372036854775808}', "line 2: timestamp does not fit"),
+        ('{"value": "", "timestamp": "yesterday"}', "ISO 8601"),
+        ('{"value": "", "timestamp": -7}', "line 2: timestamp is before 1970"),
+        ('{"value": "", "offset": "7"}', "line 2: offset is a whole number"),
+        ('{"value": "", "headers": {"a": "b"}}', "line 2: headers is a list"),
+        ('{"value": "", "headers": [["a"]]}', "line 2: headers is a list"),
+        ('{"value": "", "headers": [[null, ""]]}', "line 2: headers is a list"),
+        ('{"value": "", "headers": [["a", "?"]]}', "line 2: headers is not base64"),
+        (r'{"value": "", "headers": [["\ud800", ""]]}', "line 2: headers has half a surrogate"),
+        ('{"value": "", "topic": 7}', "topic"),
+        ('{"value": "", "colour": "red"}', "no column 'colour'"),
+        ('{"value": "' + "[" * 100_000, "line 2"),
+        ("[" * 100_000, "line 2"),
+        ('"\xff"', "line 2"),
+    ],
+)
+def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path: Path, line: str, what: str) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(b'{"value": "", "timestamp": 1, "topic": "t"}\n' + line.encode("latin-1") + b"\n")
+    with pytest.raises(UnwritableError) as caught:
+        load_files([file], tmp_path / "log")
+    assert what in str(caught.value)
+    assert caught.value.path == str(file)
+    assert os.listdir(tmp_path) == ["x.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (b"", "line 1 is no line of column names"),
+        (b"\n", "line 1"),
+        (b"\xff\n", "line 1"),
+        (b"value,value\n,\n", "more than one column 'value'"),
+        (b"value,key\n,\nx\n", "2 columns"),
+        (b"value,timestamp\n,abc\n", "timestamp"),
+        (b"value,timestamp\n,2024-01-01T00:00:00\n", "time zone"),
+        (b"value,offset\n,abc\n", "line 2: offset is a whole number, not 'abc'"),
+        (b"value\n?\n", "line 2: value is not base64"),
+        (b'value,headers\n,"[[1]]"\n', "line 2: headers is a list"),
+        (b"value,headers\n,{\n", "line 2: headers is no JSON"),
+        (b"value,topic\n,\xff\n", "line 2: topic is not UTF-8"),
+        (b"key\n\n", "no column 'value'"),
+        (b"value,colour\n,red\n", "no column 'colour'"),
+    ],
+)
+def test_csv_that_holds_no_records_is_refused(tmp_path: Path, text: bytes, what: str) -> None:
+    file = tmp_path / "x.csv"
+    file.write_bytes(text)
+    with pytest.raises(UnwritableError) as caught:
+        load_files([file], tmp_path / "log", topic="t")
+    assert what in str(caught.value)
+    assert os.listdir(tmp_path) == ["x.csv"]
+
+
+def test_csv_and_json_of_others_are_read_as_text(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text('\ufeffid,body,at\n1,"a, ""b""\nc",2024-01-01T00:00:00Z\n,"",\n,NULL,\n')
+    names = {"key": "id", "value": "body", "timestamp": "at"}
+    load_files([tmp_path / "x.csv"], tmp_path / "csv", topic="t", encoding="utf8", columns=names)
+    expected = [(1_704_067_200_000, b"1", b'a, "b"\nc', "[]"), (-1, None, b"", "[]"), (-1, None, b"NULL", "[]")]
+    assert records(kafkalog.read_table(tmp_path / "csv")) == expected
+    load_files([tmp_path / "x.csv"], tmp_path / "null", topic="t", encoding="utf8", columns=names, null="NULL")
+    assert records(kafkalog.read_table(tmp_path / "null"), "key", "value")[1:] == [(b"", b""), (b"", None)]
+    lines = [{"body": "é", "at": "2024-01-01T01:00:00+01:00"}, {"body": {"base64": "/w=="}, "id": "2", "at": None}]
+    (tmp_path / "x.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    load_files([tmp_path / "x.ndjson"], tmp_path / "json", topic="t", encoding="utf8", columns=names)
+    expected = [(1_704_067_200_000, None, "é".encode(), "[]"), (-1, b"2", b"\xff", "[]")]
+    assert records(kafkalog.read_table(tmp_path / "json")) == expected
+
+
+def test_an_empty_line_of_a_single_column_is_a_null(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b'value\n\n""\nYQ==\n\n')
+    load_files([tmp_path / "x.csv"], tmp_path / "log", topic="t")
+    assert kafkalog.read_table(tmp_path / "log").column("value").to_pylist() == [None, b"", b"a", None]
+    for text in (b"value\n", b"value"):
+        (tmp_path / "x.csv").write_bytes(text)
+        assert load_files([tmp_path / "x.csv"], tmp_path / "empty", topic="t", dry_run=True).n_records == 0
+
+
+def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
+    for name in ("x.parquet", "x.arrow", "x.arrows", "x.csv.gz", "x.jsonl.zst"):
+        for content in (b"",) * ("jsonl" not in name) + (b"nothing of that kind" * 10,):
+            (tmp_path / name).write_bytes(content)
+            with pytest.raises((ReadError, UnwritableError)) as caught:
+                load_files([tmp_path / name], tmp_path / "log", topic="t")
+            assert caught.value.path == str(tmp_path / name)
+    with pytest.raises(ReadError):
+        load_files([tmp_path / "absent.parquet"], tmp_path / "log", topic="t")
+    (tmp_path / "folder.parquet").mkdir()
+    with pytest.raises(NotKafkaError, match="directory"):
+        load_files([tmp_path / "folder.parquet"], tmp_path / "log", topic="t")
+    for name in ("x.txt", "x", "x.parquet.gz"):
+        with pytest.raises(ReadError, match="No such file"):
+            load_files([tmp_path / name], tmp_path / "log", topic="t")
+        (tmp_path / name).touch()
+        with pytest.raises(ValueError, match=r"format|unpack"):
+            load_files([tmp_path / name], tmp_path / "log", topic="t")
+    assert not (tmp_path / "log").exists()
+
+
+def test_damaged_files_never_crash_it(memory: Path, log_dir: Path) -> None:
+    draw = np.random.default_rng(7)
+    for name in ("x.parquet", "x.arrow", "x.arrows", "x.csv", "x.jsonl", "x.csv.gz"):
+        kafkalog.export(log_dir, memory / name, topics="p-headers")
+        whole = np.frombuffer((memory / name).read_bytes(), np.uint8)
+        n_refused = 0
+        for i in range(25):
+            data = whole.copy()
+            data[draw.integers(0, data.size, 3)] = draw.integers(0, 256, 3)
+            (memory / name).write_bytes(data[: draw.integers(1, data.size)] if i % 3 == 0 else data)
+            try:
+                load_files([memory / name], memory / "log")
+                shutil.rmtree(memory / "log")
+            except kafkalog.KafkalogError:
+                n_refused += 1
+            assert not (memory / "log").exists()
+        assert n_refused > 3
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_an_export_with_a_long_value_is_loaded_from_csv(memory: Path, packed: str) -> None:
+    values = [b"a" * 300_000 for _ in range(30)] + [b"x" * 9_000_000, b"b"]
+    config = LogConfig(max_message_bytes=10**7)
+    write_table({"value": values}, memory / "log", topic="t", config=config)
+    kafkalog.export(memory / "log", memory / f"x.csv{packed}")
+    load_files([memory / f"x.csv{packed}"], memory / "copy", config=config)
+    assert kafkalog.read_table(memory / "copy").column("value").to_pylist() == values

@@ -1,0 +1,376 @@
+"""Lookups step by step, in Python and at the command line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import builder
+import golden_sets
+import numpy as np
+import pytest
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.cli import main
+from kafkalog.errors import Reason
+from kafkalog.operations.trace_lookup import Trace, trace_offset, trace_timestamp
+
+LOG = "00000000000000000000.log"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Call `main`: exit code, stdout, stderr."""
+
+    def call(*argv: object) -> tuple[int, str, str]:
+        code = main([str(arg) for arg in argv])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def stamped(base: int, *stamps: int, **options: Any) -> bytes:
+    records = [builder.record_v2(i, stamp, b"k", b"v") for i, stamp in enumerate(stamps)]
+    return builder.batch_v2(records, base_offset=base, max_timestamp=max(stamps), **options)
+
+
+def check_steps(partition: kafkalog.Partition, trace: Trace, archive: str = "clean") -> None:
+    """What the trace says is what the files hold."""
+    if trace.batch is None:
+        return
+    step = next(step for step in trace.segments if step.is_chosen)
+    segment = next(segment for segment in partition.segments if str(segment.path) == step.path)
+    table = segment.batches
+    row = table.position.tolist().index(trace.batch.position)
+    start = table.position.tolist().index(trace.position)
+    assert trace.batches_scanned == row - start + 1
+    assert trace.batch.last_offset == table.last_offset[row]
+    assert trace.batch.size_in_bytes == table.size_in_bytes[row]
+    if trace.asked.get("timestamp") != "latest":
+        assert trace.batch.base_offset <= trace.offset <= trace.batch.last_offset
+    for index, found in ((segment.offset_index, trace.offset_index), (segment.time_index, trace.time_index)):
+        if found is not None:
+            assert index is not None
+            assert found.n_entries == len(index)
+            if found.entry >= 0:
+                assert found.offset == index.offset[found.entry]
+    if trace.offset_index is not None and trace.offset_index.entry >= 0 and trace.offset_index.is_right:
+        # right, but not proven where the file ends in a torn tail: then the scan begins at the start
+        assert trace.position in (trace.offset_index.position, 0)
+        assert trace.position or archive == "unclean"
+
+
+@pytest.mark.parametrize(
+    ("name", "archive"), [("k44", "clean"), ("k44", "unclean"), ("k28", "clean"), ("k28", "unclean")]
+)
+def test_the_steps_fit_the_files_and_no_index_of_a_broker_misleads(name: str, archive: str) -> None:
+    opened = kafkalog.open(golden_sets.unpacked(name, archive))
+    assert isinstance(opened, kafkalog.LogDir)
+    draw = random.Random(5)
+    n_followed = 0
+    for partition in opened.values():
+        records = kafkalog.read_numpy(
+            partition.path, columns=["offset", "timestamp"], include_control=True, include_deleted=True
+        )
+        offsets, stamps = records.offset.tolist(), records.timestamp.tolist()
+        chosen = draw.sample(range(len(offsets)), min(len(offsets), 8))
+        for question in ["earliest", "latest", "max-timestamp", 0, *(max(stamps[i], 0) for i in chosen)]:
+            trace = trace_timestamp(partition, question)
+            assert trace.offset == partition.offset_for_timestamp(question)
+            assert (trace.offset < 0) <= bool(trace.reason)
+            assert not trace.findings
+            check_steps(partition, trace, archive)
+            n_followed += trace.time_index is not None and trace.time_index.entry >= 0
+        for offset in [0, *(offsets[i] + more for i in chosen for more in (0, 1))]:
+            trace = trace_offset(partition, offset)
+            assert trace.offset == next((other for other in offsets if other >= offset), -1)
+            assert (trace.offset != offset) <= bool(trace.reason)
+            assert not trace.findings
+            check_steps(partition, trace, archive)
+            n_followed += trace.offset_index is not None and trace.offset_index.entry >= 0
+    assert n_followed > 40
+
+
+def time_index_of_another(path: Path) -> None:
+    rows = np.array([(1_600_000_000_000, 90_000)], kf.TIME_INDEX_DTYPE)
+    path.with_suffix(".timeindex").write_bytes(rows.tobytes())
+
+
+def time_index_cut(path: Path) -> None:
+    index = path.with_suffix(".timeindex")
+    index.write_bytes(index.read_bytes()[:-12])
+
+
+def offset_index_shifted(path: Path) -> None:
+    index = path.with_suffix(".index")
+    rows = np.frombuffer(index.read_bytes(), kf.OFFSET_INDEX_DTYPE).copy()
+    rows["position"] += 7
+    index.write_bytes(rows.tobytes())
+
+
+def offset_index_ahead(path: Path) -> None:
+    index = path.with_suffix(".index")
+    rows = np.frombuffer(index.read_bytes(), kf.OFFSET_INDEX_DTYPE).copy()
+    rows["position"] = rows["position"][-1]
+    index.write_bytes(rows.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (time_index_of_another, "leads past offset 250"),
+        (time_index_cut, "its last timestamp is 1700000318517; that of the batches is at least 1700000363523"),
+        (offset_index_shifted, "where no batch begins"),
+        (offset_index_ahead, "behind the batch that holds it"),
+    ],
+)
+def test_an_index_that_misleads_is_damage_and_the_answer_is_right(
+    run: Any, log_dir_copy: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    directory = log_dir_copy / "p-zstd-java-0"
+    damage(directory / LOG)
+    when = 1_700_000_250_000
+    trace = trace_timestamp(kafkalog.Partition(directory), when)
+    assert trace.offset == 250
+    assert {finding.reason for finding in trace.findings} == {Reason.INDEX_MISLEADS}
+    assert message in " ".join(finding.detail for finding in trace.findings)
+    check_steps(kafkalog.Partition(directory), trace)
+    code, out, err = run("lookup", directory, "--timestamp", when)
+    assert code == 1
+    assert "damage: " in err
+    assert "index_misleads" in err
+    assert "answer        250" in out
+
+
+def test_a_batch_behind_a_torn_tail_is_no_reason_to_blame_the_index(tmp_path: Path) -> None:
+    """A crash leaves half a batch at the end: the entries before it are as right as ever."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    batches = [stamped(i, i) for i in range(10)]
+    (directory / LOG).write_bytes(b"".join(batches) + batches[0][:30])
+    rows = np.array([(4, len(batches[0]) * 4)], kf.OFFSET_INDEX_DTYPE)
+    (directory / LOG).with_suffix(".index").write_bytes(rows.tobytes())
+    trace = trace_offset(kafkalog.Partition(directory), 6)
+    assert trace.offset_index is not None
+    assert trace.offset_index.is_right
+    assert not trace.findings
+
+
+def test_an_index_entry_of_zeros_is_one_and_not_padding(tmp_path: Path) -> None:
+    """Timestamp 0 at the base offset: 12 zero bytes, as a broker writes them."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    (directory / LOG).write_bytes(stamped(0, 0))
+    (directory / f"{1:020d}.log").write_bytes(stamped(1, 7))
+    time_index = (directory / LOG).with_suffix(".timeindex")
+    for content, n_findings in ((bytes(12), 0), (b"", 1)):
+        time_index.write_bytes(content)
+        trace = trace_timestamp(kafkalog.Partition(directory), 5)
+        assert (trace.offset, len(trace.findings)) == (1, n_findings)
+
+
+def test_what_is_special_about_an_answer_is_said(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    (directory / LOG).write_bytes(stamped(0, 900, 10) + stamped(2, 20, 30, last_offset_delta=4))
+    (directory / f"{9:020d}.log").write_bytes(b"")
+    os.utime(directory / f"{9:020d}.log", ns=(0, 5_000 * 10**6))
+    (directory / f"{10:020d}.log").write_bytes(stamped(10, 6_000))
+    partition = kafkalog.Partition(directory, log_start_offset=1)
+    said: dict[Any, tuple[int, str]] = {}
+    for question in ("earliest", "latest", "max-timestamp", 50, 4_000, 7_000):
+        trace = trace_timestamp(partition, question)
+        said[question] = trace.offset, trace.reason
+    and_no_other = "and a broker asks no later segment"
+    assert said == {
+        "earliest": (1, "the log start offset; the first segment begins at 0"),
+        "latest": (11, "the offset behind the last batch"),
+        "max-timestamp": (10, ""),
+        50: (-1, f"its records from there on lie below the log start offset 1, or are gone, {and_no_other}"),
+        4_000: (-1, f"no batch in it has a timestamp: when its file was last written to counts, {and_no_other}"),
+        7_000: (-1, "no segment's largest timestamp is that late"),
+    }
+    for offset, found, reason in [
+        (0, 0, "below the log start offset 1: deleted, though it may still be there; a broker refuses it"),
+        (2, 2, ""),
+        (4, 10, "no record has offset 4; the next one is given"),
+        (11, -1, "the log end offset is 11: 11 is the next to be written"),
+        (12, -1, "the log end offset is 11: 12 lies behind the end; a broker refuses it"),
+    ]:
+        trace = trace_offset(partition, offset)
+        assert (trace.offset, trace.reason) == (found, reason)
+    assert [step.is_chosen for step in trace_offset(partition, 4).segments] == [False, False, True]
+    beyond = kafkalog.Partition(directory, log_start_offset=50)
+    assert trace_timestamp(beyond, 0).reason == "the log start offset 50 lies behind the last batch: nothing is left"
+    with pytest.raises(ValueError, match="offsets are from 0"):
+        trace_offset(partition, -1)
+
+
+def test_offsets_among_many_batches_left_empty_are_looked_up_quickly(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    empty = [builder.batch_v2(base_offset=i, max_timestamp=9, last_offset_delta=0) for i in range(5000)]
+    (directory / LOG).write_bytes(b"".join(empty) + stamped(5000, 3))
+    trace = trace_offset(kafkalog.Partition(directory), 0)
+    assert (trace.offset, trace.batches_scanned) == (5000, 5001)
+    assert kafkalog.Partition(directory).offset_for_timestamp([3, 9]).tolist() == [5000, -1]
+
+
+# the command
+
+
+def test_lookup_shows_each_step(run: Any, log_dir: Path) -> None:
+    code, out, err = run(
+        "lookup", log_dir / "p-zstd-java-0", "--timestamp", "2023-11-14T23:17:30+01:00", "--offset", 400
+    )
+    assert (code, err) == (0, "")
+    lines = [line.partition('  key="')[0] for line in out.splitlines()]
+    assert lines == [
+        "p-zstd-java-0: first record at or after 1700000250000 (2023-11-14T22:17:30.000Z)",
+        f"  segment       {LOG} (1 of 2), whose batches reach 1700000363523 (2023-11-14T22:19:23.523Z)",
+        "  time index    entry 5 of 8: 1700000225239 (2023-11-14T22:17:05.239Z) at offset 225",
+        "  offset index  entry 5 of 7: offset 225 at position 23926",
+        "  scan          3 batches from position 23926 on",
+        "  batch         offsets 241..255 at position 26107, 1659 bytes, v2, zstd, largest timestamp 1700000255604",
+        "  record        p-zstd-java-0@250  2023-11-14T22:17:30.467Z",
+        "  answer        250",
+        "p-zstd-java-0: offset 400",
+        "  segment       00000000000000000364.log (2 of 2)",
+        "  offset index  no entry of 5 is low enough: from the start of the segment",
+        "  scan          2 batches from position 0 on",
+        "  batch         offsets 384..402 at position 1978, 1865 bytes, v2, zstd, largest timestamp 1700000402618",
+        "  record        p-zstd-java-0@400  2023-11-14T22:20:00.645Z",
+        "  answer        400",
+    ]
+
+
+def test_lookup_names_transaction_markers(run: Any, log_dir: Path) -> None:
+    _, out, _ = run("lookup", log_dir / "p-txn-0", "--timestamp", "max-timestamp")
+    assert "control=COMMIT" in out or "control=ABORT" in out
+
+
+def test_lookup_counts_every_segment_and_says_that_a_log_is_empty(run: Any, tmp_path: Path) -> None:
+    empty, ended = tmp_path / "e-0", tmp_path / "f-0"
+    for directory in (empty, ended):
+        directory.mkdir()
+        for base in (0, 3, 5, 8):
+            (directory / f"{base:020d}.log").write_bytes(b"")
+    (ended / LOG).write_bytes(stamped(0, 900))
+    nothing = "  answer        none: the log is empty\n"
+    for question in (["--offset", "6"], ["--timestamp", "max-timestamp"], ["--timestamp", "2100-01-01T00:00Z"]):
+        code, out, _ = run("lookup", empty, *question)
+        assert code == 0
+        assert "  segment       none of 4" in out
+        assert out.endswith(nothing)
+        assert "-1" not in out
+    assert run("lookup", empty, "--timestamp", "5")[1].endswith(nothing)
+    out = run("lookup", ended, "--offset", "6")[1]
+    assert out.endswith("  segment       none of 4\n  answer        none: no record from there on\n")
+    out = run("lookup", ended, "--timestamp", "2100-01-01T00:00Z")[1]
+    assert "none of 4: their batches reach 900 (1970-01-01T00:00:00.900Z)\n" in out
+    assert "the log is empty" not in out
+
+
+def test_lookup_cuts_long_values_and_says_their_size(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(builder.batch_v2([builder.record_v2(0, 0, b"k" * 200, bytes(2000))], base_timestamp=1))
+    code, out, _ = run("lookup", path, "--offset", 0)
+    record = next(line for line in out.splitlines() if line.startswith("  record"))
+    assert code == 0
+    assert f'key="{"k" * 160}"... (200 bytes) value="' in record
+    assert record.endswith('\\x00"... (2,000 bytes)')
+    whole = json.loads(run("lookup", "--json", path, "--offset", 0)[1])["record"]
+    assert len(whole["value"]) == len(base64.b64encode(bytes(2000)))
+
+
+def test_lookup_prints_json_for_programs(run: Any, log_dir: Path) -> None:
+    argv = ["--timestamp", "earliest", "--timestamp", 1_700_000_250_000, "--offset", 99_999]
+    code, out, err = run("lookup", log_dir, "-t", "p-multi,p-zstd-java", "--json", *argv)
+    assert (code, err) == (0, "")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert len(rows) == 4 * 3
+    assert [row["asked"] for row in rows[:3]] == [
+        {"timestamp": "earliest"},
+        {"timestamp": 1_700_000_250_000},
+        {"offset": 99_999},
+    ]
+    found = {(row["topic"], row["partition"], *row["asked"].values()): row for row in rows}
+    row = found["p-zstd-java", 0, 1_700_000_250_000]
+    assert (row["offset"], row["timestamp"], row["leader_epoch"]) == (250, 1_700_000_250_467, 0)
+    assert row["segments"][0]["largest_timestamp"] == 1_700_000_363_523
+    assert row["offset_index"]["position"] == row["position"] == 23926
+    assert row["batch"]["codec"] == "zstd"
+    assert row["record"]["offset"] == 250
+    assert row["record"]["is_control"] is False
+    beyond = found["p-multi", 0, 99_999]
+    assert (beyond["offset"], beyond["record"], beyond["batch"]) == (-1, None, None)
+    assert "log end offset is 125" in beyond["reason"]
+
+
+def test_lookup_takes_a_single_log_file(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    code, out, _ = run("lookup", log_dir / "p-multi-0" / LOG, "--offset", 41, "--timestamp", "latest")
+    assert code == 0
+    assert "answer        41\n" in out
+    assert "answer        120: the offset behind the last batch\n" in out
+    stray = tmp_path / "copy.log"
+    stray.write_bytes((log_dir / "p-multi-0" / LOG).read_bytes())
+    code, out, _ = run("lookup", stray, "--offset", 41)
+    assert code == 0
+    assert "answer        41\n" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "say --offset or --timestamp"),
+        (["--offset", "x"], "an offset is expected"),
+        (["--offset", "-1"], "an offset is expected"),
+        (["--offset", str(2**63)], "an offset is expected"),
+        (["--timestamp", "newest"], "milliseconds or a time such as"),
+        (["--timestamp", "2023-11-14T00:00:00"], "which zone?"),
+        (["--timestamp", "-5"], "a time from 1970 on"),
+        (["--timestamp", "1969-01-01T00:00Z"], "a time from 1970 on"),
+        (["-t", "nope", "--offset", "1"], "no topic 'nope'"),
+    ],
+)
+def test_lookup_says_what_is_wrong_about_a_command_line(run: Any, log_dir: Path, argv: list[str], message: str) -> None:
+    code, out, err = run("lookup", log_dir, *argv)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_damage_in_one_partition_leaves_the_others_to_be_looked_up(run: Any, log_dir_copy: Path) -> None:
+    path = log_dir_copy / "p-multi-1" / LOG
+    data = bytearray(path.read_bytes())
+    data[100] ^= 0x10
+    path.write_bytes(data)
+    code, out, err = run("lookup", log_dir_copy, "-t", "p-multi", "--timestamp", 0)
+    assert code == 1
+    assert "crc_mismatch" in err
+    assert [line.partition(":")[0] for line in out.splitlines() if not line.startswith(" ")] == [
+        "p-multi-0",
+        "p-multi-2",
+    ]
+
+
+def test_a_partition_number_that_is_not_there_is_refused(run: Any, log_dir: Path) -> None:
+    code, out, err = run("lookup", log_dir, "-t", "p-multi", "-p", "9", "--offset", 0)
+    assert (code, out) == (2, "")
+    assert "there are 0, 1, 2" in err
+
+
+def test_looking_up_writes_nothing(run: Any, log_dir_copy: Path) -> None:
+    def state() -> list[tuple[str, int, int]]:
+        found = [(str(path), path.stat()) for path in sorted(log_dir_copy.rglob("*"))]
+        return [(path, status.st_size, status.st_mtime_ns) for path, status in found]
+
+    before = state()
+    run("lookup", log_dir_copy, "--timestamp", "max-timestamp", "--timestamp", 0, "--offset", 100)
+    assert state() == before

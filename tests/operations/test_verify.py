@@ -1,0 +1,521 @@
+"""`kafkalog.verify` and `kafkalog verify`: nothing is said about healthy log dirs, and every damage to one is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import builder
+import golden_sets
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.errors import Reason
+from kafkalog.operations.verifying.verify import iter_verify
+
+HEALTHY = [(name, "clean") for name in golden_sets.SETS]
+CRASHED = [("k44", "unclean"), ("k28", "unclean")]
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """A copy of one's own."""
+    return Path(shutil.copytree(golden_sets.LOG_DIR, tmp_path / "logs"))
+
+
+@pytest.fixture
+def partition(log_dir: Path) -> Path:
+    """A partition of several segments, with transactions."""
+    return log_dir / "p-txn-0"
+
+
+def reasons(path: Path, **options: Any) -> dict[str, set[str]]:
+    """What is found to be damaged, by file name."""
+    found: dict[str, set[str]] = {}
+    for finding in kafkalog.verify(path, **options).all_findings():
+        if finding.damage:
+            found.setdefault(Path(finding.path or "").name, set()).add(finding.reason.value)
+    return found
+
+
+def change(path: Path, edit: Callable[[bytearray], object]) -> None:
+    data = bytearray(path.read_bytes())
+    edit(data)
+    path.write_bytes(data)
+
+
+def put(position: int, new: bytes) -> Callable[[bytearray], object]:
+    def edit(data: bytearray) -> None:
+        data[position : position + len(new)] = new
+
+    return edit
+
+
+@pytest.mark.parametrize("options", [{}, {"deep": True}, {"indexes_only": True}, {"jobs": 1}], ids=str)
+@pytest.mark.parametrize(("name", "archive"), HEALTHY)
+def test_nothing_is_said_about_what_a_broker_left_when_it_was_shut_down(
+    name: str, archive: str, options: dict[str, Any]
+) -> None:
+    result = kafkalog.verify(golden_sets.unpacked(name, archive), **options)
+    assert list(result.all_findings()) == []
+    assert result.is_ok
+    assert len(result.partitions) == len(golden_sets.partitions(name, archive))
+    assert sum(segment.n_batches for one in result.partitions for segment in one.segments) > 100
+
+
+@pytest.mark.parametrize(("name", "archive"), CRASHED)
+def test_only_facts_are_said_about_what_a_broker_left_when_it_was_killed(name: str, archive: str) -> None:
+    result = kafkalog.verify(golden_sets.unpacked(name, archive), deep=True)
+    assert result.is_ok
+    assert {finding.reason.value for finding in result.all_findings()} <= {"zero_fill", "partial_tail"}
+    assert any(one.stat().st_size > 10**7 for one in golden_sets.unpacked(name, archive).rglob("*.index"))
+
+
+def test_a_segment_and_a_partition_that_are_open_already_are_verified_too() -> None:
+    partition = kafkalog.Partition(golden_sets.LOG_DIR / "p-txn-0")
+    for subject in (partition, partition.segments[2], str(partition.path), [partition.segments[0].path]):
+        result = kafkalog.verify(subject)  # type: ignore[arg-type]
+        assert result.is_ok
+        assert len(result.partitions) == 1
+
+
+def test_topics_and_partitions_select() -> None:
+    result = kafkalog.verify(golden_sets.LOG_DIR, topics="p-multi", partitions=[0, 2])
+    assert [str(one.topic_partition) for one in result.partitions] == ["p-multi-0", "p-multi-2"]
+    assert repr(result) == "Verification(2 partitions, 3 segments, OK)"
+
+
+@pytest.mark.parametrize("options", [{"deep": True, "indexes_only": True}, {"jobs": 0}, {"index_interval_bytes": -1}])
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"choose|at least"):
+        kafkalog.verify(golden_sets.LOG_DIR, **options)
+
+
+# --------------------------------------------------------------------------------------------------------------- damage
+
+
+def test_every_wrong_checksum_is_found_and_no_other_batch_is_blamed(partition: Path) -> None:
+    log = sorted(partition.glob("*.log"))[1]
+    batches = kafkalog.Segment(log).batches
+    hit = [3, 4, len(batches) - 1]
+    for row in hit:
+        change(log, put(int(batches.next_position[row]) - 1, b"\xee"))
+    result = kafkalog.verify(partition)
+    found = [finding for finding in result.all_findings() if finding.reason == "crc_mismatch"]
+    assert [finding.position for finding in found] == batches.position[hit].tolist()
+    assert {finding.path for finding in result.all_findings()} == {str(log)}
+    assert reasons(partition, indexes_only=True) == {}
+
+
+def test_records_that_cannot_be_read_under_a_right_checksum_are_found_by_looking_deep(partition: Path) -> None:
+    from kafkalog._kernels.crc import checksum_crc32c
+
+    log = sorted(partition.glob("*.log"))[1]
+    table = kafkalog.Segment(log).batches
+    row = int(np.flatnonzero((table.codec == 0) & ~table.is_control)[0])
+    start, end = int(table.position[row]), int(table.next_position[row])
+
+    def edit(data: bytearray) -> None:
+        data[start + 61] ^= 0x7F  # the length of the first record
+        data[start + 17 : start + 21] = struct.pack(
+            ">I", checksum_crc32c(np.frombuffer(data, np.uint8)[start + 21 : end])
+        )
+
+    change(log, edit)
+    assert reasons(partition) == {}
+    found = reasons(partition, deep=True)
+    assert list(found) == [log.name]
+    assert found[log.name] & {"record_length", "varint_truncated", "record_trailing_bytes"}
+
+
+@pytest.mark.parametrize(
+    ("deltas", "options", "reason", "said"),
+    [
+        ([(0, 0), (9, 5)], {"last_offset_delta": 1}, "header_inconsistent", "a record has offset 19"),
+        ([(5, 0), (1, 5)], {"last_offset_delta": 5}, "offset_order", "a record of offset 11 comes behind one of 15"),
+        ([(0, 0), (1, 500)], {"max_timestamp": 1005}, "header_inconsistent", "a record has timestamp 1500"),
+        ([(0, 0), (1, 500)], {"max_timestamp": 1500}, None, ""),
+        ([(0, 0), (4, 500)], {"last_offset_delta": 9, "max_timestamp": 1600}, None, ""),
+        ([(0, 7), (1, 500)], {"log_append_time": True, "max_timestamp": 1005}, None, ""),
+    ],
+)
+def test_a_header_that_hides_records_is_found_by_decoding(
+    tmp_path: Path, deltas: Any, options: dict[str, Any], reason: str | None, said: str
+) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    records = [builder.record_v2(offset, time, b"k", b"v") for offset, time in deltas]
+    options = {"max_timestamp": 1600, **options}
+    batch = builder.batch_v2(records, base_offset=10, base_timestamp=1000, **options)
+    plain = builder.batch_v2(
+        [builder.record_v2(0, 0, b"k", b"v")], base_offset=0, base_timestamp=1000, max_timestamp=1000
+    )
+    (directory / "00000000000000000000.log").write_bytes(plain + batch)
+    assert kafkalog.verify(directory).is_ok
+    findings = [one for one in kafkalog.verify(directory, deep=True).all_findings() if one.damage]
+    if reason is None:
+        assert findings == []
+        return
+    (finding,) = findings
+    assert finding.reason.value == reason
+    assert finding.detail.startswith(said)
+    assert (finding.position, finding.base_offset) == (len(plain), 10)
+
+
+def second(partition: Path, suffix: str) -> Path:
+    """The second file of a kind."""
+    return sorted(partition.glob(f"*{suffix}"))[1]
+
+
+def move_entry(partition: Path) -> None:
+    """Let an entry of an offset index point into the middle of a batch."""
+    path = second(partition, ".index")
+    (position,) = struct.unpack_from(">i", path.read_bytes(), 5 * 8 + 4)
+    change(path, put(5 * 8 + 4, struct.pack(">i", position + 1)))
+
+
+def append(suffix: str, data: bytes) -> Callable[[Path], object]:
+    return lambda partition: change(second(partition, suffix), lambda old: old.extend(data))
+
+
+def replace(suffix: str, data: bytes) -> Callable[[Path], object]:
+    return lambda partition: second(partition, suffix).write_bytes(data)
+
+
+INDEX_DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
+    "a wrong position": (move_entry, ".index", "index_position"),
+    "zeros behind": (append(".index", bytes(80)), ".index", "index_padding"),
+    "an odd size": (append(".timeindex", b"\1"), ".timeindex", "index_size"),
+    "a time index of zeros": (replace(".timeindex", bytes(10_485_756)), ".timeindex", "index_padding"),
+    "an empty time index": (replace(".timeindex", b""), ".timeindex", "index_sparse"),
+    "no time index": (lambda path: second(path, ".timeindex").unlink(), ".timeindex", "index_missing"),
+    "no transaction index": (lambda path: second(path, ".txnindex").unlink(), ".txnindex", "index_transaction"),
+    "an empty transaction index": (replace(".txnindex", b""), ".txnindex", "index_transaction"),
+    "a transaction index of garbage": (replace(".txnindex", b"\x7f" * 68), ".txnindex", "index_transaction"),
+    "an overfull index": (replace(".index", b"\1" * 80_000), ".index", "index_size"),
+}
+
+
+@pytest.mark.parametrize("kind", INDEX_DAMAGE)
+@pytest.mark.parametrize("only", [False, True])
+def test_damage_to_an_index_is_found_where_it_is(partition: Path, kind: str, only: bool) -> None:
+    damage, suffix, reason = INDEX_DAMAGE[kind]
+    damage(partition)
+    found = reasons(partition, indexes_only=only)
+    assert [Path(name).suffix for name in found] == [suffix]
+    assert reason in next(iter(found.values()))
+
+
+@pytest.mark.parametrize("name", ["p-txn-0", "p-zstd-java-0", "p-v1-lz4-0"])
+def test_an_index_with_a_twentieth_of_its_entries_is_found_by_those_around_it(log_dir: Path, name: str) -> None:
+    log = max((log_dir / name).glob("*.index"), key=lambda path: path.stat().st_size)
+    entries = log.read_bytes()
+    log.write_bytes(b"".join(entries[first : first + 8] for first in range(0, len(entries), 160)))
+    assert log.stat().st_size < len(entries) / 5
+    assert reasons(log_dir / name, index_interval_bytes=1024) == {log.name: {"index_sparse"}}
+    assert reasons(log_dir / name) == {log.name: {"index_sparse"}}
+
+
+@pytest.mark.parametrize(("name", "interval"), [("k44", 1024), ("k44", 4096), ("k28", 1024), ("k44_extra", 1024)])
+def test_knowing_the_interval_says_nothing_against_healthy_indexes(name: str, interval: int) -> None:
+    assert kafkalog.verify(golden_sets.unpacked(name), indexes_only=True, index_interval_bytes=interval).is_ok
+
+
+def test_an_offset_index_that_is_gone_is_a_fact_as_a_broker_makes_a_new_one(partition: Path) -> None:
+    sorted(partition.glob("*.index"))[1].unlink()
+    (finding,) = kafkalog.verify(partition).all_findings()
+    assert (finding.reason.value, finding.damage) == ("index_missing", False)
+
+
+def test_a_transaction_index_that_is_gone_with_its_offset_index_is_a_fact_as_a_broker_makes_both(
+    partition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = sorted(path.name for path in partition.glob("*.txnindex"))
+    for path in partition.iterdir():
+        if path.suffix != ".log":
+            path.unlink()
+    found = list(kafkalog.verify(partition).all_findings())
+    about = [finding for finding in found if (finding.path or "").endswith(".txnindex")]
+    assert [Path(finding.path or "").name for finding in about] == gone
+    assert all("as there is no .index, a broker makes this one anew" in finding.detail for finding in about)
+    assert not any(finding.damage for finding in found)
+    assert main(["verify", str(partition)]) == 0
+    assert "all OK" in capsys.readouterr().out
+    # where the one is there, the other stays away
+    (partition / gone[0]).with_suffix(".index").write_bytes(b"")
+    assert reasons(partition)[gone[0]] == {"index_transaction"}
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_cannot_be_read_is_not_said_to_be_missing(partition: Path, suffix: str) -> None:
+    path = second(partition, suffix)
+    path.unlink()
+    path.mkdir()
+    found = [finding for finding in kafkalog.verify(partition).all_findings() if finding.path == str(path)]
+    assert [finding.reason.value for finding in found] == ["not_a_file"]
+
+
+def test_preallocated_indexes_are_normal_until_a_clean_shutdown(log_dir: Path) -> None:
+    partition = log_dir / "p-multi-1"
+    sizes = {".index": 10_485_760, ".timeindex": 10_485_756}
+    (log_dir / ".kafka_cleanshutdown").unlink()
+
+    def grow(which: str) -> None:
+        for path in partition.glob(f"*{which}"):
+            change(path, lambda data: data.extend(bytes(sizes[which] - len(data))))
+
+    grow(".index")
+    assert reasons(partition) == {f"{0:020d}.index": {"index_padding"}}  # it is the first that a broker trims
+    grow(".timeindex")
+    assert reasons(partition) == {}
+    (log_dir / ".kafka_cleanshutdown").touch()
+    assert list(reasons(partition).values()) == [{"index_padding"}, {"index_padding"}]
+
+
+def test_a_torn_tail_is_a_fact_after_a_crash_and_damage_after_a_clean_shutdown(log_dir: Path) -> None:
+    log = log_dir / "p-multi-1" / f"{0:020d}.log"
+    change(log, lambda data: data.extend(data[:40]))
+    assert reasons(log_dir) == {log.name: {"partial_tail"}}
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    assert reasons(log_dir) == {}
+    (finding,) = kafkalog.verify(log_dir).all_findings()
+    assert finding.reason == "partial_tail"
+
+
+def test_entries_that_point_into_damage_are_not_blamed(partition: Path) -> None:
+    log = sorted(partition.glob("*.log"))[1]
+    change(log, put(6000, bytes(2000)))
+    found = reasons(partition)
+    assert list(found) == [log.name]
+
+
+FILE_DAMAGE: dict[str, tuple[str, Callable[[bytearray], object], str]] = {
+    "snapshot": ("*.snapshot", put(8, b"\xff"), "snapshot_crc"),
+    "epochs": ("leader-epoch-checkpoint", put(0, b"7"), "checkpoint_syntax"),
+    "metadata": ("partition.metadata", lambda data: data.clear(), "checkpoint_syntax"),
+}
+
+
+@pytest.mark.parametrize("kind", FILE_DAMAGE)
+def test_damage_to_the_other_files_of_a_partition_is_found(partition: Path, kind: str) -> None:
+    pattern, edit, reason = FILE_DAMAGE[kind]
+    path = sorted(partition.glob(pattern))[-1]
+    change(path, edit)
+    assert reasons(partition) == {path.name: {reason}}
+    assert reasons(partition, indexes_only=True) == {}
+
+
+def test_leader_epochs_that_fall_or_that_the_checkpoint_does_not_have_are_found(partition: Path) -> None:
+    log = sorted(partition.glob("*.log"))[1]
+    table = kafkalog.Segment(log).batches
+    at = int(table.position[5])
+    change(log, put(at + 12, struct.pack(">i", 77)))  # no checksum covers it
+    assert reasons(partition) == {log.name: {"epoch_order"}, "leader-epoch-checkpoint": {"epoch_checkpoint"}}
+    (partition / "leader-epoch-checkpoint").write_text("0\n2\n3 5\n3 9\n")
+    assert reasons(partition)["leader-epoch-checkpoint"] == {"epoch_order"}
+
+
+def test_segments_that_overlap_are_found(partition: Path) -> None:
+    first, second, *_ = sorted(partition.glob("*.log"))
+    for path in partition.glob(f"{second.stem}.*"):
+        path.rename(path.with_name(path.name.replace(second.stem, f"{10:020d}")))
+    found = reasons(partition)
+    assert "offset_order" in found[first.name]
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
+def test_damaged_checkpoints_of_the_log_dir_are_found_once(log_dir: Path, name: str) -> None:
+    (log_dir / name).write_text("0\n5\n")
+    result = kafkalog.verify(log_dir)
+    assert [(Path(finding.path or "").name, finding.reason.value) for finding in result.findings] == [
+        (name, "checkpoint_syntax")
+    ]
+
+
+def test_an_index_without_its_log_is_a_fact(partition: Path) -> None:
+    (partition / f"{999:020d}.index").write_bytes(bytes(8))
+    (finding,) = kafkalog.verify(partition).all_findings()
+    assert (finding.reason.value, finding.damage) == ("unknown_file", False)
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".log.swap", ".cleaned"])
+def test_a_file_that_is_named_after_no_offset_is_damage_as_no_broker_starts_with_it(
+    partition: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stray = partition / f"foo{suffix}"
+    stray.write_bytes(bytes(7))
+    assert reasons(partition) == reasons(partition, indexes_only=True) == {stray.name: {"unknown_file"}}
+    assert main(["verify", str(partition)]) == 1
+    assert f"! foo{suffix}: unknown_file: not named after an offset: a broker does not start" in capsys.readouterr().out
+    # it is in nobody's way who reads
+    assert main(["ls", str(partition)]) == 0
+    said = capsys.readouterr().err
+    assert f"note: {stray}: unknown_file: not named after an offset: a broker does not start with it" in said
+
+
+def test_names_that_a_broker_passes_over_are_no_damage(partition: Path) -> None:
+    (partition / "foo.log").mkdir()
+    (partition / "bar.index").symlink_to("/nonexistent")
+    for name in ("foo.log.deleted", f"{14:020d}.index.deleted", "foo.txt", f"{14:020d}.index.kafkalog-backup", "foo"):
+        (partition / name).write_bytes(bytes(7))
+    assert [Path(one.path or "").name for one in kafkalog.verify(partition).all_findings()] == ["foo.log"]
+    assert reasons(partition) == {}
+
+
+def test_a_stray_log_keeps_nothing_from_being_checked(partition: Path) -> None:
+    (partition / "foo.log").write_bytes(b"")
+    (partition / "leader-epoch-checkpoint").write_text("7\n0\n")
+    assert set(reasons(partition)) == {"foo.log", "leader-epoch-checkpoint"}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(
+        [".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint", "partition.metadata"]
+    ),
+    new=st.one_of(st.binary(max_size=300), st.just(b"\xff" * 5000), st.just(bytes(3000))),
+    at=st.integers(0, 9000),
+    whole=st.booleans(),
+)
+def test_hostile_files_are_findings_and_never_a_crash(
+    tmp_path: Path, name: str, new: bytes, at: int, whole: bool
+) -> None:
+    copy = tmp_path / "copy-0"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(golden_sets.LOG_DIR / "p-txn-0", copy)
+    path = sorted(copy.glob(f"*{name}"))[-1]
+    if whole:
+        path.write_bytes(new)
+    else:
+        change(path, put(at % max(path.stat().st_size, 1), new))
+    for options in ({}, {"deep": True}, {"indexes_only": True}):
+        result = kafkalog.verify(copy, jobs=1, **options)  # type: ignore[arg-type]
+        assert len(result.partitions) == 1
+
+
+def test_memory_does_not_grow_with_a_log_of_one_message_a_batch(tmp_path: Path) -> None:
+    import tracemalloc
+
+    from index_twin import make_log, write_indexes
+
+    log, batches = make_log([(0, 1, 0, 1)] * 500)
+    indexes = write_indexes(batches, 0)
+
+    def peak(times: int) -> int:
+        directory = tmp_path / f"p{times}-0"
+        directory.mkdir()
+        path = directory / f"{0:020d}.log"
+        step = len(log)
+        parts = bytearray(log * times)
+        table = np.arange(500 * times, dtype=">i8")
+        view = np.frombuffer(parts, np.uint8).reshape(-1, batches[0].size)
+        view[:, :8] = table.view(np.uint8).reshape(-1, 8)  # no checksum covers the offset
+        path.write_bytes(parts)
+        entries = np.empty((500 * times - 1, 2), ">i4")
+        entries[:, 0] = np.arange(1, 500 * times)
+        entries[:, 1] = np.arange(1, 500 * times) * batches[0].size
+        path.with_suffix(".index").write_bytes(entries.tobytes())
+        path.with_suffix(".timeindex").write_bytes(indexes.time_bytes(0))
+        assert len(parts) == step * times
+        tracemalloc.start()
+        assert kafkalog.verify(directory, jobs=1).is_ok
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    small, large = peak(400), peak(1600)  # 14 and 57 MiB
+    assert large < small + 12 * 2**20
+
+
+# --------------------------------------------------------------------------------------------------------- command line
+
+
+def test_the_command_prints_a_line_a_segment_and_a_total(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(golden_sets.LOG_DIR / "p-txn-0")]) == 0
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert lines[0] == f"p-txn-0  {0:020d}.log  OK"
+    assert len(lines) == 7
+    assert lines[-1].startswith("total: 1 partition, 6 segments, ")
+    assert lines[-1].endswith("; all OK")
+    assert printed.err == ""
+
+
+def test_damage_is_listed_below_its_segment_and_the_exit_code_is_1(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    move_entry(log_dir / "p-txn-0")
+    (log_dir / "p-multi-0" / "leader-epoch-checkpoint").write_text("junk")
+    (log_dir / "recovery-point-offset-checkpoint").write_text("junk")
+    assert main(["verify", str(log_dir)]) == 1
+    out = capsys.readouterr().out
+    assert f"p-txn-0  {14:020d}.log  1 finding of damage\n  ! {14:020d}.index: index_position: entry 5 (" in out
+    assert "p-multi-0  other files  1 finding of damage\n  ! leader-epoch-checkpoint: checkpoint_syntax" in out
+    assert "log dir\n  ! " in out
+    assert out.splitlines()[-1].endswith("; 3 findings of damage in 2 partitions")
+    assert main(["verify", "--indexes", "-t", "p-multi", str(log_dir / "p-multi-0")]) == 0
+
+
+def test_json_has_an_object_for_each_segment_and_partition_and_a_total(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    move_entry(log_dir / "p-txn-0")
+    assert main(["verify", "--json", str(log_dir), "-t", "p-txn", "--jobs", "2"]) == 1
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["kind"] for row in rows] == [*["segment"] * 6, "partition", "total"]
+    assert [row["ok"] for row in rows] == [True, False, True, True, True, True, False, False]
+    (finding,) = rows[1]["findings"]
+    assert finding["reason"] == "index_position"
+    assert rows[1]["n_batches"] == 57
+
+
+@pytest.mark.parametrize(
+    "argv", [["--deep", "--indexes"], ["--jobs", "0"], ["--index-interval-bytes", "x"], ["--limit", "none=1"]]
+)
+def test_wrong_usage_is_said(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(golden_sets.LOG_DIR), *argv]) == 2
+    assert "kafkalog: error" in capsys.readouterr().err
+
+
+def test_what_is_no_log_dir_cannot_be_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(tmp_path)]) == 3
+    assert main(["verify", str(tmp_path / "missing")]) == 3
+    assert "not_kafka" in capsys.readouterr().err
+
+
+def test_progress_reaches_all_bytes_and_stopping_early_leaves_nothing_running() -> None:
+    done: list[int] = []
+    result = kafkalog.verify(golden_sets.LOG_DIR, progress=done.append)
+    assert sum(done) == sum(segment.size_in_bytes for one in result.partitions for segment in one.segments)
+    stream = iter_verify(golden_sets.LOG_DIR)
+    assert next(stream).is_ok
+    stream.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("lost", ["00000000000000000014.txnindex", "00000000000000000014.log"])
+def test_what_cannot_be_read_puts_no_blame_on_the_transaction_indexes_behind_it(
+    log_dir: Path, tmp_path: Path, lost: str
+) -> None:
+    directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
+    (directory / lost).unlink()
+    (directory / lost).mkdir()
+    (partition,) = kafkalog.verify(directory).partitions
+    damage = [finding for segment in partition.segments for finding in segment.findings if finding.damage]
+    assert [(finding.reason, finding.path) for finding in damage] == [(Reason.NOT_A_FILE, str(directory / lost))]
+
+
+def test_a_log_start_offset_behind_the_end_of_the_log_is_damage(log_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(log_dir / "p-multi-1", tmp_path / "p-multi-1")
+    end = kafkalog.Partition(tmp_path / "p-multi-1").log_end_offset
+    for start, reasons in ((end, []), (end + 1, [Reason.LOG_START_BEHIND_END])):
+        (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\np-multi 1 {start}\n")
+        (partition,) = kafkalog.verify(tmp_path / "p-multi-1").partitions
+        assert [finding.reason for finding in partition.findings if finding.damage] == reasons

@@ -1,0 +1,144 @@
+"""`walk_checked` says what `walk` and a look at every checksum say, whatever the pieces it reads in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import golden_sets
+import numpy as np
+import pytest
+import strategies
+from builder import batch_v2
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkalog.errors import FileChangedError, KafkalogError, Limits
+from kafkalog.records import checked_walk
+from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, valid_crcs, walk
+from kafkalog.records.checked_walk import walk_checked
+from kafkalog.storage.source import BufferSource, Bytes, PreadSource, open_source
+
+Found = tuple[list[tuple[Any, ...]], list[bool], tuple[Any, ...] | None]
+
+
+def outcome(windows: Iterable[Window]) -> Found:
+    """Rows, checksums, and what was raised."""
+    tables, valid, error = [BatchTable.empty()], [np.empty(0, np.bool_)], None
+    try:
+        for window in windows:
+            tables.append(window.batches)
+            valid.append(valid_crcs(window) if window.valid is None else window.valid)
+            assert len(valid[-1]) == len(window.batches)
+            assert window.data.size or valid[-1].all()
+    except KafkalogError as raised:
+        error = (type(raised), raised.reason, raised.position, raised.base_offset, raised.detail)
+    table = BatchTable.concatenate(tables)
+    return (
+        list(zip(*(getattr(table, name).tolist() for name in COLUMNS), strict=True)),
+        np.concatenate(valid).tolist(),
+        error,
+    )
+
+
+@pytest.fixture
+def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(checked_walk, "_ROOM_BYTES", 100)
+    monkeypatch.setattr(checked_walk, "_RUN_BYTES", 700)
+    monkeypatch.setattr(checked_walk, "_ROWS", 3)
+    return monkeypatch
+
+
+@given(
+    st.data(), st.sampled_from([100, 128, 1000, 2**16]), st.sampled_from([64, 700, 2**20]), st.sampled_from([1, 3, 50])
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+def test_the_same_as_walk_on_damaged_files(
+    in_small_pieces: pytest.MonkeyPatch, tmp_path: Path, data: st.DataObject, room: int, run: int, rows: int
+) -> None:
+    for name, value in (("_ROOM_BYTES", room), ("_RUN_BYTES", run), ("_ROWS", rows)):
+        in_small_pieces.setattr(checked_walk, name, value)
+    segment = data.draw(strategies.segments())
+    is_damaged = data.draw(st.booleans())
+    content = data.draw(strategies.damaged(segment)).data if is_damaged else segment.data
+    # of a batch that is too large and wrong as well, either is said
+    limits = Limits(max_batch_bytes=2**20 if is_damaged else data.draw(st.sampled_from([500, 2**20])))
+    path = tmp_path / "0.log"
+    path.write_bytes(content)
+    window_bytes = data.draw(st.sampled_from([64, 1000, 2**22]))
+    with open_source(path, memory_map=False) as source:
+        for needs_control_bytes in (False, True):
+            found = list_until_error(
+                walk_checked(source, window_bytes=window_bytes, limits=limits, needs_control_bytes=needs_control_bytes)
+            )
+            if needs_control_bytes:
+                assert all(window.data.size for window in found if window.batches.is_control.any())
+        expected = outcome(walk(source, window_bytes=window_bytes, limits=limits))
+        assert outcome(walk_checked(source, window_bytes=window_bytes, limits=limits)) == expected
+        small = walk_checked(source, window_bytes=window_bytes, first_window_bytes=64, limits=limits)
+        assert outcome(small) == expected
+    assert outcome(walk_checked(BufferSource(content, path=str(path)), limits=limits))[:2] == expected[:2]
+
+
+def list_until_error(windows: Iterable[Window]) -> list[Window]:
+    found: list[Window] = []
+    with contextlib.suppress(KafkalogError):
+        found.extend(windows)
+    return found
+
+
+@pytest.mark.parametrize("set_name", ["k44", "k28"])
+def test_the_same_as_walk_on_the_golden_sets(set_name: str) -> None:
+    for partition in golden_sets.partitions(set_name).values():
+        for path in golden_sets.log_files(partition):
+            with open_source(path, memory_map=False) as source:
+                assert outcome(walk_checked(source)) == outcome(walk(source)), path
+
+
+def test_a_file_where_all_is_well_is_read_without_windows(in_small_pieces: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    sizes = [3, 500, 2, 90, 4000, 1]  # some do not fit the room
+    path.write_bytes(
+        b"".join(batch_v2(payload=b"x" * size, base_offset=n, last_offset_delta=0) for n, size in enumerate(sizes))
+    )
+    in_small_pieces.setattr(checked_walk, "_RUN_BYTES", 10_000)
+    with open_source(path, memory_map=False) as source:
+        windows = list(walk_checked(source))
+    assert [window.data.size for window in windows] == [0] * len(windows)
+    assert np.concatenate([window.batches.base_offset for window in windows]).tolist() == list(range(len(sizes)))
+
+
+def test_a_file_that_changes_is_an_error(in_small_pieces: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    content = b"".join(batch_v2(payload=b"x" * 50, base_offset=n, last_offset_delta=0) for n in range(40))
+    path.write_bytes(content)
+    with open_source(path, memory_map=False) as source:
+        windows = walk_checked(source)
+        next(windows)
+        path.write_bytes(content[:900])
+        with pytest.raises(FileChangedError):
+            list(windows)
+
+
+def test_rare_damage_costs_few_windows(in_small_pieces: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    good = [batch_v2(payload=b"x" * 50, base_offset=n, last_offset_delta=0) for n in range(300)]
+    good[150] = good[150][:-1] + b"y"
+    path.write_bytes(b"".join(good))
+    in_small_pieces.setattr(checked_walk, "_RUN_BYTES", 10_000)
+    in_small_pieces.setattr(checked_walk, "_ROWS", 50)
+    read: list[int] = []
+    window_of = PreadSource.window
+
+    def window(source: PreadSource, start: int, stop: int) -> Bytes:
+        read.append(stop - start)
+        return window_of(source, start, stop)
+
+    in_small_pieces.setattr(PreadSource, "window", window)
+    with open_source(path, memory_map=False) as source:
+        windows = list(walk_checked(source, window_bytes=500))
+    assert 500 <= sum(read) <= 3000
+    assert [bool(window.valid.all()) for window in windows if window.valid is not None].count(False) == 1
+    assert sum(len(window.batches) for window in windows) == 300

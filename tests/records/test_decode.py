@@ -1,0 +1,347 @@
+"""Decoding: the textbook's bytes, everything that can be generated, and damage, against the slow twin."""
+
+from __future__ import annotations
+
+import builder
+import numpy as np
+import pytest
+import reference
+import strategies
+from golden_sets import seed_batch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reading import EVERYTHING, read, without_magic
+
+import kafkalog
+from kafkalog._kernels.wire import STATUS, decode_unsigned_varint, decode_varint, decode_varlong
+from kafkalog.errors import Limits, Reason
+from kafkalog.records.batch_table import walk
+from kafkalog.records.columns import ALL_COLUMNS, BinaryColumn, RecordColumns
+from kafkalog.records.selection import Selection
+from kafkalog.storage.source import BufferSource
+
+# --- the textbook ----------------------------------------------------------------------------------------
+
+
+def test_unsigned_varint_300_is_ac_02() -> None:
+    assert decode_unsigned_varint(b"\xac\x02") == (0, 300, 2)
+
+
+@pytest.mark.parametrize(("raw", "value"), [(0, 0), (1, -1), (2, 1), (3, -2)])
+def test_zigzag(raw: int, value: int) -> None:
+    assert decode_varint(bytes([raw])) == (0, value, 1)
+    assert decode_varlong(bytes([raw])) == (0, value, 1)
+
+
+@given(st.integers(-(2**31), 2**31 - 1))
+def test_varints_round_trip(value: int) -> None:
+    data = builder.varint(value)
+    assert decode_varint(data + b"\xff") == (0, value, len(data))
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_varlongs_round_trip(value: int) -> None:
+    data = builder.varint(value)
+    assert decode_varlong(data + b"\xff") == (0, value, len(data))
+
+
+def test_overlong_and_cut_varints_are_named() -> None:
+    assert decode_varint(b"\xff\x01" * 5)[0] == 0
+    assert decode_varint(b"\xff" * 5 + b"\x01")[0] == STATUS["VARINT_OVERLONG"]
+    assert decode_varlong(b"\xff" * 10 + b"\x01")[0] == STATUS["VARINT_OVERLONG"]
+    for data in (b"", b"\x80", b"\xff" * 4):
+        assert decode_varint(data)[0] == STATUS["VARINT_TRUNCATED"]
+    # the excess bits of a fifth byte are dropped, as in Java
+    assert decode_unsigned_varint(b"\x80\x80\x80\x80\x70") == (0, 0, 5)
+
+
+def test_the_160_byte_batch_field_by_field() -> None:
+    (window,) = walk(BufferSource(seed_batch()))
+    table = window.batches
+    fields = {name: table.to_arrow().column(name).to_pylist() for name in table.to_arrow().column_names}
+    assert fields == {
+        "position": [0],
+        "size_in_bytes": [160],
+        "base_offset": [0],
+        "last_offset": [4],
+        "partition_leader_epoch": [0],
+        "magic": [2],
+        "crc": [0xC10D4BB7],
+        "attributes": [0],
+        "base_timestamp": [0x17A558B999C],
+        "max_timestamp": [0x17A558BA75F],
+        "producer_id": [-1],
+        "producer_epoch": [-1],
+        "base_sequence": [0],
+        "records_count": [5],
+        "control_type": [-1],
+        "codec": [0],
+        "timestamp_type": [0],
+        "is_transactional": [False],
+        "is_control": [False],
+        "delete_horizon_ms": [-1],
+    }
+    reading = read(seed_batch())
+    assert reading.error is None
+    c = reading.columns
+    assert c.offset.tolist() == [0, 1, 2, 3, 4]
+    assert c.key.to_pylist() == [b"tech"] * 5
+    assert c.value.to_pylist() == [b"for good"] * 5
+    assert c.headers.to_pylist() == [[]] * 5
+    assert (c.timestamp - 0x17A558B999C).tolist() == [0, 391, 1158, 1964, 3523]
+    assert c.sequence.tolist() == [0, 1, 2, 3, 4]
+    assert c.leader_epoch.tolist() == [0] * 5
+
+
+def test_the_same_record_in_all_three_formats() -> None:
+    v0 = builder.message(0, b"tech", b"for good", magic=0)
+    assert len(v0) == 38
+    assert int.from_bytes(v0[12:16], "big") == 533337200
+    v1 = builder.message(1, b"tech", b"for good", magic=1, timestamp=1_600_000_000_000)
+    v2 = builder.batch_v2(
+        [builder.record_v2(key=b"tech", value=b"for good")],
+        base_offset=2,
+        base_timestamp=1_600_000_000_001,
+        max_timestamp=1_600_000_000_001,
+    )
+    reading = read(v0 + v1 + v2)
+    assert reading.error is None
+    c = reading.columns
+    assert c.key.to_pylist() == [b"tech"] * 3
+    assert c.value.to_pylist() == [b"for good"] * 3
+    assert c.offset.tolist() == [0, 1, 2]
+    assert c.timestamp.tolist() == [-1, 1_600_000_000_000, 1_600_000_000_001]
+    assert c.timestamp_type.tolist() == [-1, 0, 0]
+
+
+# --- against the twin ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=300)
+@given(strategies.segments(), st.sampled_from([64, 300, 4096, 2**20]))
+def test_any_log_is_read_as_the_twin_reads_it(segment: strategies.Segment, window_bytes: int) -> None:
+    reading = read(segment.data, window_bytes=window_bytes)
+    assert reading.error is None
+    assert reading.records() == without_magic(segment.records)
+
+
+@settings(max_examples=150)
+@given(strategies.segments(), st.data())
+def test_any_projection_is_the_same_columns_of_the_whole(segment: strategies.Segment, data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(ALL_COLUMNS), unique=True))
+    whole, part = read(segment.data).columns, read(segment.data, names).columns
+    assert list(part) == names
+    for name in names:
+        assert np.array_equal(_plain(part[name]), _plain(whole[name]))
+
+
+@settings(max_examples=150)
+@given(strategies.segments(), st.data())
+def test_any_range_is_the_same_records_of_the_whole(segment: strategies.Segment, data: st.DataObject) -> None:
+    records = without_magic(segment.records)
+    offsets = st.sampled_from([r.offset for r in records] or [0]) | st.integers(-2, 2**62)
+    stamps = st.sampled_from([r.timestamp or 0 for r in records] or [0]) | st.integers(-(2**62), 2**62)
+    selection = Selection(
+        data.draw(st.none() | offsets),
+        data.draw(st.none() | offsets),
+        None,  # a generated largest timestamp may be smaller than its records', which no broker writes
+        data.draw(st.none() | stamps),
+        data.draw(st.booleans()),
+    )
+    reading = read(segment.data, selection=selection)
+    assert reading.error is None
+
+    def wanted(record: reference.Record) -> bool:
+        return (
+            (selection.start_offset is None or record.offset >= selection.start_offset)
+            and (selection.end_offset is None or record.offset < selection.end_offset)
+            and (selection.include_control or not record.is_control)
+            and (
+                selection.end_timestamp is None
+                or (record.timestamp is not None and record.timestamp < selection.end_timestamp)
+            )
+        )
+
+    honest = all(r.batch_base_offset <= r.offset for r in records)
+    if honest:
+        assert reading.records() == [record for record in records if wanted(record)]
+
+
+@settings(max_examples=500)
+@given(st.data())
+def test_damage_is_met_where_the_twin_meets_it(data: st.DataObject) -> None:
+    segment = data.draw(strategies.segments())
+    damaged = data.draw(strategies.damaged(segment))
+    expected = reference.read_segment(damaged.data)
+    reading = read(damaged.data)
+    if expected.problem is None:
+        assert reading.error is None
+    else:
+        assert reading.error is not None
+        assert reading.error.position == expected.problem.position
+        if reading.error.reason == Reason.SIZE_EXCEEDS_FILE:  # the twin takes the batch for torn
+            assert expected.problem.kind == "partial_tail"
+        elif expected.problem.kind in ("partial_tail", "zero_fill"):
+            # the twin looks for zeros only where a magic could be
+            assert reading.error.reason in ("partial_tail", "zero_fill")
+        elif expected.problem.kind == "unsupported":
+            assert isinstance(reading.error, kafkalog.UnsupportedError)
+    assert reading.records() == without_magic(expected.records)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_the_verdict_does_not_depend_on_the_columns(data: st.DataObject) -> None:
+    segment = data.draw(strategies.segments())
+    damaged = data.draw(strategies.damaged(segment, repair=True)).data
+    whole, part = read(damaged), read(damaged, data.draw(st.lists(st.sampled_from(ALL_COLUMNS), unique=True)))
+    assert (whole.error is None) == (part.error is None)
+    if whole.error is not None and part.error is not None:
+        assert whole.error.as_dict() == part.error.as_dict()
+    assert whole.columns.n_records == part.columns.n_records
+
+
+def _plain(column: object) -> object:
+    return column if isinstance(column, np.ndarray) else np.array(column.to_pylist(), object)  # type: ignore[attr-defined]
+
+
+# --- one rule at a time ----------------------------------------------------------------------------------
+
+
+def one(*records: bytes, **fields: object) -> bytes:
+    fields.setdefault("last_offset_delta", max(len(records) - 1, 0))
+    return builder.batch_v2(records, **fields)  # type: ignore[arg-type]
+
+
+RECORD = builder.record_v2(key=b"k", value=b"v")
+BODY = RECORD[1:]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        pytest.param(one(RECORD, records_count=-1), "record_count", id="count_negative"),
+        pytest.param(one(RECORD, records_count=2**31 - 1), "record_count", id="count_too_high"),
+        pytest.param(one(RECORD, RECORD, records_count=1), "record_trailing_bytes", id="count_too_low"),
+        pytest.param(one(RECORD + b"\0"), "record_trailing_bytes", id="bytes_left"),
+        pytest.param(one(builder.varint(100) + BODY), "record_length", id="length_beyond_the_batch"),
+        pytest.param(one(builder.varint(-1) + BODY + BODY), "record_length", id="length_negative"),
+        pytest.param(one(builder.record_v2(body_length=7) + bytes(9)), "record_length", id="length_not_its_content"),
+        pytest.param(one(b"\xff" * 6 + bytes(20)), "varint_overlong", id="length_overlong"),
+        pytest.param(one(builder.varint(6) + b"\0\0\0\x10\x01\0"), "key_length", id="key_beyond_the_record"),
+        pytest.param(one(builder.varint(6) + b"\0\0\0\x01\x10\0"), "value_length", id="value_beyond_the_record"),
+        pytest.param(one(builder.record_v2(headers_count=-1)), "header_count", id="headers_negative"),
+        pytest.param(one(builder.record_v2(headers_count=100)), "header_count", id="headers_beyond_the_record"),
+        pytest.param(one(builder.varint(8) + b"\0\0\0\x01\x01\x02\x01\x01"), "header_key_null", id="header_key_null"),
+        pytest.param(one(builder.varint(8) + b"\0\0\0\x01\x01\x02\x10\x01"), "header_length", id="header_key_long"),
+        pytest.param(one(builder.varint(8) + b"\0\0\0\x01\x01\x02\0\x10"), "header_length", id="header_value_long"),
+        pytest.param(one(RECORD, last_offset_delta=-1), "header_inconsistent", id="last_offset_delta_negative"),
+        pytest.param(one(RECORD, base_offset=-5), "offset_order", id="base_offset_negative"),
+        pytest.param(one(RECORD, attributes=5), "unknown_codec", id="codec_5"),
+        pytest.param(one(RECORD, attributes=7), "unknown_codec", id="codec_7"),
+        pytest.param(one(payload=b"garbage" * 9, attributes=1, records_count=1), "codec_stream", id="not_gzip"),
+        pytest.param(builder.message(0, magic=1, codec=1, value=None), "legacy_null_wrapper", id="null_wrapper"),
+        pytest.param(builder.wrapper([], offset=0), "legacy_empty_wrapper", id="empty_wrapper"),
+        pytest.param(
+            builder.wrapper([builder.message(0, codec=1, value=b"x")], offset=0), "legacy_nested", id="nested_wrapper"
+        ),
+        pytest.param(
+            builder.wrapper([builder.message(5, value=b"x")], offset=3), "legacy_wrapper_offset", id="wrapper_offset"
+        ),
+        pytest.param(builder.wrapper([RECORD], offset=0, codec=4, payload=b"x"), "legacy_codec", id="zstd_in_v1"),
+        pytest.param(one(RECORD, crc=1), "crc_mismatch", id="crc"),
+        pytest.param(one(RECORD, length=48), "size_too_small", id="size_too_small"),
+        pytest.param(one(RECORD, length=-1), "size_negative", id="size_negative"),
+        pytest.param(one(RECORD, magic=3), "bad_magic", id="magic_3"),
+    ],
+)
+def test_a_broken_rule_has_its_name_and_its_place(data: bytes, reason: str) -> None:
+    good = one(RECORD, base_offset=0)
+    shifted = (int.from_bytes(data[:8], "big", signed=True) + 1) % 2**64
+    if reason != "offset_order":
+        data = shifted.to_bytes(8, "big") + data[8:] if reason != "legacy_wrapper_offset" else data
+    reading = read(good + data + good)
+    assert reading.error is not None
+    assert reading.error.reason == reason
+    assert reading.error.position == len(good)
+    assert reading.error.base_offset is not None
+    assert reading.columns.key.to_pylist() == [b"k"]
+
+
+def test_null_lengths_below_minus_one_are_null() -> None:
+    record = builder.varint(6) + b"\0\0\0" + builder.varint(-3) + builder.varint(-4) + b"\0"
+    reading = read(one(record))
+    assert reading.columns.key.to_pylist() == [None]
+    assert reading.columns.value.to_pylist() == [None]
+
+
+def test_an_empty_batch_with_a_payload_has_no_records() -> None:
+    for codec in range(5):
+        reading = read(one(payload=b"anything", attributes=codec, records_count=0))
+        assert reading.error is None
+        assert reading.columns.n_records == 0
+
+
+def test_limits_are_refused_with_their_size_and_not_tried() -> None:
+    bomb = one(payload=builder.zstd_frame(bytes(2**26)), attributes=4, records_count=1)
+    assert len(bomb) < 10_000
+    reading = read(bomb, limits=Limits(max_decompressed_bytes=2**20))
+    assert isinstance(reading.error, kafkalog.LimitExceededError)
+    assert reading.error.reason == "decompressed_too_large"
+    big = one(builder.record_v2(value=bytes(10_000)))
+    reading = read(big + big, limits=Limits(max_batch_bytes=5000), window_bytes=64)
+    assert isinstance(reading.error, kafkalog.LimitExceededError)
+    assert reading.error.length == len(big)
+    headers = one(builder.record_v2(headers=[(b"", None)] * 100))
+    reading = read(headers, limits=Limits(max_headers_per_record=99))
+    assert isinstance(reading.error, kafkalog.LimitExceededError)
+    assert read(headers, limits=Limits(max_headers_per_record=100)).error is None
+    two = [builder.record_v2(n, headers=[(b"", None)] * 100) for n in range(2)]
+    reading = read(one(*two), limits=Limits(max_headers_per_batch=199))
+    assert isinstance(reading.error, kafkalog.LimitExceededError)
+    assert "max_headers_per_batch" in str(reading.error)
+    assert read(one(*two), limits=Limits(max_headers_per_batch=200)).error is None
+    with pytest.raises(ValueError, match="positive"):
+        Limits(max_batch_bytes=0)
+
+
+def test_columns_of_many_parts_and_slices_keep_null_and_empty() -> None:
+    values = [b"", None, b"abc", None, b"x" * 300, b""]
+    data = one(*(builder.record_v2(i, value=value) for i, value in enumerate(values)))
+    column = read(data, ["value"]).columns.value
+    assert isinstance(column, BinaryColumn)
+    assert column.to_pylist() == values
+    assert [column[i] for i in range(-6, 6)] == values + values
+    assert column.null_count == 2
+    assert BinaryColumn.concatenate([column, column.slice(1, 4), column]).to_pylist() == values + values[1:4] + values
+    with pytest.raises(IndexError):
+        column[6]
+    assert RecordColumns.empty(ALL_COLUMNS).n_records == 0
+
+
+def test_selecting_everything_is_the_default_less_control_records() -> None:
+    data = one(RECORD) + builder.control_batch(1, base_offset=1) + one(RECORD, base_offset=2)
+    assert read(data, selection=Selection()).columns.offset.tolist() == [0, 2]
+    assert read(data, selection=EVERYTHING).columns.offset.tolist() == [0, 1, 2]
+
+
+# --- found by fuzzing -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", range(5))
+def test_a_wrapper_at_offset_0_is_not_passed_over_for_its_offset(start: int) -> None:
+    # as librdkafka writes it: the offsets inside stand as they are, the one outside says nothing
+    inner = [builder.message(i, None, b"v", magic=1, timestamp=i) for i in range(4)]
+    data = builder.wrapper(inner, offset=0, magic=1, codec=builder.GZIP) + builder.message(4, None, b"v", magic=0)
+    got = read(data, ("offset",), selection=Selection(start_offset=start))
+    assert got.error is None
+    assert got.columns["offset"].tolist() == list(range(start, 5))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_unknown_codec_is_named_before_what_it_may_have_made_of_the_message(magic: int) -> None:
+    message = builder.message(0, b"k", b"v", magic=magic, attributes=5)
+    at = 23 if magic == 0 else 31
+    reading = read(builder.fix_crc(message[:at] + b"\x7f" + message[at + 1 :]))
+    assert isinstance(reading.error, kafkalog.UnsupportedError)
+    assert reading.error.reason is Reason.UNKNOWN_CODEC

@@ -1,0 +1,588 @@
+"""Encoding: the bytes of the twin, what decoding gives back, and what cannot be written is refused by its row."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from typing import Any
+
+import builder
+import numpy as np
+import pytest
+import reference
+from encoding import (
+    Row,
+    Wanted,
+    binary,
+    columns_of,
+    encoded,
+    encoded_alone,
+    some_batches,
+    some_rows,
+    twin_of,
+)
+from guard import Guard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from legacy_encoder import encode_messages
+from reading import read, without_magic
+from strategies import BLOBS, TIMESTAMPS, VALUES
+
+from kafkalog._kernels import encode as kernels
+from kafkalog.errors import KafkalogError, Reason, UnwritableError
+from kafkalog.format import Codec
+from kafkalog.records.batch_table import COLUMNS, BatchTable, walk
+from kafkalog.records.codecs import Compression
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.encode import BatchSpec, cut_batches, encode_batches, encode_marker
+from kafkalog.storage.source import BufferSource
+
+CODECS = [Compression(codec) for codec in Codec]
+NAMES = st.one_of(st.sampled_from([b"", b"n", b"trace-id", "é".encode()]), st.text(max_size=5).map(str.encode))
+HEADERS = st.lists(st.tuples(NAMES, BLOBS), max_size=4)
+BIG = 2**62
+
+
+@st.composite
+def wanted(draw: st.DrawFn, base_offset: int, *, compression: Compression | None = None) -> Wanted:
+    """Any batch that the format can hold, whether or not Kafka's builder would make it."""
+    offset = base_offset + draw(st.sampled_from([0, 0, 1, 2**31 - 1 - 2**24]))
+    rows: list[Row] = []
+    for _ in range(draw(st.sampled_from([0, 1, 1, 2, 3, 8]))):
+        rows.append((offset, draw(TIMESTAMPS), draw(BLOBS), draw(VALUES), draw(HEADERS)))
+        offset += draw(st.sampled_from([1, 1, 1, 2, 2**20]))
+    last = rows[-1][0] if rows else base_offset
+    return Wanted(
+        rows,
+        base_offset,
+        last + draw(st.sampled_from([0, 0, 5])),
+        log_append_time=draw(st.one_of(st.none(), TIMESTAMPS)),
+        leader_epoch=draw(st.integers(-1, 2**31 - 1)),
+        producer_id=draw(st.sampled_from([-1, 0, 2**63 - 1])),
+        producer_epoch=draw(st.integers(-1, 2**15 - 1)),
+        base_sequence=draw(st.sampled_from([-1, 0, 2**31 - 1])),
+        is_transactional=draw(st.booleans()),
+        is_control=draw(st.booleans()),
+        delete_horizon_ms=draw(st.sampled_from([-1, -1, 0, 2**63 - 1])),
+        max_timestamp=None if rows else draw(TIMESTAMPS),
+        compression=draw(st.sampled_from(CODECS)) if compression is None else compression,
+    )
+
+
+@st.composite
+def wanted_logs(draw: st.DrawFn, compression: Compression | None = None) -> list[Wanted]:
+    offset = draw(st.sampled_from([0, 1, 2**31, 2**40, BIG]))
+    batches: list[Wanted] = []
+    for _ in range(draw(st.integers(1, 4))):
+        batches.append(draw(wanted(offset, compression=compression)))
+        offset = batches[-1].last_offset + draw(st.sampled_from([1, 1, 100]))
+    return batches
+
+
+def same_table(table: BatchTable, other: BatchTable) -> None:
+    for name, dtype in COLUMNS.items():
+        column = getattr(table, name)
+        assert column.dtype == dtype
+        assert column.tolist() == getattr(other, name).tolist(), name
+
+
+# --- the bytes ---------------------------------------------------------------------------------------------
+
+
+@given(wanted_logs(CODECS[0]))
+def test_uncompressed_bytes_are_the_twins(batches: list[Wanted]) -> None:
+    window = encoded(batches)
+    assert window.start == 0
+    assert window.data.tobytes() == b"".join(map(twin_of, batches))
+    (walked,) = walk(BufferSource(window.data))
+    same_table(window.batches, walked.batches)
+
+
+@given(wanted_logs())
+def test_what_was_encoded_decodes_to_what_it_was(batches: list[Wanted]) -> None:
+    window = encoded(batches)
+    data = window.data.tobytes()
+    (walked,) = walk(BufferSource(data))
+    same_table(window.batches, walked.batches)
+    assert window.batches.codec.tolist() == [batch.compression.codec if batch.rows else 0 for batch in batches]
+    reading = read(data)
+    assert reading.error is None
+    got = [(row.offset, row.timestamp, row.key, row.value, row.headers) for row in reading.records()]
+    assert got == [
+        (offset, batch.log_append_time if batch.log_append_time is not None else timestamp, key, value, headers)
+        for batch in batches
+        for offset, timestamp, key, value, headers in batch.rows
+    ]
+    twin = reference.read_segment(data)
+    assert twin.problem is None
+    assert without_magic(twin.records) == without_magic(reading.records())
+
+
+def test_columns_of_decoding_go_in_as_they_come_out() -> None:
+    batches = some_batches(random.Random(1), 50, 2**33)
+    data = encoded(batches).data.tobytes()
+    columns = read(data).columns
+    boundaries = np.cumsum([0, *(len(batch.rows) for batch in batches)])
+    spec = BatchSpec(leader_epoch=5, timestamp_type=1, log_append_time=2**40)
+    whole = encode_batches(columns, boundaries, spec)
+    for first, stop in ((0, 50), (0, 7), (7, 30), (30, 50), (9, 9)):
+        # some of the batches, by some of the boundaries, and from a slice that shares the memory
+        some = encode_batches(columns, boundaries[first : stop + 1], spec)
+        rows = columns.slice(int(boundaries[first]), int(boundaries[stop]))
+        sliced = encode_batches(rows, boundaries[first : stop + 1] - boundaries[first], spec)
+        if first == stop:
+            assert some.data.size == sliced.data.size == len(some.batches) == 0
+            continue
+        end = whole.batches.next_position[stop - 1]
+        expected = whole.data[whole.batches.position[first] : end].tobytes()
+        assert some.data.tobytes() == sliced.data.tobytes() == expected
+
+
+def test_a_control_batch_says_its_type_in_the_table() -> None:
+    window = encode_marker(
+        BIG, producer_id=7, producer_epoch=1, coordinator_epoch=3, is_commit=True, timestamp=5, leader_epoch=2
+    )
+    assert window.data.size == 78
+    assert window.batches.control_type.tolist() == [1]
+    assert window.batches.is_control.all()
+    assert window.batches.is_transactional.all()
+    commit = builder.control_batch(
+        builder.COMMIT,
+        base_offset=BIG,
+        producer_id=7,
+        producer_epoch=1,
+        coordinator_epoch=3,
+        timestamp=5,
+        leader_epoch=2,
+    )
+    assert window.data.tobytes() == commit
+    with pytest.raises(ValueError, match="producer_id"):
+        encode_marker(0, producer_id=-1, producer_epoch=1, coordinator_epoch=3, is_commit=True, timestamp=5)
+
+
+def test_columns_that_are_not_there_are_null() -> None:
+    window = encode_batches(RecordColumns(2, {"offset": np.array([3, 4])}), np.array([0, 2]))
+    assert [tuple(row)[:6] for row in read(window.data.tobytes()).records()] == [
+        (3, -1, 0, None, None, []),
+        (4, -1, 0, None, None, []),
+    ]
+    assert window.data.size == 61 + 2 * 7
+    assert window.batches.max_timestamp.tolist() == [-1]
+
+
+def test_a_null_timestamp_is_written_as_minus_one() -> None:
+    stamps = np.ma.MaskedArray([5, 6, 7], [False, True, False])
+    window = encode_batches(RecordColumns(3, {"offset": np.arange(3), "timestamp": stamps}), np.array([0, 3]))
+    assert read(window.data.tobytes()).columns.timestamp.tolist() == [5, -1, 7]
+
+
+def test_a_null_value_hides_the_bytes_behind_it() -> None:
+    column = BinaryColumn(np.array([0, 3, 6]), np.frombuffer(b"abcdef", np.uint8), np.array([False, True]))
+    window = encode_batches(RecordColumns(2, {"offset": np.arange(2), "value": column}), np.array([0, 2]))
+    assert read(window.data.tobytes()).columns.value.to_pylist() == [None, b"def"]
+
+
+def test_no_records_at_all_are_no_batches() -> None:
+    empty = RecordColumns.empty(["offset", "timestamp", "key", "value", "headers"])
+    assert cut_batches(empty, batch_size=100).tolist() == [0]
+    window = encode_batches(empty, np.array([0]))
+    assert window.data.size == len(window.batches) == 0
+    window = encode_batches(empty, np.array([0, 0]), BatchSpec(base_offset=[BIG], last_offset=[BIG + 9]))
+    assert window.data.size == 61
+    assert window.batches.last_offset.tolist() == [BIG + 9]
+    assert window.batches.records_count.tolist() == [0]
+
+
+# --- sequences -----------------------------------------------------------------------------------------------
+
+
+def test_a_sequence_goes_on_from_batch_to_batch_and_wraps() -> None:
+    columns = columns_of([(offset, 5, b"k", None, []) for offset in (0, 1, 2, 3, 10, 11)])
+    spec = BatchSpec(producer_id=1, producer_epoch=0, base_sequence=2**31 - 3)
+    window = encode_batches(columns, np.array([0, 2, 4, 5, 6]), spec)
+    # 2^31 - 3 and - 2; then - 1 and 0; an offset left out takes no number from the next batch
+    assert window.batches.base_sequence.tolist() == [2**31 - 3, 2**31 - 1, 1, 2]
+    gap = encode_batches(columns, np.array([0, 5, 6]), spec)
+    assert gap.batches.base_sequence.tolist() == [2**31 - 3, 8]
+    assert read(gap.data.tobytes()).columns.sequence.tolist() == [2**31 - 3, 2**31 - 2, 2**31 - 1, 0, 7, 8]
+    given_each = BatchSpec(producer_id=1, producer_epoch=0, base_sequence=np.array([7, 7]))
+    assert encode_batches(columns, np.array([0, 5, 6]), given_each).batches.base_sequence.tolist() == [7, 7]
+
+
+def test_sequences_over_huge_spans_do_not_overflow() -> None:
+    offsets = np.array([0, 2**31 - 1, 2**31, 2**32 - 1, 2**32], np.int64)
+    spec = BatchSpec(producer_id=1, producer_epoch=0, base_sequence=5)
+    window = encode_batches(RecordColumns(5, {"offset": offsets}), np.array([0, 2, 4, 5]), spec)
+    assert window.batches.base_sequence.tolist() == [5, 5, 5]
+
+
+# --- what cannot be written ----------------------------------------------------------------------------------
+
+
+def refused(rows: list[Row] | RecordColumns, boundaries: list[int] | None = None, **spec: Any) -> UnwritableError:
+    columns = columns_of(rows) if isinstance(rows, list) else rows
+    bounds = np.array([0, columns.n_records] if boundaries is None else boundaries)
+    with pytest.raises(UnwritableError) as caught:
+        encode_batches(columns, bounds, BatchSpec(**spec))
+    error = caught.value
+    assert isinstance(error, KafkalogError)
+    assert isinstance(error, ValueError)
+    assert f"row {error.row}:" in str(error)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.row, copy.reason) == (str(error), error.row, error.reason)
+    return error
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"\xff", b"a\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\xf8\x88\x80\x80\x80",
+     b"\xc1\x81", b"\xe0\x80\xaf", b"\xf0\x8f\xbf\xbf", b"ok\xc3(", b"\xe2\x28\xa1"],
+)  # fmt: skip
+def test_a_header_key_that_is_not_utf8_is_refused_by_its_row(name: bytes) -> None:
+    with pytest.raises(UnicodeDecodeError):
+        name.decode()
+    rows: list[Row] = [(i, 0, None, None, [(b"fine", None)]) for i in range(4)]
+    rows[2][4].append((name, b"value"))
+    error = refused(rows)
+    assert (error.row, error.reason) == (2, Reason.HEADER_KEY_UTF8)
+    with pytest.raises(UnwritableError, match="row 2"):
+        cut_batches(columns_of(rows), batch_size=100)
+
+
+@given(st.binary(max_size=6) | st.text(max_size=3).map(str.encode))
+def test_header_keys_are_judged_as_python_judges_utf8(name: bytes) -> None:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        assert refused([(0, 0, None, None, [(name, None)])]).reason == Reason.HEADER_KEY_UTF8
+    else:
+        window = encode_batches(columns_of([(0, 0, None, None, [(name, None)])]), np.array([0, 1]))
+        assert read(window.data.tobytes()).columns.headers.to_pylist() == [[(name, None)]]
+
+
+def test_header_keys_of_any_bytes_are_written_for_who_asks() -> None:
+    rows: list[Row] = [(i, 0, None, None, [(b"\xff\xfe", b"v"), (b"", None)]) for i in range(3)]
+    boundaries = cut_batches(columns_of(rows), batch_size=1, any_header_keys=True)
+    window = encode_batches(columns_of(rows), boundaries, BatchSpec(any_header_keys=True))
+    assert read(window.data.tobytes()).columns.headers.to_pylist() == [row[4] for row in rows]
+
+
+def test_a_header_without_a_key_is_refused_by_its_row() -> None:
+    headers = HeadersColumn(np.array([0, 1, 2]), binary([b"k", None]), binary([None, b"v"]))
+    columns = RecordColumns(2, {"offset": np.arange(2), "headers": headers})
+    for spec in ({}, {"any_header_keys": True}):
+        error = refused(columns, **spec)
+        assert (error.row, error.reason) == (1, Reason.HEADER_KEY_NULL)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "boundaries", "row"),
+    [
+        ([0, 1, 1], [0, 3], 2),
+        ([5, 4], [0, 2], 1),
+        ([-1, 0], [0, 2], 0),
+        ([0, 3, 2], [0, 2, 3], 2),
+        ([7, 7], [0, 1, 2], 1),
+    ],
+)
+def test_offsets_have_to_rise(offsets: list[int], boundaries: list[int], row: int) -> None:
+    columns = RecordColumns(len(offsets), {"offset": np.array(offsets)})
+    error = refused(columns, boundaries)
+    assert (error.row, error.reason) == (row, Reason.OFFSET_ORDER)
+    with pytest.raises(UnwritableError) as caught:
+        cut_batches(columns, batch_size=100)
+    assert caught.value.row == row
+
+
+def test_an_offset_too_far_from_its_base_is_refused() -> None:
+    columns = RecordColumns(2, {"offset": np.array([7, 7 + 2**31])})
+    assert refused(columns).row == 1
+    assert refused(columns.slice(0, 1), last_offset=[7 + 2**31]).row == 0
+    assert refused(columns.slice(0, 1), base_offset=[0], last_offset=[2**31]).reason == Reason.HEADER_INCONSISTENT
+    near = encode_batches(RecordColumns(2, {"offset": np.array([7, 6 + 2**31])}), np.array([0, 2]))
+    assert read(near.data.tobytes()).columns.offset.tolist() == [7, 6 + 2**31]
+
+
+def untouched(sizes: list[int]) -> BinaryColumn:
+    """Values of gigabytes that take no memory as long as nobody looks at them."""
+    offsets = np.cumsum([0, *sizes], dtype=np.int64)
+    return BinaryColumn(offsets, np.zeros(int(offsets[-1]), np.uint8))
+
+
+def test_more_than_a_size_field_can_say_is_refused_by_the_row() -> None:
+    whole = RecordColumns(1, {"offset": np.arange(1), "value": untouched([2**31 - 61])})
+    assert refused(whole).reason == Reason.BATCH_TOO_LARGE
+    with pytest.raises(UnwritableError, match="2 GiB"):
+        cut_batches(whole, batch_size=2**31 - 1)
+    parts = RecordColumns(5, {"offset": np.arange(5), "key": untouched([2**29] * 5)})
+    assert refused(parts).row == 3
+    assert cut_batches(parts, batch_size=2**31 - 1).tolist() == [0, 3, 5]
+    assert cut_batches(parts, batch_size=1).tolist() == [0, 1, 2, 3, 4, 5]
+    both = RecordColumns(1, {"offset": np.arange(1), "key": untouched([2**31]), "value": untouched([2**32])})
+    assert refused(both).row == 0
+    header = HeadersColumn(np.array([0, 0, 1]), binary([b"k"]), untouched([2**31]))
+    assert refused(RecordColumns(2, {"offset": np.arange(2), "headers": header})).row == 1
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        BinaryColumn(np.array([0, 2, 1]), np.zeros(9, np.uint8)),
+        BinaryColumn(np.array([0, 1, 10]), np.zeros(9, np.uint8)),
+        BinaryColumn(np.array([-1, 1, 2]), np.zeros(9, np.uint8)),
+        BinaryColumn(np.array([0, 2**62, 2**63 - 1]), np.zeros(9, np.uint8)),
+    ],
+)
+def test_columns_whose_offsets_lead_astray_are_refused(column: BinaryColumn) -> None:
+    for name in ("key", "value"):
+        columns = RecordColumns(2, {"offset": np.arange(2), name: column})
+        with pytest.raises(ValueError, match=r"row [01]: the offsets of a column"):
+            encode_batches(columns, np.array([0, 2]))
+        with pytest.raises(ValueError, match=r"row [01]: the offsets of a column"):
+            cut_batches(columns, batch_size=100)
+    two = binary([b"a", b"b"])
+    for headers in (
+        HeadersColumn(np.array([0, 1, 2]), column, two),
+        HeadersColumn(np.array([0, 1, 2]), two, column),
+        HeadersColumn(np.array([0, 1, 3]), two, two),
+        HeadersColumn(np.array([0, 2, 1]), two, two),
+        HeadersColumn(np.array([-1, 1, 2]), two, two),
+    ):
+        with pytest.raises(ValueError, match=r"row [01]: the offsets of a column"):
+            encode_batches(RecordColumns(2, {"offset": np.arange(2), "headers": headers}), np.array([0, 2]))
+
+
+TWO = RecordColumns(2, {"offset": np.array([10, 20]), "timestamp": np.array([1, 2])})
+
+
+@pytest.mark.parametrize(
+    ("spec", "boundaries", "problem"),
+    [
+        ({}, [], "a place more"),
+        ({}, [[0, 2]], "a place more"),
+        ({}, [0, 3], "do not rise within 0 to 2"),
+        ({}, [-1, 2], "do not rise within 0 to 2"),
+        ({}, [0, 2, 1], "do not rise within 0 to 2"),
+        ({}, [0, 2, 2], "batch 1 has no records"),
+        ({"leader_epoch": [1, 2]}, [0, 2], "leader_epoch has 2 values for 1"),
+        ({"leader_epoch": 2**31}, [0, 2], "leader_epoch does not fit 32 bits"),
+        ({"compression": CODECS}, [0, 2], "compression has 5 values for 1"),
+        ({"last_offset": [19]}, [0, 2], "last_offset of batch 0 is below"),
+        ({"last_offset": [5]}, [0, 2], "last_offset of batch 0 is below"),
+        ({"producer_id": [1], "producer_epoch": [2**15]}, [0, 2], "producer_epoch does not fit 16 bits"),
+        ({"base_sequence": 2**31, "producer_id": 1, "producer_epoch": 1}, [0, 2], "more than 31 bits"),
+    ],
+)
+def test_what_does_not_fit_together_is_a_value_error(spec: dict[str, Any], boundaries: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem) as caught:
+        encode_batches(TWO, np.array(boundaries, np.int64), BatchSpec(**spec))
+    assert not isinstance(caught.value, KafkalogError)
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"timestamp_type": 2}, "CREATE_TIME or LOG_APPEND_TIME"),
+        ({"timestamp_type": -1}, "CREATE_TIME or LOG_APPEND_TIME"),
+        ({"timestamp_type": 1}, "need log_append_time"),
+        ({"is_transactional": True}, "transactional batches need a producer_id"),
+        ({"producer_epoch": 0}, "needs a producer_id"),
+        ({"base_sequence": 0}, "needs a producer_id"),
+        ({"producer_id": 0}, "needs a producer_epoch"),
+        ({"producer_id": 0, "producer_epoch": 0}, "needs a base_sequence"),
+    ],
+)
+def test_a_spec_that_kafkas_builder_refuses_is_refused(spec: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        BatchSpec(**spec)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"offset": np.array([1.0, 2.0])},
+        {"offset": np.arange(2), "timestamp": np.array(["a", "b"])},
+        {"offset": np.arange(2), "key": np.arange(2)},
+        {"offset": np.arange(2), "headers": binary([b"", b""])},
+        {"offset": np.arange(2, dtype=np.uint64)},
+    ],
+)
+def test_columns_of_another_kind_are_a_type_error(columns: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="column"):
+        encode_batches(RecordColumns(2, columns), np.array([0, 2]))
+
+
+def test_without_offsets_nothing_is_written() -> None:
+    with pytest.raises(ValueError, match="'offset'"):
+        encode_batches(RecordColumns(1, {"timestamp": np.arange(1)}), np.array([0, 1]))
+
+
+# --- memory --------------------------------------------------------------------------------------------------
+
+
+def kernel_columns(key: bytes, n: int, room: Any = None) -> kernels.Columns:
+    """`n` records with the same key and nothing else."""
+    data = np.frombuffer(key * n, np.uint8) if room is None else room
+    offsets = np.arange(n + 1, dtype=np.int64) * len(key)
+    return kernels.Columns(np.arange(n), np.zeros(n, np.int64), offsets, data, None, *[None] * 10)
+
+
+def measured(columns: kernels.Columns, n: int) -> tuple[Any, ...]:
+    boundaries, zero = np.array([0, n]), np.zeros(1, np.int64)
+    body_size, payload_size = np.empty(n, np.int32), np.empty(1, np.int64)
+    assert (
+        kernels.measure_batches(columns, boundaries, zero, zero, body_size, payload_size, np.empty(1, np.int64))[0] == 0
+    )
+    i32, i16 = np.zeros(1, np.int32), np.zeros(1, np.int16)
+    heads = kernels.Heads(zero, zero, i32, i16, zero, zero, zero, i16, i32, i32)
+    return boundaries, heads, body_size, payload_size
+
+
+@pytest.mark.parametrize("size", [*range(70), 127, 128, 129, 300])
+def test_copies_in_whole_words_neither_read_nor_write_too_far(size: int) -> None:
+    key = bytes(range(1, 256))[:size] * (1 + size // 255)
+    key = key[:size]
+    columns = kernel_columns(key, 3, Guard(4096).ending(key * 3))
+    boundaries, *rest = measured(columns, 3)
+    n_bytes = int(rest[2][0])
+    out = Guard(4096).ending(b"\xaa" * (n_bytes + kernels.SLACK))
+    assert kernels.write_batches(columns, boundaries, *rest, 0, 1, False, out) == (0, n_bytes)
+    assert out[:n_bytes].tobytes() == b"".join(builder.record_v2(i, 0, key, None) for i in range(3))
+
+
+def test_columns_that_grow_after_they_were_measured_fill_nothing_else() -> None:
+    """As when another thread writes to them meanwhile."""
+    statuses = set()
+    for small, large in ((0, 1), (0, 63), (1, 64), (5, 300), (64, 65), (100, 4000)):
+        boundaries, *rest = measured(kernel_columns(b"s" * small, 3), 3)
+        out = Guard(4096).ending(b"\xaa" * (int(rest[2][0]) + kernels.SLACK))
+        status, _ = kernels.write_batches(kernel_columns(b"L" * large, 3), boundaries, *rest, 0, 1, False, out)
+        statuses.add(status)
+    assert statuses == {kernels.STATUSES["OUTPUT_FULL"]}
+
+
+def test_kernels_refuse_outputs_and_boundaries_that_do_not_fit() -> None:
+    columns = kernel_columns(b"key", 3)
+    boundaries, *rest = measured(columns, 3)
+    n_bytes = int(rest[2][0])
+    full, _ = kernels.write_batches(columns, boundaries, *rest, 0, 1, True, np.empty(n_bytes + kernels.SLACK, np.uint8))
+    assert full == kernels.STATUSES["OUTPUT_FULL"]
+    with pytest.raises(ValueError, match="too small"):
+        kernels.write_batches(columns, boundaries, *rest, 0, 1, False, np.empty(9, np.uint8))
+    out = np.empty(n_bytes + kernels.SLACK, np.uint8)
+    for first, stop in ((0, 2), (-1, 1), (1, 0)):
+        with pytest.raises(ValueError, match="boundaries"):
+            kernels.write_batches(columns, boundaries, *rest, first, stop, False, out)
+    status, written = kernels.write_batches(columns, np.array([0, 4]), *rest, 0, 1, False, out)
+    assert (status, written) == (kernels.STATUSES["BOUNDARIES"], 0)
+    for position, size in ((-1, 61), (0, 60), (out.size - 60, 61), (0, 2**31)):
+        with pytest.raises(ValueError, match="outside"):
+            kernels.write_heads(rest[0], 0, np.array([position]), np.array([size]), out)
+
+
+# --- where batches end ---------------------------------------------------------------------------------------
+
+
+def cut_by_hand(rows: list[Row], batch_size: int, max_records: int | None) -> list[int]:
+    """As `ProducerBatch.tryAppend` and `RecordAccumulator.append`, record by record."""
+    boundaries = [0]
+    used = limit = 0
+    for i, (offset, stamp, *rest) in enumerate(rows):
+        first_offset, first_stamp = rows[boundaries[-1]][:2]
+        delta = offset - first_offset
+        size = len(builder.record_v2(delta, builder.wrap64(stamp - first_stamp), *rest))
+        full = used >= limit or used + size > limit or i - boundaries[-1] == max_records or delta >= 2**31
+        if i > boundaries[-1] and full:
+            boundaries.append(i)
+        if i == boundaries[-1]:
+            content = len(builder.record_v2(0, 0, *rest, body_length=0)) - 4
+            limit = max(batch_size, 61 + 21 + content)
+            used, size = 61, len(builder.record_v2(0, 0, *rest))
+        used += size
+    return [*boundaries, len(rows)]
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0, 61, 90, 150, 400, 5000, 10**6]), st.sampled_from([None, None, 1, 3]))
+def test_batches_end_where_they_do_by_hand(seed: int, batch_size: int, max_records: int | None) -> None:
+    source = random.Random(seed)
+    rows = some_rows(source, source.choice((0, 2**40)), source.choice((1, 5, 40)))
+    if source.random() < 0.2:
+        rows = [(offset + 2**31 * (i // 3), *rest) for i, (offset, *rest) in enumerate(rows)]
+    columns = columns_of(rows)
+    boundaries = cut_batches(columns, batch_size=batch_size, max_records=max_records)
+    assert boundaries.tolist() == cut_by_hand(rows, batch_size, max_records)
+    table = encode_batches(columns, boundaries).batches
+    assert table.records_count.sum() == len(rows)
+    several = table.records_count > 1
+    # beyond a batch's size goes only what fits behind a large first record
+    assert (table.size_in_bytes[several] <= max(batch_size, 21 + int(table.size_in_bytes.max()))).all()
+
+
+def test_cutting_takes_sizes_that_make_sense() -> None:
+    for batch_size in (-1, 2**31):
+        with pytest.raises(ValueError, match="batch_size"):
+            cut_batches(TWO, batch_size=batch_size)
+    with pytest.raises(ValueError, match="max_records"):
+        cut_batches(TWO, batch_size=1, max_records=0)
+
+
+# --- v0 and v1, for tests ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_messages_decode_to_what_they_were(magic: int, codec: Codec) -> None:
+    rows = some_rows(random.Random(3), 2**35, 40, headers=False)
+    window = encode_messages(columns_of(rows), np.array([0, 10, 40]), magic=magic, compression=Compression(codec))
+    (walked,) = walk(BufferSource(window.data))
+    same_table(window.batches, walked.batches)
+    assert len(window.batches) == (2 if codec else 40)
+    reading = read(window.data.tobytes())
+    assert reading.error is None
+    expected = [(offset, stamp if magic else -1, key, value) for offset, stamp, key, value, _ in rows]
+    c = reading.columns
+    got = zip(c.offset.tolist(), c.timestamp.tolist(), c.key.to_pylist(), c.value.to_pylist(), strict=True)
+    assert list(got) == expected
+
+
+def test_messages_of_log_append_time_all_say_it() -> None:
+    for compression in (Compression(Codec.NONE), Compression(Codec.GZIP)):
+        window = encode_messages(TWO, magic=1, compression=compression, timestamp_type=1, log_append_time=77)
+        columns = read(window.data.tobytes()).columns
+        assert columns.timestamp.tolist() == [77, 77]
+        assert columns.timestamp_type.tolist() == [1, 1]
+
+
+def test_messages_refuse_what_their_format_does_not_have() -> None:
+    headers = columns_of([(0, 1, None, None, []), (1, 1, None, None, [(b"k", None)])])
+    with pytest.raises(UnwritableError, match=r"row 1: .* headers"):
+        encode_messages(headers, magic=1)
+    with pytest.raises(UnwritableError, match="row 1"):
+        encode_messages(RecordColumns(2, {"offset": np.array([4, 4])}), magic=0)
+    for options, problem in (
+        ({"magic": 2}, "encode_batches"),
+        ({"magic": 1, "compression": Compression(Codec.ZSTD)}, "zstd"),
+        ({"magic": 1, "timestamp_type": 1}, "log_append_time"),
+        ({"magic": 1, "boundaries": np.array([0, 3])}, "boundaries"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            encode_messages(TWO, **options)
+    assert encode_messages(RecordColumns.empty(["offset"]), magic=1).data.size == 0
+
+
+# --- sizes of batches ----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=10)
+@given(st.sampled_from(CODECS), st.integers(1, 400), st.integers(0, 100_000))
+def test_many_batches_and_large_records_of_every_codec(compression: Compression, n: int, size: int) -> None:
+    unit = random.Random(n).randbytes(100)
+    rows: list[Row] = [(i, i, b"k", unit * (i % 7), []) for i in range(n)]
+    rows.append((n, 0, None, (unit * 1000)[:size], []))
+    window = encode_batches(columns_of(rows), np.array([*range(0, n, 5), n, n + 1]), BatchSpec(compression=compression))
+    assert read(window.data.tobytes()).columns.value.to_pylist() == [row[3] for row in rows]
+
+
+def test_one_batch_and_its_spec_as_numbers_is_the_same_as_arrays() -> None:
+    for batch in some_batches(random.Random(9), 60, 2**32):
+        assert encoded_alone(batch).data.tobytes() == encoded([batch]).data.tobytes() == twin_of(batch)

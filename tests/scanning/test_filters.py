@@ -1,0 +1,791 @@
+"""`filters=`: the records are those that plain Python picks out of the whole, whatever was ruled out unread."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import pickle
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import builder
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import strategies
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog._kernels import filters as kernels
+from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.scanning.filters import OPERATIONS, Filter, milliseconds, parse_filters
+
+Row = dict[str, Any]
+CODECS = kf.CODEC_NAMES[:5]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+INTEGERS = (
+    "partition", "offset", "timestamp_type", "leader_epoch", "producer_id", "producer_epoch", "sequence",
+    "batch_base_offset", "batch_position",
+)  # fmt: skip
+BOOLEANS = ("is_transactional", "is_control")
+TEXTS = ("topic", "segment")
+BINARY = ("key", "value")
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "starts_with": bytes.startswith,
+    "contains": bytes.__contains__,
+}
+
+
+# --- the slow, plain way ----------------------------------------------------------------------------------------------
+
+
+def rows_of(path: Any, columns: Sequence[str] = ALL_COLUMNS, **options: Any) -> list[Row]:
+    """The records of a scan, a dict each; a timestamp that there is none of is None."""
+    asked = list(dict.fromkeys([*columns, "timestamp", "timestamp_type"]))
+    records = kafkalog.read_numpy(path, columns=asked, **options)
+    derived = [name for name in records if name not in asked]
+    lists: dict[str, list[Any]] = {name: records[name][:] .tolist() if isinstance(records[name], np.ndarray)
+                                   else records[name].to_pylist() for name in records}  # fmt: skip
+    for name, nothing in (("partition", -1), ("topic", "")):
+        lists[name] = [None if value == nothing else value for value in lists.get(name, [])]
+    lists["timestamp"] = [
+        None if kind == -1 and stamp == -1 else stamp
+        for stamp, kind in zip(lists["timestamp"], lists["timestamp_type"], strict=True)
+    ]
+    if "compression" in lists:
+        lists["compression"] = [CODECS[value] for value in lists["compression"]]
+    wanted = [*columns, *derived]
+    return [dict(zip(wanted, row, strict=True)) for row in zip(*(lists[name] for name in wanted), strict=True)]
+
+
+def plain(column: str, value: Any) -> Any:
+    """A filter's value as rows have it; times in microseconds, as exact as datetimes are."""
+    if column == "timestamp":
+        return (value - EPOCH) // timedelta(microseconds=1) if isinstance(value, datetime) else value * 1000
+    return value.encode() if column in BINARY and isinstance(value, str) else value
+
+
+def term_holds(row: Row, term: Sequence[Any]) -> bool:
+    """One condition, by the letter."""
+    column, operation = term[0], term[1]
+    value = term[2] if len(term) == 3 else None
+    if column == "headers":
+        wanted = value.encode() if isinstance(value, str) else value
+        return any(name == wanted for name, _ in row["headers"]) == (operation == "has")
+    if column.startswith("headers."):
+        name = column.partition(".")[2].encode()
+        return any(known_holds("key", one, operation, value) for key, one in row["headers"] if key == name)
+    mine = row[column]
+    return known_holds(column, mine * 1000 if column == "timestamp" and mine is not None else mine, operation, value)
+
+
+def known_holds(column: str, mine: Any, operation: str, value: Any) -> bool:
+    if operation in ("is null", "is not null"):
+        return (mine is None) == (operation == "is null")
+    if operation in ("in", "not in"):
+        return (mine in [None if one is None else plain(column, one) for one in value]) == (operation == "in")
+    return mine is not None and COMPARISONS[operation](mine, plain(column, value))
+
+
+def holds(row: Row, groups: Sequence[Sequence[Sequence[Any]]]) -> bool:
+    return any(all(term_holds(row, term) for term in group) for group in groups)
+
+
+# --- filters and logs -------------------------------------------------------------------------------------------------
+
+
+def _datetimes(stamp: int) -> st.SearchStrategy[datetime]:
+    zones = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))])
+    return st.builds(
+        lambda zone, micros: (EPOCH + timedelta(milliseconds=stamp, microseconds=micros)).astimezone(zone),
+        zones,
+        st.sampled_from([0, 0, 1, 500, 999]),
+    )
+
+
+def _values(draw: st.DrawFn, column: str, rows: list[Row]) -> Any:
+    """A value to compare a column with: mostly one that is there, or a neighbour."""
+    there = [row[column] for row in rows if row.get(column) is not None]
+    near = draw(st.sampled_from(there)) if there and draw(st.integers(0, 3)) else None
+    if column in BINARY:
+        near = draw(strategies.BLOBS) or b"" if near is None else near
+        cut = draw(st.sampled_from([None, None, 1, 2, -1]))
+        near = near[:cut] if draw(st.booleans()) else near[cut or 0 :]
+        return near.decode() if near.isascii() and draw(st.booleans()) else near
+    if column == "timestamp":
+        stamp = draw(strategies.TIMESTAMPS) if near is None else near + draw(st.sampled_from([0, 0, -1, 1]))
+        if -(2**45) < stamp < 2**47 and draw(st.booleans()):
+            return draw(_datetimes(stamp))
+        return stamp
+    if column in BOOLEANS:
+        return draw(st.booleans())
+    if column == "compression":
+        return draw(st.sampled_from(CODECS))
+    if column in TEXTS:
+        return near if near is not None else draw(st.sampled_from(["t", "u", "00000000000000000000.log", ""]))
+    if near is not None and not isinstance(near, float):
+        return near + draw(st.sampled_from([0, 0, -1, 1]))
+    return draw(st.one_of(strategies.I64, st.sampled_from([0, -1, 2**63, -(2**63) - 1, 2**70, 2**31, -(2**31) - 1])))
+
+
+@st.composite
+def terms(draw: st.DrawFn, rows: list[Row], derived: Sequence[str] = ()) -> tuple[Any, ...]:
+    """One condition on records such as these."""
+    column = draw(st.sampled_from([*ALL_COLUMNS, "key", "value", "offset", "timestamp", "headers.", *derived]))
+    names = [name for row in rows for name, _ in row["headers"]]
+    if column in ("headers", "headers."):
+        name = draw(st.sampled_from(names) if names and draw(st.integers(0, 3)) else strategies.HEADER_NAMES)
+        if column == "headers":
+            return column, draw(st.sampled_from(["has", "has not"])), name
+        try:
+            column += name.decode()
+        except UnicodeDecodeError:
+            column += "n"
+        operation = draw(st.sampled_from([*COMPARISONS, "is null", "is not null"]))
+        if operation.startswith("is"):
+            return column, operation
+        there = [value for row in rows for key, value in row["headers"] if key == name and value is not None]
+        return column, operation, _values(draw, "value", [{"value": value} for value in there])
+    allowed = [name for name in OPERATIONS if column in BINARY or name not in ("starts_with", "contains")]
+    if column == "compression":
+        allowed = ["==", "!=", "in", "not in", "is null", "is not null"]
+    operation = draw(st.sampled_from(allowed))
+    if operation in ("is null", "is not null"):
+        return column, operation
+    if operation in ("in", "not in"):
+        n = draw(st.sampled_from([0, 1, 2, 5]))
+        listed: list[Any] = [_values(draw, column, rows) for _ in range(n)]
+        return column, operation, listed + [None] * draw(st.integers(0, 1))
+    return column, operation, _values(draw, column, rows)
+
+
+def groups_of(rows: list[Row], derived: Sequence[str] = ()) -> st.SearchStrategy[list[list[tuple[Any, ...]]]]:
+    return st.lists(st.lists(terms(rows, derived), min_size=1, max_size=3), min_size=1, max_size=3)
+
+
+def write(directory: Path, segment: strategies.Segment, split: int = 0, data: bytes | None = None) -> None:
+    """A partition directory with a segment, or with two: from batch number `split` on in a file of its own."""
+    directory.mkdir(parents=True)
+    data = segment.data if data is None else data
+    names = [segment.base_offset]
+    cuts = [0, len(data)]
+    if 0 < split < len(segment.batches):
+        at = segment.batches[split][0]
+        inside = [record.offset for record in segment.records if record.batch_position == at]
+        names.append(min([int.from_bytes(segment.data[at : at + 8], "big"), *inside]))
+        cuts.insert(1, at)
+    for name, (start, stop) in zip(names, itertools.pairwise(cuts), strict=True):
+        (directory / f"{name:020d}.log").write_bytes(data[start:stop])
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+        yield
+
+
+@st.composite
+def ranges(draw: st.DrawFn, rows: list[Row]) -> dict[str, Any]:
+    """Bounds, mostly none."""
+    found: dict[str, Any] = {}
+    for name, column in itertools.product(("start_", "end_"), ("offset", "timestamp")):
+        if not draw(st.integers(0, 4)):
+            found[name + column] = _values(draw, column, rows)
+    return found
+
+
+def in_ranges(row: Row, bounds: dict[str, Any]) -> bool:
+    lower = [
+        (column, ">=", bounds[f"start_{column}"]) for column in ("offset", "timestamp") if f"start_{column}" in bounds
+    ]
+    upper = [(column, "<", bounds[f"end_{column}"]) for column in ("offset", "timestamp") if f"end_{column}" in bounds]
+    return holds(row, [[*lower, *upper]])
+
+
+# --- functions for where= and extract=, each with its plain twin ------------------------------------------------------
+
+
+def odd_value(offset: int, value: NDArray[np.uint8], value_is_null: bool) -> bool:
+    return not value_is_null and value.size % 2 == 1
+
+
+def has_headers_or_time(timestamp: int, timestamp_type: int, headers: Any) -> bool:
+    return headers.n_headers > 1 or (timestamp > 0 and timestamp_type != 1)
+
+
+def first_of_key(key: NDArray[np.uint8], key_is_null: bool) -> int | None:
+    if key_is_null or key.size == 0:
+        return None
+    return int(key[0])
+
+
+WHERE: dict[Any, Callable[[Row], bool]] = {
+    odd_value: lambda row: row["value"] is not None and len(row["value"]) % 2 == 1,
+    has_headers_or_time: lambda row: (
+        len(row["headers"]) > 1
+        or ((-1 if row["timestamp"] is None else row["timestamp"]) > 0 and row["timestamp_type"] != 1)
+    ),
+}
+EXTRACT = {"first": ("i2", first_of_key)}
+
+
+def with_first(row: Row) -> Row:
+    return {**row, "first": row["key"][0] if row["key"] else None}
+
+
+# --- the property -----------------------------------------------------------------------------------------------------
+
+
+def small_segments(max_batches: int = 6) -> st.SearchStrategy[strategies.Segment]:
+    return strategies.segments(max_batches=max_batches, as_brokers_write=True)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[list[strategies.Segment], int, dict[str, Any], list[str]]:
+    """One or two segments, where to split the first, and options of a scan over them."""
+    segments = [draw(small_segments()) for _ in range(draw(st.sampled_from([1, 1, 2])))]
+    split = draw(st.integers(0, max(len(segments[0].batches) - 1, 0)))
+    columns = draw(st.lists(st.sampled_from(ALL_COLUMNS), min_size=1, unique=True))
+    options: dict[str, Any] = {
+        "where": draw(st.sampled_from([None, None, *WHERE])),
+        "include_control": draw(st.booleans()),
+        "threads": draw(st.sampled_from([1, 4])),
+    }
+    return segments, split, options, columns
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_a_scan_gives_what_filtering_the_whole_gives(data: st.DataObject) -> None:
+    segments, split, options, columns = data.draw(questions())
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory) / "log"
+        for segment, name in zip(segments, ("t-0", "u-7"), strict=False):
+            write(root / name, segment, split if name == "t-0" else 0)
+        everything = rows_of(root, include_control=options["include_control"], threads=1)
+        extracts = data.draw(st.booleans())
+        judged = [with_first(row) if extracts else row for row in everything]
+        groups = data.draw(groups_of(everything, ["first"] if extracts else []))
+        bounds = data.draw(ranges(everything))
+        found = rows_of(root, columns, filters=groups, extract=EXTRACT if extracts else None, **options, **bounds)
+        keep = WHERE.get(options["where"], lambda row: True)
+        expected = [row for row in judged if holds(row, groups) and in_ranges(row, bounds) and keep(row)]
+        shown = [*columns, *(["first"] if extracts else [])]
+        if shown:
+            assert found == [{name: row[name] for name in shown} for row in expected]
+        scan = kafkalog.scan(
+            root, columns=columns, filters=groups, extract=EXTRACT if extracts else None, **options, **bounds
+        )
+        assert scan.count_rows() == len(expected)
+        table = scan.to_table()
+        table.validate(full=True)
+        assert table.num_rows == (len(expected) if shown else 0)
+        counts = scan.explain(analyze=True).statistics
+        assert counts.n_records_selected == len(expected)
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_damage_takes_from_a_filtered_scan_what_it_takes_from_the_whole(data: st.DataObject) -> None:
+    segment = data.draw(strategies.segments(min_batches=2, max_batches=7, as_brokers_write=True))
+    damaged = bytearray(segment.data)
+    for start, stop in data.draw(st.lists(st.sampled_from(segment.batches), min_size=1, max_size=2, unique=True)):
+        # under the checksum, where every reader that decodes the batch sees it
+        damaged[data.draw(st.integers(start + (21 if segment.data[start + 16] == 2 else 18), stop - 1))] ^= data.draw(
+            st.integers(1, 255)
+        )
+    threads = data.draw(st.sampled_from([1, 4]))
+    where = data.draw(st.sampled_from([None, *WHERE]))
+    with tempfile.TemporaryDirectory() as directory, quiet():
+        write(Path(directory) / "t-0", segment, data=bytes(damaged))
+        path = Path(directory) / "t-0"
+        healthy = rows_of(path, include_control=True, on_corruption="skip", threads=1)
+        until = rows_of(path, include_control=True, on_corruption="stop", threads=1)
+        assert until == healthy[: len(until)]
+        groups = data.draw(groups_of(healthy))
+        keep = WHERE.get(where, lambda row: True)
+        options: dict[str, Any] = {
+            "filters": groups, "where": where, "include_control": True, "threads": threads,
+        }  # fmt: skip
+        expected = [row for row in healthy if holds(row, groups) and keep(row)]
+        assert rows_of(path, on_corruption="skip", **options) == expected
+        # a batch that its header rules out is not read, and its damage not met: a scan may stop later, never sooner
+        stopped = rows_of(path, on_corruption="stop", **options)
+        assert stopped == expected[: len(stopped)]
+        assert len(stopped) >= sum(holds(row, groups) and keep(row) for row in until)
+
+
+# --- against pyarrow --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_what_pyarrow_has_too_means_the_same(data: st.DataObject) -> None:
+    segment = data.draw(small_segments())
+    with tempfile.TemporaryDirectory() as directory:
+        write(Path(directory) / "t-0", segment)
+        path = Path(directory) / "t-0"
+        names = [name for name in ALL_COLUMNS if name != "headers"]
+        table = kafkalog.read_table(path, columns=names)
+        rows = rows_of(path)
+        groups = data.draw(groups_of(rows))
+        theirs = [[_for_pyarrow(term, table.schema) for term in group] for group in groups]
+        groups = [
+            [term for term, their in zip(group, pair, strict=True) if their is not None]
+            for group, pair in zip(groups, theirs, strict=True)
+        ]
+        groups = [group for group in groups if group]
+        if not groups:
+            return
+        expression = pq.filters_to_expression(
+            [[term for term in pair if term is not None] for pair in theirs if any(pair)]
+        )
+        expected = table.filter(expression)
+        assert kafkalog.read_table(path, columns=names, filters=groups).equals(expected)
+        # and the expression itself, which is judged once records are columns
+        for threads in (1, 4):
+            found = kafkalog.read_table(path, columns=names, filters=expression, threads=threads)
+            assert found.equals(expected)
+        assert kafkalog.scan(path, filters=expression).count_rows() == len(expected)
+
+
+def _for_pyarrow(term: tuple[Any, ...], schema: pa.Schema) -> tuple[Any, ...] | None:
+    """The same condition as pyarrow takes it; None where it has no such thing."""
+    column, operation = term[:2]
+    if column.startswith("headers") or operation not in (*list(COMPARISONS)[:6], "in", "not in"):
+        return None
+    kind = schema.field(column).type
+    if column in BOOLEANS and operation not in ("==", "!=", "in", "not in"):
+        return None
+
+    def scalar(value: Any) -> Any:
+        if isinstance(value, str) and column in BINARY:
+            return value.encode()
+        if column == "timestamp":
+            # it casts both sides to microseconds, which fails for times far away
+            stamp = None if isinstance(value, datetime) and value.microsecond % 1000 else milliseconds("", value)
+            return pa.scalar(stamp, kind) if stamp is not None and -(2**63) <= stamp < 2**63 else None
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value if pa.types.is_integer(kind) and -(2**63) <= value < 2**63 else None
+        return value
+
+    if operation in ("in", "not in"):
+        values = [None if one is None else scalar(one) for one in term[2]]
+        bits = kind.bit_width if pa.types.is_integer(kind) else 64
+        for one, given_one in zip(values, term[2], strict=True):
+            if (one is None) != (given_one is None):
+                return None
+            if isinstance(one, int) and not -(2 ** (bits - 1)) <= one < 2 ** (bits - 1):
+                return None
+        if column == "timestamp":
+            return (
+                column,
+                operation,
+                pa.array([None if one is None else one.value for one in values], pa.int64()).cast(kind),
+            )
+        return column, operation, pa.array(values, kind)
+    value = scalar(term[2])
+    return None if value is None else (column, operation, value)
+
+
+# --- words, values, places --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("filters", "error", "message"),
+    [
+        ("key == abc", TypeError, "must be a list of \\(column, operation, value\\) tuples, not str"),
+        (b"key", TypeError, "not bytes"),
+        ({"key": b"a"}, TypeError, "not dict"),
+        (7, TypeError, "not int"),
+        (("key", "==", b"a"), TypeError, r"did you mean filters=\[\('key', '==', b'a'\)\]"),
+        (["key"], TypeError, "must be a \\(column, operation, value\\) tuple"),
+        ([["key"]], TypeError, "tuple, not 'key'"),
+        ([("key",)], TypeError, "tuple, not \\('key',\\)"),
+        ([("key", "==", b"a", 1)], TypeError, "tuple"),
+        ([("key", 3, b"a")], TypeError, "tuple"),
+        ([("kee", "==", b"a")], ValueError, "no column 'kee' to filter by; there are topic, partition.*headers.NAME"),
+        ([("key", "~", b"a")], ValueError, "no operation '~' for column 'key'; there are ==, .*contains"),
+        ([("offset", "contains", b"a")], ValueError, "no operation 'contains' for column 'offset'"),
+        ([("key", "==")], ValueError, "'key' '==' needs a value"),
+        ([("key", "==", None)], ValueError, "nothing compares with None; write \\('key', 'is null'\\)"),
+        ([("key", "is null", b"a")], ValueError, "takes no value"),
+        ([("key", "in", b"a")], TypeError, "'in' needs a list of values, not b'a'"),
+        ([("key", "==", 3)], TypeError, "key is bytes \\(or text, taken as UTF-8\\), not 3"),
+        ([("key", "in", [b"a", 3])], TypeError, "key is bytes"),
+        ([("offset", "==", "3")], TypeError, "offset is a number"),
+        ([("offset", "==", 3.5)], TypeError, "offset is a whole number"),
+        ([("offset", "==", True)], TypeError, "offset is a number"),
+        ([("is_control", "==", 1)], TypeError, "is_control is True or False"),
+        ([("topic", "==", b"t")], TypeError, "topic is text"),
+        ([("compression", "==", "gz")], ValueError, "no compression 'gz'; there are none, gzip, snappy, lz4, zstd"),
+        ([("compression", "<", "gzip")], ValueError, "whose values have no order"),
+        ([("timestamp", ">", "2023-11-14")], TypeError, "milliseconds as an int or an aware datetime"),
+        ([("timestamp", ">", datetime(2023, 11, 14))], ValueError, "naive datetime; say which zone"),
+        ([("timestamp", "in", [datetime(2023, 11, 14)])], ValueError, "naive datetime"),
+        ([("headers", "==", "n")], ValueError, "\\('headers', 'has', name\\)"),
+        ([("headers", "has", 3)], TypeError, "headers is bytes"),
+        ([("headers.n", "in", [b"a"])], ValueError, "write a group for each value"),
+        ([("headers.n", "==", None)], ValueError, "nothing compares with None"),
+    ],
+)
+def test_a_filter_that_is_none_is_refused_and_the_right_one_shown(
+    filters: Any, error: type[Exception], message: str, log_dir: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        kafkalog.scan(log_dir, filters=filters)
+
+
+def test_other_ways_to_write_an_operation_mean_the_same(log_dir: Path) -> None:
+    for one, other in [
+        (("key", "=", b"k1"), ("key", "==", "k1")),
+        (("key", "startswith", b"k1"), ("key", "starts_with", bytearray(b"k1"))),
+        (("key", "is_null"), ("key", "is null", None)),
+        (("key", "is_not_null"), ("key", "is  not  null")),
+        (("key", "not  in", {b"k1"}), ("key", "not in", (b"k1",))),
+        (("headers", "not has", "n"), ("headers", "has not", b"n")),
+        (("offset", "<", np.int64(7)), ("offset", "<", 7)),
+    ]:
+        tables = [kafkalog.read_table(log_dir, filters=[one]), kafkalog.read_table(log_dir, filters=[[other]])]
+        assert tables[0].equals(tables[1])
+        assert 0 < len(tables[0]) < kafkalog.scan(log_dir).count_rows()
+
+
+def test_a_timestamp_type_may_be_given_by_its_name(tmp_path: Path) -> None:
+    record = builder.record_v2(0, 0, None, b"v")
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(
+        builder.batch_v2([record])
+        + b"".join(builder.batch_v2([record], base_offset=n, log_append_time=True) for n in (1, 2))
+    )
+    for names, offsets in [
+        (("==", "LogAppendTime"), [1, 2]),
+        (("in", ["CreateTime", -1]), [0]),
+        (("!=", "CreateTime"), [1, 2]),
+    ]:
+        found = kafkalog.read_table(path, columns=["offset"], filters=[("timestamp_type", *names)])
+        assert found["offset"].to_pylist() == offsets
+    with pytest.raises(
+        ValueError, match="no timestamp_type 'Create'; there are NoTimestampType, CreateTime, LogAppendTime"
+    ):
+        kafkalog.scan(path, filters=[("timestamp_type", "==", "Create")])
+
+
+def test_no_condition_holds_for_everything(log_dir: Path) -> None:
+    n = kafkalog.scan(log_dir).count_rows()
+    for filters in ([], [[]], (), [[("key", "==", b"nobody")], []]):
+        assert kafkalog.scan(log_dir, filters=filters).count_rows() == n
+    assert kafkalog.scan(log_dir, filters=[("key", "in", [])]).count_rows() == 0
+
+
+def test_a_filter_reads_as_what_it_says() -> None:
+    def text(*groups: list[tuple[Any, ...]]) -> str:
+        return str(parse_filters(groups))
+
+    assert text([("key", "==", "a"), ("offset", "<", 3)]) == "key == b'a' and offset < 3"
+    assert text([("key", "is null")], [("compression", "in", ["zstd", None])]) == (
+        "(key is null) or (compression in ['zstd', None])"
+    )
+    assert text([("headers", "has", "n")]) == "headers has b'n'"
+    assert str(Filter(())) == "false"
+
+
+def test_sub_millisecond_times_are_not_rounded_into_matching(tmp_path: Path) -> None:
+    records = [builder.record_v2(i, i) for i in range(4)]
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(builder.batch_v2(records, base_timestamp=1000, max_timestamp=1003))
+    between = EPOCH + timedelta(microseconds=1_001_500)
+    for operation, expected in {
+        "==": [], "!=": [0, 1, 2, 3], "<": [0, 1], "<=": [0, 1], ">": [2, 3], ">=": [2, 3],
+    }.items():  # fmt: skip
+        table = kafkalog.read_table(log, columns=["offset"], filters=[("timestamp", operation, between)])
+        assert table["offset"].to_pylist() == expected, operation
+    listed = [between, EPOCH + timedelta(milliseconds=1002), None]
+    assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "in", listed)])] == [2]
+    assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "not in", listed)])] == [0, 1, 3]
+
+
+def test_places_are_judged_by_name_a_lone_file_has_none(log_dir: Path) -> None:
+    lone = log_dir.parent / "log_dir" / "p-multi-0" / f"{0:020d}.log"
+    everything = rows_of(log_dir, ["topic", "partition", "segment", "offset"])
+    for filters in (
+        [("topic", "==", "p-multi"), ("partition", ">", 0)],
+        [("topic", "in", ["p-multi", "p-txn"]), ("segment", "!=", f"{0:020d}.log")],
+        [("topic", ">=", "p-t"), ("offset", "<", 20)],
+        [("partition", "in", [2**40, 1])],
+        [("partition", "<", 2**70)],
+        [("topic", "is null")],
+        [("topic", "not in", [None])],
+    ):
+        found = rows_of(log_dir, ["topic", "partition", "segment", "offset"], filters=filters)
+        assert found == [row for row in everything if holds(row, [filters])], filters
+    by_itself = kafkalog.open(lone)
+    assert kafkalog.scan(by_itself, filters=[("topic", "==", "p-multi")]).count_rows() == 120
+
+
+@pytest.mark.parametrize(
+    ("filters", "n"),
+    [
+        ([("topic", "is null")], 3), ([("partition", "==", 0)], 0), ([("partition", "!=", 0)], 0),
+        ([("topic", "in", ["t", None])], 3), ([("topic", "not in", [None])], 0), ([("topic", "not in", ["t"])], 3),
+        ([("topic", "is not null")], 0), ([("segment", "==", f"{0:020d}.log")], 3),
+    ],
+)  # fmt: skip
+def test_without_a_topic_there_is_null(tmp_path: Path, filters: Any, n: int) -> None:
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(builder.batch_v2([builder.record_v2(i) for i in range(3)]))
+    assert kafkalog.scan(log, filters=filters).count_rows() == n
+    names = ["topic", "partition", "segment"]
+    table = kafkalog.read_table(log, columns=names)
+    if filters[0][1] not in ("is null", "is not null") and filters[0][2] != [None]:
+        assert len(table.filter(pq.filters_to_expression(filters))) == n
+
+
+def test_functions_and_filters_hold_behind_deleted_records_too(log_dir: Path) -> None:
+    path = log_dir / "p-delrec-0"
+    start = kafkalog.open(path).log_start_offset
+    assert start > 0
+    whole = rows_of(path)
+    assert rows_of(path, filters=[("offset", ">=", 0)]) == whole
+    kept = rows_of(path, where=odd_value, extract=EXTRACT)
+    assert kept == [with_first(row) for row in whole if WHERE[odd_value](row)]
+    assert 0 < len(rows_of(path, filters=[("key", ">", b"k2")])) < len(whole)
+
+
+@settings(max_examples=150)
+@given(st.lists(terms([]), max_size=3), st.integers(-(2**63), 2**63 - 1))
+def test_bounds_leave_no_matching_offset_or_time_outside(group: list[tuple[Any, ...]], number: int) -> None:
+    group = [term for term in group if term[0] in ("offset", "timestamp")]
+    bounds = parse_filters([group]).bounds()
+    for name, column in (("start_offset", "offset"), ("end_offset", "offset"), ("start_timestamp", "timestamp")):
+        if name in bounds:
+            for near in (number, bounds[name] - 1, bounds[name], bounds[name] + 1):
+                row = {"offset": near, "timestamp": near, "headers": []}
+                inside = near < bounds[name] if name == "end_offset" else near >= bounds[name]
+                mine = [term for term in group if term[0] == column]
+                assert inside or not holds(row, [mine])
+
+
+@pytest.mark.parametrize(
+    ("group", "bounds"),
+    [
+        ([("offset", ">", 5), ("offset", "<=", 9)], {"start_offset": 6, "end_offset": 10}),
+        ([("offset", "==", 7)], {"start_offset": 7, "end_offset": 8}),
+        ([("offset", "in", [3, 9, 4])], {"start_offset": 3, "end_offset": 10}),
+        ([("offset", "!=", 7)], {}),
+        ([("offset", ">=", 7), ("offset", ">", 8)], {"start_offset": 9}),
+        ([("timestamp", ">", 7)], {"start_timestamp": 8}),
+        ([("timestamp", "<", 7)], {}),
+        ([("timestamp", "in", [7, None])], {}),
+    ],
+)
+def test_bounds_are_as_narrow_as_they_can_be(group: Any, bounds: dict[str, int]) -> None:
+    assert parse_filters([group]).bounds() == bounds
+    wide = [("offset", ">=", -5), ("offset", "<", 2**62), ("timestamp", ">=", 0)]
+    outer = {"start_offset": -5, "end_offset": 2**62, "start_timestamp": 0}
+    assert parse_filters([group, wide]).bounds() == {name: outer[name] for name in bounds}
+    assert not parse_filters([group, [("key", "==", b"k")]]).bounds()
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
+
+
+def test_expressions_are_judged_as_pyarrow_judges_tables(log_dir: Path) -> None:
+    import pyarrow.compute as pc
+
+    table = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
+    field = pc.field
+    for expression in (
+        field("key") == b"k1",
+        field("offset") + field("partition") > 77,
+        pc.match_substring(field("key"), "1") & field("is_transactional"),
+        pc.list_value_length(field("headers")) > 1,
+        field("topic").isin(["p-multi", "p-txn"]) | (field("compression") == "zstd"),
+        field("timestamp") > pa.scalar(datetime(2023, 11, 14, 22, 17, tzinfo=UTC)),
+        field("key").is_null(),
+        pc.binary_length(field("value")) > 50,
+        pc.scalar(True),
+        pc.scalar(False),
+        field("segment") != f"{0:020d}.log",
+    ):
+        expected = table.filter(expression)
+        for names in (["offset"], ["value", "topic"], list(ALL_COLUMNS)):
+            found = kafkalog.read_table(log_dir, columns=names, filters=expression, threads=2, batch_size=50)
+            assert found.equals(expected.select(names)), expression
+        scan = kafkalog.scan(log_dir, filters=expression, where=odd_value)
+        odd = pc.binary_length(expected["value"]).to_pylist()
+        assert scan.count_rows() == sum(size is not None and size % 2 == 1 for size in odd)
+        assert str(expression) in str(scan.explain())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda pc: pc.field("nope") == 3, "no column 'nope' to filter by; there are topic"),
+        (lambda pc: pc.field("offset") + 1, "cannot be applied"),
+        (lambda pc: pc.field("offset") == b"a", "cannot be applied"),
+        (lambda pc: pc.field("key") == 3, "cannot be applied"),
+    ],
+)
+def test_an_expression_that_says_nothing_of_a_record_is_refused(log_dir: Path, make: Any, message: str) -> None:
+    import pyarrow.compute as pc
+
+    with pytest.raises(ValueError, match=message):
+        kafkalog.scan(log_dir, filters=make(pc))
+
+
+def test_expressions_see_extracted_columns(log_dir: Path) -> None:
+    import pyarrow.compute as pc
+
+    path = log_dir / "p-multi-0"
+    expected = [row for row in map(with_first, rows_of(path)) if row["first"] is not None and row["first"] > 100]
+    assert rows_of(path, extract=EXTRACT, filters=pc.field("first") > 100) == expected
+    assert expected
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def spans_of(values: Sequence[bytes | None]) -> tuple[Any, Any, Any]:
+    """Bytes one behind the other, starts, sizes; what is null starts nowhere."""
+    size = np.array([-1 if value is None else len(value) for value in values], np.int32)
+    start = np.cumsum([0, *np.maximum(size, 0)], dtype=np.int32)[:-1]
+    start[size <= 0] = -(2**31)
+    return np.frombuffer(b"".join(value or b"" for value in values), np.uint8), start, size
+
+
+VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=20), st.text("ab", max_size=20).map(str.encode)), max_size=12)
+MASKS = st.lists(st.booleans(), min_size=12, max_size=12)
+
+
+@settings(max_examples=200)
+@given(VALUES, MASKS, st.sampled_from(sorted(kernels.OPERATIONS)), st.one_of(st.binary(max_size=9), st.just(b"ab")))
+def test_match_bytes_narrows_a_mask_to_what_stands_in_the_relation(
+    values: list[bytes | None], wanted: list[bool], operation: str, needle: bytes
+) -> None:
+    for text in (needle, values[0] or b"" if values else b""):
+        mask = np.array(wanted[: len(values)], np.uint8)
+        kernels.match_bytes(*spans_of(values), kernels.OPERATIONS[operation], np.frombuffer(text, np.uint8), mask)
+        expected = [
+            want and known_holds("key", value, operation, text) for want, value in zip(wanted, values, strict=False)
+        ]
+        assert mask.tolist() == expected
+
+
+@settings(max_examples=200)
+@given(VALUES, MASKS, VALUES, st.booleans(), st.booleans())
+def test_match_set_finds_what_is_in_a_set(
+    values: list[bytes | None], wanted: list[bool], others: list[bytes | None], negate: bool, travels: bool
+) -> None:
+    listed = [*values[::2], *others]
+    known = [one for one in listed if one is not None]
+    offsets = np.cumsum([0, *map(len, known)], dtype=np.int64)
+    texts = kernels.TextSet(np.frombuffer(b"".join(known), np.uint8), offsets)
+    assert texts.n_texts == len(known)
+    mask = np.array(wanted[: len(values)], np.uint8)
+    texts = pickle.loads(pickle.dumps(texts)) if travels else texts
+    kernels.match_set(*spans_of(values), texts, None in listed, negate, mask)
+    assert mask.tolist() == [want and (value in listed) != negate for want, value in zip(wanted, values, strict=False)]
+
+
+def test_a_long_list_of_keys_finds_each_of_them_and_no_other() -> None:
+    # alike at both ends, where hashing in a hurry would look
+    keys = [b"order-%08d-shipped" % number for number in range(20_000)]
+    term = parse_filters([("key", "in", keys[::2])]).groups[0][0]
+    mask = np.ones(len(keys), np.uint8)
+    begin = time.process_time()
+    kernels.match_set(*spans_of(keys), term.texts[0], False, False, mask)
+    assert time.process_time() - begin < 0.1
+    assert mask.tolist() == [1, 0] * 10_000
+
+
+def test_texts_are_copied_and_checked() -> None:
+    data, offsets = np.frombuffer(b"abcd", np.uint8).copy(), np.array([0, 2, 4], np.int64)
+    texts = kernels.TextSet(data, offsets)
+    data[:] = 0
+    offsets[:] = -1
+    mask = np.ones(3, np.uint8)
+    kernels.match_set(*spans_of([b"ab", b"\0\0", b"cd"]), texts, False, False, mask)
+    assert mask.tolist() == [1, 0, 1]
+    for wrong in ([0, 5], [-1, 2], [2, 1], [0, 2**62]):
+        with pytest.raises(IndexError, match="a text lies outside its data"):
+            kernels.TextSet(data, np.array(wrong, np.int64))
+    with pytest.raises(ValueError, match="no offsets"):
+        kernels.TextSet(data, np.empty(0, np.int64))
+
+
+def test_a_filter_travels_between_processes() -> None:
+    made = parse_filters([[("key", "in", ["a", None]), ("headers.n", "==", b"x")], [("offset", "<", 3)]])
+    again = pickle.loads(pickle.dumps(made))
+    assert again == made
+    assert str(again) == str(made)
+    mask = np.ones(3, np.uint8)
+    kernels.match_set(*spans_of([b"a", None, b"b"]), again.groups[0][0].texts[0], True, False, mask)
+    assert mask.tolist() == [1, 1, 0]
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(strategies.HEADERS, max_size=6),
+    MASKS,
+    st.sampled_from([b"", b"n", b"trace-id"]),
+    st.sampled_from(sorted(kernels.OPERATIONS)),
+    strategies.BLOBS,
+    st.booleans(),
+    st.booleans(),
+)
+def test_match_header_holds_where_any_header_of_the_name_matches(
+    records: list[Any], wanted: list[bool], name: bytes, operation: str, text: bytes | None, any_value: bool, no: bool
+) -> None:
+    data = bytearray()
+    start = []
+    for headers in records:
+        start.append(len(data))
+        for key, value in headers:
+            data += builder.varint(len(key)) + key
+            data += b"\x01" if value is None else builder.varint(len(value)) + value
+    mask = np.array(wanted[: len(records)], np.uint8)
+    kernels.match_header(
+        np.frombuffer(bytes(data), np.uint8), np.array(start, np.int32),
+        np.array([len(headers) for headers in records], np.int32), np.frombuffer(name, np.uint8),
+        kernels.OPERATIONS[operation], np.frombuffer(text or b"", np.uint8), any_value, no, mask,
+    )  # fmt: skip
+    expected = [
+        any(key == name and (any_value or known_holds("key", value, operation, text or b"")) for key, value in headers)
+        for headers in records
+    ]
+    assert mask.tolist() == [want and hit != no for want, hit in zip(wanted, expected, strict=False)]
+
+
+def test_columns_of_other_lengths_and_operations_that_are_none_are_refused() -> None:
+    data, start, size = spans_of([b"a", b"b"])
+    one = np.frombuffer(b"a", np.uint8)
+    for mask in (np.ones(1, np.uint8), np.ones(3, np.uint8)):
+        with pytest.raises(ValueError, match="columns differ in length"):
+            kernels.match_bytes(data, start, size, 0, one, mask)
+    for operation in (-1, 10):
+        with pytest.raises(ValueError, match="no such operation"):
+            kernels.match_bytes(data, start, size, operation, one, np.ones(2, np.uint8))
+        with pytest.raises(ValueError, match="no such operation"):
+            kernels.match_header(data, start, size, one, operation, one, False, False, np.ones(2, np.uint8))
+    with pytest.raises(IndexError, match="a span lies outside data"):
+        kernels.match_bytes(data, start + 1, size, 0, one, np.ones(2, np.uint8))
+    # rows that are out are not looked at
+    kernels.match_bytes(data, start + 1, size, 0, one, np.zeros(2, np.uint8))

@@ -1,0 +1,330 @@
+"""Tasks together read what one scan reads, whatever the indexes hold, and notice when the files are no longer those."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import builder
+import golden_sets
+import pyarrow as pa
+import pytest
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.errors import CorruptionError, FileChangedError, Finding, ReadError, Reason
+from kafkalog.indexes.index_files import OffsetIndex
+from kafkalog.scanning.planning import Plan, plan, read_task
+
+LEVELS = ("read_uncommitted", "read_committed")
+TOPICS = [("k44", "p-txn"), ("k44", "p-multi"), ("k44", "p-compact"), ("k44", "p-delrec"), ("k28", "p-v1-lz4")]
+
+
+def batch(offset: int, n: int = 4, size: int = 100, **options: Any) -> bytes:
+    records = [builder.record_v2(i, 0, None, b"%d " % (offset + i) * size) for i in range(n)]
+    return builder.batch_v2(records, base_offset=offset, **options)
+
+
+def make(folder: Path, segments: dict[int, list[bytes]], *, name: str = "t-0", interval: int = 1024) -> Path:
+    """A partition, with offset indexes."""
+    path = folder / name
+    path.mkdir(parents=True)
+    for base_offset, batches in segments.items():
+        (path / kf.segment_file_name(base_offset)).write_bytes(b"".join(batches))
+    index(path, interval)
+    return path
+
+
+def index(path: Path, interval: int = 1024) -> None:
+    for segment in kafkalog.Partition(path).segments:
+        built = OffsetIndex.build(segment.batches, segment.base_offset, index_interval_bytes=interval)
+        segment.path.with_suffix(".index").write_bytes(built.entries.tobytes())
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Three segments of a hundred batches each."""
+    return make(tmp_path, {base: [batch(base + 4 * i) for i in range(100)] for base in (0, 400, 800)})
+
+
+def read(tasks: Plan, **options: Any) -> pa.Table:
+    """Through pickles, as by other processes."""
+    travelled = pickle.loads(pickle.dumps(tasks.tasks))
+    batches = [batch for task in travelled for batch in read_task(task, **options)]
+    return pa.Table.from_batches(batches, _SCHEMA)
+
+
+_SCHEMA = kafkalog.scan(golden_sets.LOG_DIR).schema
+
+
+def offsets(tasks: Plan, **options: Any) -> list[int]:
+    return read(tasks, **options)["offset"].to_pylist()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("broker", "topic"), TOPICS)
+@pytest.mark.parametrize("options", [{}, {"start_offset": 100, "end_offset": 333}, {"max_records": 41}])
+def test_tasks_together_read_what_one_scan_reads(broker: str, topic: str, level: Any, options: dict[str, int]) -> None:
+    root = golden_sets.unpacked(broker)
+    bounds = {name: value for name, value in options.items() if name != "max_records"}
+    whole = kafkalog.read_table(root, topics=topic, isolation_level=level, **bounds)
+    for task_bytes in (2**12, 2**14, 2**26):
+        tasks = plan(root, topics=[topic], isolation_level=level, task_bytes=task_bytes, **options)
+        assert read(tasks).equals(whole), task_bytes
+    assert whole.num_rows or topic == "p-delrec"
+
+
+def test_every_byte_is_read_by_one_task_of_about_the_size_asked_for(log: Path) -> None:
+    total = sum(path.stat().st_size for path in log.glob("*.log"))
+    tasks = plan(log, task_bytes=2**14).tasks
+    assert sum(task.n_bytes for task in tasks) == total
+    assert all(task.n_bytes <= 2**14 + 2**11 for task in tasks)
+    assert total / 2**14 <= len(tasks) <= 2 * total / 2**14
+
+
+def test_small_segments_of_several_partitions_make_one_task(tmp_path: Path) -> None:
+    for number in range(30):
+        make(tmp_path, {base: [batch(base)] for base in range(0, 40, 4)}, name=f"t-{number}")
+    (task,) = plan(tmp_path).tasks
+    assert (len(task.parts), task.n_segments) == (30, 300)
+    assert len(plan(tmp_path, min_tasks=10).tasks) >= 10
+    assert read(plan(tmp_path, min_tasks=10)).num_rows == 1200
+
+
+def test_what_is_appended_after_planning_is_not_read(log: Path) -> None:
+    tasks = plan(log, task_bytes=2**14)
+    with (log / kf.segment_file_name(800)).open("ab") as file:
+        file.write(batch(1200))
+    assert offsets(tasks) == list(range(1200))
+    assert offsets(plan(log)) == list(range(1204))
+
+
+def test_a_batch_that_is_being_written_ends_the_plan_and_is_no_damage(log: Path) -> None:
+    with (log / kf.segment_file_name(800)).open("ab") as file:
+        file.write(batch(1200)[:-10])
+    found: list[Finding] = []
+    assert offsets(plan(log, task_bytes=2**14), report=found.append) == list(range(1200))
+    assert [(finding.reason, finding.damage) for finding in found] == [(Reason.PARTIAL_TAIL, False)]
+
+
+def test_an_index_that_lies_changes_how_the_work_is_cut_and_nothing_else(log: Path) -> None:
+    whole = kafkalog.read_table(log)
+    paths = sorted(log.glob("*.index"))
+    honest = [path.read_bytes() for path in paths]
+    n_cut = len(plan(log, task_bytes=2**14).tasks)
+    for shift in (1, 7, 61, 10**6):
+        for path in paths:
+            entries = OffsetIndex.open(path, 0).entries.copy()
+            entries["position"] += shift
+            path.write_bytes(entries.tobytes())
+        tasks = plan(log, task_bytes=2**14)
+        assert len(tasks.tasks) < n_cut
+        assert read(tasks).equals(whole)
+        for path, data in zip(paths, honest, strict=True):
+            path.write_bytes(data)
+
+
+def test_an_index_of_another_segment_is_not_believed(log: Path) -> None:
+    whole = kafkalog.read_table(log)
+    first, second, _ = sorted(log.glob("*.index"))
+    entries = OffsetIndex.open(first, 0).entries[10:].copy()
+    entries["relative_offset"] -= entries["relative_offset"][0]
+    second.write_bytes(entries.tobytes())
+    assert read(plan(log, task_bytes=2**14)).equals(whole)
+
+
+def test_a_cut_inside_a_value_that_holds_batches_is_noticed_by_who_reads_up_to_it(tmp_path: Path) -> None:
+    inner = b"".join(batch(6 + 2 * i, n=1, size=16000) for i in range(150))
+    record = builder.record_v2(0, 0, None, inner)
+    log = make(tmp_path, {0: [batch(0), builder.batch_v2([record], base_offset=5), batch(6000)]})
+    (path,) = log.glob("*.log")
+    at = path.read_bytes().index(inner) + builder.batch_positions(inner)[30][0]
+    entries = OffsetIndex.open(path.with_suffix(".index"), 0).entries[:1].copy()
+    entries["relative_offset"], entries["position"] = 66, at
+    path.with_suffix(".index").write_bytes(entries.tobytes())
+    tasks = plan(log, task_bytes=2**21)
+    if len(tasks.tasks) == 1:
+        pytest.fail("the index was not believed: the test shows nothing")
+    with pytest.raises(CorruptionError, match=f"beyond position {at}"):
+        read(tasks)
+
+
+def test_without_an_index_a_segment_is_not_cut(log: Path) -> None:
+    for path in log.glob("*.index"):
+        path.unlink()
+    tasks = plan(log, task_bytes=2**12)
+    assert len(tasks.tasks) == 3
+    assert offsets(tasks) == list(range(1200))
+
+
+def test_damage_is_met_by_the_task_that_reads_there(log: Path) -> None:
+    path = log / kf.segment_file_name(400)
+    data = bytearray(path.read_bytes())
+    data[builder.batch_positions(bytes(data))[50][0] + 100] ^= 1
+    path.write_bytes(data)
+    tasks = plan(log, task_bytes=2**14).tasks
+    errors = []
+    for task in tasks:
+        try:
+            list(read_task(task))
+        except CorruptionError as error:
+            errors.append(error)
+    assert [error.path for error in errors] == [str(path)]
+    found: list[Finding] = []
+    with pytest.warns(kafkalog.CorruptionWarning):
+        left = offsets(plan(log, task_bytes=2**14, on_corruption="skip"), report=found.append)
+    assert len(left) == 1196
+    assert [(finding.path, finding.position) for finding in found] == [(str(path), errors[0].position)]
+    with pytest.warns(kafkalog.CorruptionWarning):
+        stopped = offsets(plan(log, task_bytes=2**14, on_corruption="stop"))
+    assert stopped == left[: len(stopped)] == list(range(left[len(stopped)] - 4))
+
+
+@pytest.mark.parametrize("wound", ["length", "magic"])
+def test_damaged_headers_read_the_same_in_parts(log: Path, wound: str) -> None:
+    path = log / kf.segment_file_name(400)
+    data = bytearray(path.read_bytes())
+    (position, _) = builder.batch_positions(bytes(data))[50]
+    data[position + {"length": 9, "magic": 16}[wound]] ^= 0x40
+    path.write_bytes(data)
+    with pytest.warns(kafkalog.CorruptionWarning):
+        whole = kafkalog.read_table(log, on_corruption="skip")
+    for task_bytes in (2**12, 2**13, 2**14):
+        with pytest.warns(kafkalog.CorruptionWarning):
+            assert read(plan(log, task_bytes=task_bytes, on_corruption="skip")).equals(whole)
+        with pytest.raises(CorruptionError) as raised:
+            read(plan(log, task_bytes=task_bytes))
+        assert (raised.value.path, raised.value.position) == (str(path), position)
+
+
+def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_that_ends_there(tmp_path: Path) -> None:
+    log = make(tmp_path, {0: [batch(4 * i) for i in range(110)], 400: [batch(400 + 4 * i) for i in range(100)]})
+    tasks = plan(log, task_bytes=2**14)
+    with pytest.raises(CorruptionError) as whole:
+        kafkalog.read_table(log)
+    with pytest.raises(CorruptionError) as parts:
+        read(tasks)
+    assert str(parts.value) == str(whole.value)
+    assert parts.value.reason is Reason.OFFSET_ORDER
+
+
+def test_a_planned_segment_that_is_gone_is_data_loss(log: Path) -> None:
+    tasks, plan_before = plan(log, task_bytes=2**14), plan(log, isolation_level="read_committed")
+    gone = log / kf.segment_file_name(400)
+    gone.unlink()
+    with pytest.raises(ReadError, match=str(gone)):
+        read(tasks)
+    for made in (tasks, plan_before):
+        found: list[Finding] = []
+        assert offsets(made, on_data_loss="skip", report=found.append) == [*range(400), *range(800, 1200)]
+        assert {finding.path for finding in found} == {str(gone)}
+
+
+@pytest.mark.parametrize("same_size", [False, True])
+def test_a_segment_that_was_replaced_is_not_taken_for_the_planned_one(log: Path, same_size: bool) -> None:
+    tasks = plan(log, task_bytes=2**14)
+    path = log / kf.segment_file_name(400)
+    data = path.read_bytes()
+    cleaned = b"".join([batch(400, n=1, size=10), batch(404)])
+    if same_size:
+        cleaned = b"".join(batch(400 + 4 * i + 2, n=4) for i in range(99))
+        cleaned += batch(797, n=1, size=(len(data) - len(cleaned)) // 4 - 30)
+        cleaned += b"\0" * (len(data) - len(cleaned))
+    path.write_bytes(cleaned[: len(data)])
+    with pytest.raises(FileChangedError, match=r"planned"):
+        read(tasks)
+
+
+def test_transactions_across_tasks_are_judged_as_in_one(tmp_path: Path) -> None:
+    def data(offset: int, producer_id: int) -> bytes:
+        return batch(offset, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+
+    batches = []
+    for i in range(200):
+        batches.append(data(4 * i, 7 + i % 3))
+    batches.append(builder.control_batch(builder.ABORT, base_offset=800, producer_id=7))
+    batches.append(builder.control_batch(builder.COMMIT, base_offset=801, producer_id=8))
+    batches += [batch(802 + 4 * i) for i in range(50)]
+    log = make(tmp_path, {0: batches[:90], 360: batches[90:]})
+    open_from = 8  # of producer 9
+    whole = kafkalog.read_table(log, isolation_level="read_committed")
+    assert whole["offset"].to_pylist() == [4, 5, 6, 7]
+    tasks = plan(log, isolation_level="read_committed", task_bytes=2**13)
+    assert len(tasks.tasks) < len(plan(log, task_bytes=2**13).tasks), "nothing is planned behind what is open"
+    assert read(tasks).equals(whole)
+    with (log / kf.segment_file_name(360)).open("ab") as file:
+        file.write(builder.control_batch(builder.COMMIT, base_offset=1002, producer_id=9))
+    index(log)
+    whole = kafkalog.read_table(log, isolation_level="read_committed")
+    tasks = plan(log, isolation_level="read_committed", task_bytes=2**13)
+    assert len(tasks.tasks) > 8
+    assert read(tasks).equals(whole)
+    assert set(range(800)) - set(whole["offset"].to_pylist()) == {o for o in range(800) if o // 4 % 3 == 0}
+    assert open_from in whole["offset"].to_pylist()
+
+
+@pytest.mark.parametrize("mode", ["raise", "skip", "stop"])
+def test_an_outcome_that_damage_hides_is_met_in_parts_as_in_one(tmp_path: Path, mode: Any) -> None:
+    def data(offset: int, producer_id: int) -> bytes:
+        return batch(offset, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+
+    batches = [data(4 * i, 7) for i in range(60)]
+    marker = bytearray(builder.control_batch(builder.COMMIT, base_offset=240, producer_id=7))
+    marker[-1] ^= 1
+    log = make(tmp_path, {0: [*batches, bytes(marker), *(batch(241 + 4 * i) for i in range(60))]}, interval=512)
+
+    def outcome(run: Any) -> Any:
+        found: list[Finding] = []
+        try:
+            return run(found), set(found)  # each part may say it
+        except CorruptionError as error:
+            return str(error)
+
+    def in_one(found: list[Finding]) -> list[int]:
+        scan = kafkalog.scan(log, isolation_level="read_committed", on_corruption=mode)
+        table = scan.to_table()
+        found += scan.findings
+        return table["offset"].to_pylist()
+
+    tasks = plan(log, isolation_level="read_committed", on_corruption=mode, task_bytes=2**12)
+    assert len(tasks.tasks) > 3 or mode != "skip"
+    with pytest.warns(kafkalog.CorruptionWarning) if mode != "raise" else os.scandir(tmp_path):
+        expected = outcome(in_one)
+        assert outcome(lambda found: offsets(tasks, report=found.append)) == expected
+    assert expected
+
+
+def test_a_partition_that_cannot_be_read_is_a_finding_where_damage_is_passed_over(log: Path, tmp_path: Path) -> None:
+    shutil.copytree(log, tmp_path / "t-1")
+    broken = tmp_path / "t-1" / kf.segment_file_name(400)
+    broken.unlink()
+    os.mkfifo(broken)
+    with pytest.raises(ReadError):
+        plan(tmp_path)
+    tasks = plan(tmp_path, on_corruption="skip")
+    assert [finding.path for finding in tasks.findings] == [str(broken)]
+    with pytest.warns(kafkalog.CorruptionWarning):
+        expected = kafkalog.scan(tmp_path, on_corruption="skip").to_table().num_rows
+    assert 1200 < expected < 2400
+    for options in itertools.product(("read_uncommitted", "read_committed"), (2**12, 2**30)):
+        level, task_bytes = options
+        tasks = plan(tmp_path, on_corruption="skip", isolation_level=level, task_bytes=task_bytes)
+        assert read(tasks).num_rows == expected, options
+    tasks = plan(tmp_path, on_corruption="stop")
+    assert [finding.path for finding in tasks.findings] == [str(broken)]
+    with pytest.warns(kafkalog.CorruptionWarning):
+        stopped = kafkalog.scan(tmp_path, on_corruption="stop").to_table().num_rows
+    assert read(tasks).num_rows == stopped < expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"isolation_level": "committed"}, "isolation_level"), ({"on_corruption": "no"}, "on_corr")],
+)
+def test_an_option_that_is_none_is_refused(log: Path, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan(log, **options)

@@ -1,0 +1,444 @@
+"""`where=` and `extract=`: compiled functions see what records hold; what they do wrong is counted and said."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import struct
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import builder
+import numba
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kafkalog
+from kafkalog.errors import FunctionWarning, Reason
+from kafkalog.functions import get_header, has_header, parse_float, read_i32_le, read_i64_le, starts_with
+from kafkalog.scanning.user_functions import ARGUMENTS, EXTRACT_DTYPES, Extract, Where
+
+N = 40
+KEYS = [None, b"", b"k", b"key"]
+
+
+def make(path: Path, magic: int = 2, codec: int = 0, start: int = 0) -> Path:
+    """A segment of 40 records: timestamp 100 + i, value int32 i and float64 i / 4, headers in v2."""
+    values = [struct.pack("<id", i, i / 4) for i in range(N)]
+    if magic == 2:
+        records = [
+            builder.record_v2(i, i, KEYS[i % 4], values[i], [(b"n", b"%d" % i), (b"e", None)][: i % 3])
+            for i in range(N)
+        ]
+        data = builder.batch_v2(records, base_offset=start, codec=codec, base_timestamp=100, max_timestamp=100 + N)
+    else:
+        messages = [
+            builder.message(i if codec and magic else start + i, KEYS[i % 4], values[i], magic=magic, timestamp=100 + i)
+            for i in range(N)
+        ]
+        data = b"".join(messages)
+        if codec:
+            data = builder.wrapper(messages, offset=start + N - 1, magic=magic, codec=codec, timestamp=100 + N)
+    path.mkdir(parents=True, exist_ok=True)
+    (path / f"{start:020d}.log").write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def topic(tmp_path: Path) -> Path:
+    return make(tmp_path / "t-0")
+
+
+def everything(
+    offset: int,
+    timestamp: int,
+    timestamp_type: int,
+    key: Any,
+    value: Any,
+    key_is_null: bool,
+    value_is_null: bool,
+    headers: Any,
+) -> float:
+    total = offset + 1000.0 * timestamp + 0.5 * timestamp_type + 1e6 * key.size + 1e7 * value.size
+    total += 1e8 * read_i32_le(value, 0) + 1e11 * key_is_null + 2e11 * value_is_null + 1e12 * headers.n_headers
+    return total + 1e13 * get_header(headers, b"n").size + 4e13 * has_header(headers, b"e")
+
+
+def i32(value: Any) -> int:
+    return read_i32_le(value, 0)
+
+
+def fails_at_seven(offset: int) -> bool:
+    if offset % 10 == 7:
+        raise ValueError("seven")
+    return True
+
+
+def number(offset: int) -> int:
+    return offset
+
+
+def some(offset: int) -> int | None:
+    return None if offset % 2 else offset
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize(("magic", "codec"), [(2, 0), (2, 4), (1, 0), (1, 1), (0, 0), (0, 2)])
+def test_a_function_sees_what_the_record_holds(tmp_path: Path, magic: int, codec: int, threads: int) -> None:
+    path = make(tmp_path / "t-0", magic, codec, start=500)
+    records = kafkalog.read_numpy(path, extract={"all": ("f8", everything)}, threads=threads)
+    assert records.n_records == N
+    for i in range(N):
+        headers = [b"n", b"e"][: i % 3] if magic == 2 else []
+        expected = 500 + i + 1000.0 * (100 + i if magic else -1) + 0.5 * (0 if magic else -1)
+        expected += 1e6 * len(KEYS[i % 4] or b"") + 1e7 * 12 + 1e8 * i + 1e11 * (KEYS[i % 4] is None)
+        expected += 1e12 * len(headers) + 1e13 * (len(str(i)) if b"n" in headers else 0) + 4e13 * (b"e" in headers)
+        assert records["all"][i] == expected  # type: ignore[index]
+
+
+def test_a_derived_column_among_the_columns_is_said_to_come_by_itself(topic: Path) -> None:
+    with pytest.raises(ValueError, match="'x', which extract makes: derived columns come by themselves"):
+        kafkalog.scan(topic, columns=["offset", "x"], extract={"x": ("i8", number)})
+
+
+@pytest.mark.parametrize("name", EXTRACT_DTYPES)
+def test_each_dtype_is_a_column_of_that_type(topic: Path, name: str) -> None:
+    function: Any = number
+    if name == "bool":
+        function = eval("lambda offset: offset % 2 == 0")
+    scan = kafkalog.scan(topic, columns=["offset"], extract={"x": (name, function)})
+    dtype = np.dtype(name)
+    assert scan.schema.field("x").type == pa.from_numpy_dtype(dtype)
+    table, records = scan.to_table(), scan.to_numpy()
+    table.validate(full=True)
+    assert records["x"].dtype == dtype  # type: ignore[union-attr]
+    expected = [i % 2 == 0 if name == "bool" else i for i in range(N)]
+    assert table["x"].to_pylist() == expected == records["x"].tolist()  # type: ignore[union-attr]
+    nothing = kafkalog.scan(topic, columns=["offset"], extract={"x": (name, function)}, end_offset=0)
+    assert nothing.to_numpy()["x"].dtype == dtype  # type: ignore[union-attr]
+    assert nothing.to_table().num_rows == 0
+
+
+def test_none_is_null_in_arrow_and_masked_in_numpy(topic: Path) -> None:
+    make(topic, start=1000)
+    scan = kafkalog.scan(topic, columns=["offset"], extract={"x": ("i2", some)})
+    table, records = scan.to_table(), scan.to_numpy()
+    expected = [None if offset % 2 else offset for offset in table["offset"].to_pylist()]
+    assert table["x"].to_pylist() == expected
+    assert isinstance(records["x"], np.ma.MaskedArray)
+    assert records["x"].tolist() == expected
+    assert not scan.findings
+    # cut, taken, and partly unmasked: the mask stays
+    parts = [pa.Table.from_batches([batch])["x"].to_pylist() for batch in kafkalog.scan(
+        topic, columns=[], extract={"x": ("i2", some)}, batch_size=7).to_batches()]  # fmt: skip
+    assert [value for part in parts for value in part] == expected
+    assert kafkalog.read_table(topic, extract={"x": ("i2", some)}, filters=[("x", "is null")]).num_rows == N
+    assert kafkalog.read_table(topic, extract={"x": ("i2", some)}, filters=[("x", "<", 10)])["x"].to_pylist() == [
+        0, 2, 4, 6, 8,
+    ]  # fmt: skip
+
+
+def test_a_filter_on_an_extracted_column_derives_only_what_the_rest_of_it_leaves(topic: Path) -> None:
+    def fussy(offset: int) -> int:
+        if offset > 5:
+            raise ValueError("too far")
+        return offset * 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        filters = [("x", ">", 2), ("key", "==", b"key"), ("offset", "<=", 5)]
+        table = kafkalog.read_table(topic, columns=["offset"], extract={"x": ("i4", fussy)}, filters=filters)
+    assert table.to_pylist() == [{"offset": 3, "x": 6}]
+
+
+def test_a_value_out_of_a_small_floats_range_is_compared_exactly(topic: Path) -> None:
+    def tenth(offset: int) -> float:
+        return offset / 10
+
+    extract = {"x": ("f4", tenth)}
+    for operation, n in (("==", 0), ("!=", N), ("<", 1), ("<=", 1), (">", N - 1), (">=", N - 1)):
+        # 0.1 is not the float32 next to it, which lies above
+        found = kafkalog.scan(topic, extract=extract, filters=[("x", operation, 0.1)]).count_rows()
+        assert found == n, operation
+    assert kafkalog.scan(topic, extract=extract, filters=[("x", "in", [0.5, 1e300])]).count_rows() == 1
+    assert kafkalog.scan(topic, extract=extract, filters=[("x", "<", 1e300)]).count_rows() == N
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_failures_are_counted_once_with_one_warning_a_function_and_segment(topic: Path, threads: int) -> None:
+    make(topic, start=1000)
+
+    def bad(offset: int, value: Any) -> int:
+        return value[12] if offset % 2 else offset
+
+    scan = kafkalog.scan(
+        topic, columns=["offset"], where=fails_at_seven, extract={"bad": ("i4", bad)}, threads=threads
+    )  # fmt: skip
+    for _ in range(2):
+        with pytest.warns(FunctionWarning) as caught:
+            records = scan.to_numpy()
+        assert len(caught) == len(scan.findings) == 4
+        assert records.n_records == 2 * (N - 4)
+        assert all(offset % 10 != 7 for offset in records.offset)
+        assert records.bad.tolist() == [None if offset % 2 else offset for offset in records.offset.tolist()]
+        assert [(Path(str(one.path)).name[-8:-4], one.base_offset, one.last_offset) for one in scan.findings] == [
+            ("0000", 7, 37), ("0000", 1, 39), ("1000", 1007, 1037), ("1000", 1001, 1039),
+        ]  # fmt: skip
+        assert all(one.reason is Reason.FUNCTION_ERROR and not one.damage for one in scan.findings)
+        details = [one.detail for one in scan.findings]
+        assert details[0] == "where failed on 4 records (offsets 7, 17, 27, 37); the first: ValueError: seven"
+        assert details[1].startswith(
+            "extract['bad'] failed on 16 records (offsets 1, 3, 5, 9, 11, ...); the first: IndexE"
+        )
+        assert scan.n_damage == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "said", "n"),
+    [
+        ("lambda offset: 10 // (offset - 3) > 0", "ZeroDivisionError", 1),
+        ("lambda offset: 1.0 / (offset - 3) > 0", "ZeroDivisionError", 1),
+        ("lambda offset: 10 % (offset - 3) > 0", "ZeroDivisionError", 1),
+        ("lambda offset, value: 10 // read_i32_le(value, 0) > 0", "divi", 1),
+        ("lambda value: value[12] == 0", "IndexError", N),
+        ("lambda key: key[-1] == 0", "IndexError", N // 2),
+        ("lambda value: value[2**62] == 0", "IndexError", N),
+        ("lambda value: read_i32_le(value, 9) == 0", "IndexError: read past the end", N),
+        ("lambda key: parse_float(key, 0) == 0", "ValueError: no number here", N),
+        ("lambda offset, value: value[offset + 2**63 - 13] == 0", "IndexError", N),
+    ],
+)
+def test_what_a_function_does_wrong_leaves_the_record_out_and_is_said(
+    topic: Path, function: str, said: str, n: int
+) -> None:
+    scan = kafkalog.scan(topic, where=eval(function))
+    with pytest.warns(FunctionWarning, match=f"where failed on {n} records .*{said}"):
+        scan.count_rows()
+
+
+HOSTILE = """
+import struct, sys, warnings
+import builder, kafkalog
+from kafkalog.functions import read_i64_le, read_u8, find
+warnings.simplefilter("ignore")
+at = [2**63 - 1, 2**63 - 2, 2**63 - 4, 2**63 - 8, -2**63, 2**62, 2**32]
+records = [builder.record_v2(i, 0, None, struct.pack("<q", one)) for i, one in enumerate(at)]
+open(sys.argv[1], "wb").write(builder.batch_v2(records))
+
+def checked(value):
+    at = read_i64_le(value, 0)
+    if at + 4 < 0 or at + 4 >= value.size:
+        raise ValueError("outside")
+    return value[at + 4] == value[at + 3]
+
+def helped(value):
+    at = read_i64_le(value, 0)
+    return read_u8(value, at + 4) == read_i64_le(value, at + 2)
+
+def indexed(value):
+    at = read_i64_le(value, 0)
+    return value[at + 2] == value[at + 3]
+
+def searched(value):
+    at = read_i64_le(value, 0)
+    return find(value[at + 1 :], b"a", at + 1) == find(value, b"a", at)
+
+for function in (checked, helped, indexed):
+    assert kafkalog.scan(sys.argv[1], where=function).count_rows() == 0, function
+kafkalog.scan(sys.argv[1], where=searched).count_rows()
+"""
+
+
+def test_positions_out_of_a_record_lead_nowhere_outside_it(tmp_path: Path) -> None:
+    # without care they are sums that overflow, and compiled code may forget to check those
+    program = tmp_path / "hostile.py"
+    program.write_text(HOSTILE)
+    log = tmp_path / f"{0:020d}.log"
+    run = subprocess.run(
+        [sys.executable, program, log], cwd=Path(__file__).parents[1] / "support", capture_output=True, text=True,
+        env=_environment(),
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
+def test_a_result_that_does_not_fit_its_column_is_null_and_said(topic: Path) -> None:
+    for name, lowest, highest in (("i1", -5, 300), ("u1", -1, 300), ("u4", -1, 2**32), ("i4", -1, 2**31)):
+
+        @numba.njit
+        def edge(offset: int) -> int:
+            return lowest if offset == 0 else highest if offset == 1 else offset  # noqa: B023
+
+        with pytest.warns(FunctionWarning, match="does not fit"):
+            x = kafkalog.read_numpy(topic, extract={"x": (name, edge)})["x"].tolist()  # type: ignore[union-attr]
+        assert x[0] == (lowest if name[0] == "i" else None)
+        assert x[1:4] == [None, 2, 3]
+    with pytest.warns(FunctionWarning, match="the result 1e\\+300 does not fit float32"):
+        kafkalog.read_numpy(topic, extract={"x": ("f4", eval("lambda offset: 1e300"))})
+
+
+def test_closures_lambdas_and_compiled_functions_are_functions(topic: Path) -> None:
+    least = 30
+    functions: list[Any] = [
+        lambda offset: offset >= least,
+        numba.njit(lambda offset: offset >= least),
+        eval("lambda value: read_i32_le(value, 0) >= 30"),
+        eval("lambda headers, offset: has_header(headers, b'nope') or offset >= 30"),
+    ]
+    for function in functions:
+        assert kafkalog.scan(topic, where=function).count_rows() == 10
+
+
+class _Object:
+    def __call__(self, offset: int) -> bool:
+        return True
+
+    def method(self, offset: int) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        3, "value", len, int, _Object(), _Object().method, functools.partial(fails_at_seven, 1),
+        "lambda record: True", "lambda: True", "lambda offset, n=3: True", "lambda *offset: True",
+        "lambda *, offset: True", "lambda **offset: True",
+    ],
+)  # fmt: skip
+def test_another_signature_is_refused_and_the_right_one_shown(topic: Path, function: Any) -> None:
+    function = eval(function) if isinstance(function, str) and function.startswith("lambda") else function
+    with pytest.raises(TypeError, match=r"where.*a function takes any of offset, .*def keep") as caught:
+        kafkalog.scan(topic, where=function)
+    assert all(name in str(caught.value) for name in ARGUMENTS)
+    if function != 3:
+        pair: Any = ("f8", function)
+        with pytest.raises(TypeError, match=r"extract\['x'\].*"):
+            kafkalog.scan(topic, extract={"x": pair})
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "message"),
+    [
+        ("lambda offset: offset", None, "where: the function returns int64; it must return True or False"),
+        ("lambda offset: 'x'", None, "returns str; it must return True or False"),
+        ("lambda offset: None if offset else True", None, "returns bool or None; it must return True or False"),
+        ("lambda offset: None", "f8", r"extract\['x'\]: the function returns None; it must return a number"),
+        ("lambda offset: 1.5", "i4", "returns float64; it must return an integer, for int32"),
+        ("lambda offset: offset > 3", "i4", "returns bool; it must return an integer"),
+        ("lambda offset: offset", "bool", "returns int64; it must return True or False"),
+        ("lambda value: value", "f8", "it must return a number"),
+        ("lambda value: value.nope", None, "where: numba cannot compile this function: .*nope"),
+        ("lambda value: undefined(value)", None, "numba cannot compile this function: .*undefined"),
+        ("lambda value: value.sort() is None", None, "numba cannot compile this function"),
+        ("lambda offset: 1", "u8", "no dtype 'u8'; there are bool, i1"),
+        ("lambda offset: 1", "S3", "no dtype 'S3'"),
+        ("lambda offset: 1", "nonsense", "no dtype 'nonsense'"),
+    ],
+)  # fmt: skip
+def test_a_function_of_another_result_or_one_that_does_not_compile_is_refused(
+    topic: Path, function: str, dtype: str | None, message: str
+) -> None:
+    options: dict[str, Any] = (
+        {"where": eval(function)} if dtype is None else {"extract": {"x": (dtype, eval(function))}}
+    )
+    with pytest.raises(TypeError, match=message):
+        kafkalog.scan(topic, **options)
+
+
+@pytest.mark.parametrize(
+    ("extract", "error", "message"),
+    [
+        ([("x", "f8", number)], TypeError, "extract must be a dict such as"),
+        ({"x": number}, TypeError, r"extract\['x'\] must be a \(dtype, function\) pair"),
+        ({"x": ("f8", number, 1)}, TypeError, "pair"),
+        ({"": ("f8", number)}, TypeError, "name is text"),
+        ({1: ("f8", number)}, TypeError, "name is text"),
+        ({"key": ("f8", number)}, ValueError, "records have a column of that name"),
+    ],
+)
+def test_extract_is_checked(topic: Path, extract: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        kafkalog.scan(topic, extract=extract)
+
+
+def test_an_extracted_column_called_where_is_called_so(topic: Path) -> None:
+    with pytest.warns(FunctionWarning, match=r"extract\['where'\] failed on 4"):
+        kafkalog.read_numpy(topic, extract={"where": ("bool", fails_at_seven)})
+
+
+def test_a_function_cannot_change_a_record(topic: Path) -> None:
+    def write(value: Any) -> bool:
+        value[0] = 1
+        return True
+
+    with pytest.raises(TypeError, match="readonly"):
+        kafkalog.scan(topic, where=write)
+
+
+def test_a_scan_given_up_early_still_says_what_failed(topic: Path) -> None:
+    make(topic, start=1000)
+    scan = kafkalog.scan(topic, where=fails_at_seven, threads=1)
+    with pytest.warns(FunctionWarning, match="offsets 7, 17, 27, 37"):
+        scan.head(3)
+
+
+# --- elsewhere --------------------------------------------------------------------------------------------------------
+
+
+def test_compiled_functions_travel_between_processes(topic: Path) -> None:
+    where, extract = pickle.loads(pickle.dumps((Where(fails_at_seven), Extract({"x": ("i4", i32)}))))
+    assert str(where) == "where=fails_at_seven(offset)"
+    assert extract.dtypes == {"x": np.dtype("i4")}
+    with pytest.warns(FunctionWarning):
+        records = kafkalog.read_numpy(topic, where=fails_at_seven, extract={"x": ("i2", some)})
+    again = pickle.loads(pickle.dumps(records))
+    assert again.x.tolist() == records.x.tolist()
+    assert None in again.x.tolist()
+
+
+def test_without_numba_the_error_says_what_to_install(topic: Path) -> None:
+    program = f"""
+import sys
+sys.modules["numba"] = None
+import kafkalog
+assert kafkalog.scan({str(topic)!r}, filters=[("key", "==", b"k")]).count_rows() == {N // 4}
+for options in ({{"where": lambda offset: True}}, {{"extract": {{"x": ("f8", lambda offset: 1.0)}}}}):
+    try:
+        kafkalog.scan({str(topic)!r}, **options)
+    except ImportError as error:
+        print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=_environment())
+    assert run.stdout == "where= and extract= need numba: pip install 'kafkalog[numba]'\n" * 2, run.stderr
+
+
+def test_numba_is_imported_only_for_functions(topic: Path) -> None:
+    program = f"""
+import sys, kafkalog
+kafkalog.scan({str(topic)!r}, filters=[("key", "==", b"k")]).to_table()
+assert "numba" not in sys.modules
+"""
+    assert subprocess.run([sys.executable, "-c", program], env=_environment()).returncode == 0
+
+
+def test_a_parsed_column_comes_without_its_value(topic: Path) -> None:
+    def quarter(value: Any) -> float:
+        return parse_float(value[:0], 0) if value.size == 0 else read_i64_le(value, 4) * 0.0 + read_i32_le(value, 0) / 4
+
+    table = kafkalog.read_table(topic, columns=["offset"], extract={"price": ("f8", quarter)})
+    assert table.column_names == ["offset", "price"]
+    assert table["price"].to_pylist() == [i / 4 for i in range(N)]
+    assert starts_with(np.frombuffer(b"abc", np.uint8), b"ab")
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    root = str(Path(kafkalog.__file__).parent.parent)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, str(Path(__file__).parents[1] / "support")])}

@@ -1,0 +1,79 @@
+"""Checkpoint files: read as Kafka reads them, refused with the line that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
+
+
+def write(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def test_offsets(tmp_path: Path) -> None:
+    path = write(tmp_path, "0\n2\norders 0 17\na-b 3 9223372036854775807\n")
+    assert read_offset_checkpoint(path) == {("orders", 0): 17, ("a-b", 3): 2**63 - 1}
+
+
+def test_leader_epochs(tmp_path: Path) -> None:
+    epochs = read_leader_epochs(write(tmp_path, "0\n2\n0 0\n8 430\n"))
+    assert epochs is not None
+    assert epochs.tolist() == [(0, 0), (8, 430)]
+
+
+def test_an_absent_file_is_none_and_an_empty_one_an_empty_list(tmp_path: Path) -> None:
+    assert read_offset_checkpoint(tmp_path / "absent") is None
+    assert read_leader_epochs(tmp_path / "absent") is None
+    assert read_properties(tmp_path / "absent") is None
+    assert read_offset_checkpoint(write(tmp_path, "")) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("1\n0\n", 1),
+        ("x", 1),
+        ("0\n", 2),
+        ("0\nmany\n", 2),
+        ("0\n1\n", 2),
+        ("0\n1\nt 0 1\nt 1 1\n", 2),
+        ("0\n1\nt 0\n", 3),
+        ("0\n2\nt 0 1\nt 1 1 1\n", 4),
+        ("0\n1\nt zero 1\n", 3),
+        ("0\n1\nt 0 99999999999999999999\n", 3),
+        (b"\xff\xfe", 1),
+    ],
+)
+def test_a_malformed_file_is_refused_with_its_line(tmp_path: Path, text: str | bytes, line: int) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(kafkalog.SidecarError, match=f"line {line}:") as caught:
+        read_offset_checkpoint(path)
+    assert caught.value.path == str(path)
+    assert caught.value.reason == "checkpoint_syntax"
+
+
+def test_a_malformed_checkpoint_of_a_log_dir_is_a_finding_and_its_records_are_read(log_dir_copy: Path) -> None:
+    (log_dir_copy / "log-start-offset-checkpoint").write_text("0\n7\n")
+    scan = kafkalog.scan(log_dir_copy, topics="p-multi")
+    with pytest.warns(kafkalog.CorruptionWarning, match="checkpoint_syntax"):
+        assert scan.count_rows() == 303
+    partition = kafkalog.open(log_dir_copy / "p-delrec-0")
+    assert isinstance(partition, kafkalog.Partition)
+    assert partition.log_start_offset == partition.segments[0].base_offset
+    assert [finding.reason for finding in partition.findings] == ["checkpoint_syntax"]
+
+
+def test_properties(log_dir: Path) -> None:
+    properties = read_properties(log_dir / "meta.properties")
+    assert properties is not None
+    assert set(properties) >= {"version", "cluster.id", "node.id", "directory.id"}
+    metadata = read_properties(log_dir / "p-multi-0" / "partition.metadata")
+    assert metadata is not None
+    assert metadata["version"] == "0"
+    assert len(metadata["topic_id"]) == 22

@@ -1,0 +1,214 @@
+"""Producer snapshots as brokers left them, and as nobody did; and the state that brokers wrote them from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import builder
+import golden_sets
+import numpy as np
+import pytest
+import strategies
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog._kernels.crc import checksum_crc32c
+from kafkalog.errors import SidecarError
+from kafkalog.records.batch_table import BatchTable, walk
+from kafkalog.state.producers import ProducerSnapshot, ProducerState, encode_snapshot, read_markers, read_snapshot
+from kafkalog.state.transactions import Outcome
+from kafkalog.storage.source import BufferSource, ByteSource
+
+
+def snapshot(entries: bytes, *, n: int | None = None, version: int = 1, crc: int | None = None) -> bytes:
+    size = kf.PRODUCER_SNAPSHOT_DTYPE.itemsize
+    body = (len(entries) // size if n is None else n).to_bytes(4, "big") + entries
+    whole = np.frombuffer(body, np.uint8)
+    return version.to_bytes(2, "big") + (checksum_crc32c(whole) if crc is None else crc).to_bytes(4, "big") + body
+
+
+def test_a_snapshot_is_viewed_as_entries(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000042.snapshot"
+    entry = np.array([(7, 1, 9, 40, 4, 1_700_000_000_000, 3, 38)], kf.PRODUCER_SNAPSHOT_DTYPE)
+    path.write_bytes(snapshot(entry.tobytes()))
+    read = read_snapshot(path)
+    assert (read.end_offset, len(read)) == (42, 1)
+    assert read.entries[0] == entry[0]
+
+
+def test_a_snapshot_without_producers_has_ten_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.snapshot"
+    path.write_bytes(snapshot(b""))
+    assert path.stat().st_size == 10
+    assert len(read_snapshot(path)) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "snapshot_size"),
+        (snapshot(b"")[:9], "snapshot_size"),
+        (snapshot(b"", version=2), "snapshot_version"),
+        (snapshot(b"", crc=1), "snapshot_crc"),
+        (snapshot(b"\0" * 46)[:-1], "snapshot_crc"),
+        (snapshot(b"\0" * 46, n=2), "snapshot_size"),
+        (snapshot(b"", n=2**32 - 1), "snapshot_size"),
+    ],
+)
+def test_a_bad_snapshot_is_refused_with_its_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "00000000000000000000.snapshot"
+    path.write_bytes(content)
+    with pytest.raises(SidecarError) as caught:
+        read_snapshot(path)
+    assert caught.value.reason == reason
+
+
+# ------------------------------------------------------------------------------------------------------------- replay
+
+
+def feed(state: ProducerState, source: ByteSource | bytes, *, rows: int = 2**20) -> np.ndarray:
+    """Replay a segment; the transactions that ended in it."""
+    ended = []
+    for window in walk(BufferSource(source) if isinstance(source, bytes) else source):
+        table = window.batches
+        control = np.flatnonzero(table.is_control)
+        epochs = np.full(len(table), -1, np.int32)
+        markers = read_markers(window, table, control)
+        epochs[control] = markers.coordinator_epoch
+        table.control_type[control] = markers.control_type
+        for first in range(0, len(table), rows):
+            part = slice(first, first + rows)
+            ended.append(state.update(table[part], coordinator_epoch=epochs[part]))
+    return np.concatenate(ended) if ended else np.empty(0)
+
+
+def index_bytes(ended: np.ndarray) -> bytes:
+    """The transaction index that a broker writes of them."""
+    aborted = ended[ended["outcome"] == Outcome.ABORTED] if ended.size else ended
+    entries = np.zeros(aborted.size, kf.TRANSACTION_INDEX_DTYPE)
+    for name in ("producer_id", "first_offset", "last_offset", "last_stable_offset") if aborted.size else ():
+        entries[name] = aborted[name]
+    return entries.tobytes()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 2**20])
+@pytest.mark.parametrize("name", golden_sets.SETS)
+def test_replaying_a_partition_gives_the_snapshots_and_indexes_that_its_broker_wrote(name: str, rows: int) -> None:
+    n_snapshots = n_producers = n_entries = 0
+    for path in golden_sets.partitions(name).values():
+        if "compact" in path.name or path.name.startswith("__cluster"):
+            continue  # the cleaner takes away what their brokers had seen
+        partition = kafkalog.Partition(path)
+        state = ProducerState()
+        ends = [segment.base_offset for segment in partition.segments[1:]]
+        for segment, end in zip(partition.segments, [*ends, partition.log_end_offset], strict=True):
+            with segment.open() as source:
+                ended = feed(state, source, rows=rows)
+            index = segment.path.with_suffix(kf.TRANSACTION_INDEX_SUFFIX)
+            assert index_bytes(ended) == (index.read_bytes() if index.exists() else b""), index
+            n_entries += len(index_bytes(ended)) // kf.TRANSACTION_INDEX_DTYPE.itemsize
+            snapshot = path / kf.segment_file_name(end, kf.PRODUCER_SNAPSHOT_SUFFIX)
+            if snapshot.exists():
+                assert encode_snapshot(state.entries()) == snapshot.read_bytes(), snapshot
+                n_snapshots += 1
+                n_producers += len(state)
+    assert n_snapshots > 5
+    assert n_producers > 5
+    assert n_entries > 2
+
+
+@given(log=strategies.transaction_logs(), cut=st.integers(0, 5), rows=st.sampled_from([1, 2, 1000]))
+def test_a_state_that_was_written_and_loaded_goes_on_as_if_it_had_stayed(
+    log: strategies.TransactionLog, cut: int, rows: int
+) -> None:
+    state, loaded = ProducerState(), ProducerState()
+    for number, (_, content) in enumerate(log.segments):
+        if number == cut:
+            loaded = ProducerState(ProducerSnapshot(None, state.entries()))
+            assert sorted(loaded.entries().tolist()) == sorted(state.entries().tolist())
+        ended = feed(state, content)
+        again = feed(loaded, content, rows=rows)
+        names = ["producer_id", "producer_epoch", "outcome", "first_offset", "last_offset", "last_stable_offset"]
+        assert (ended.tolist() and ended[names].tolist()) == (again.tolist() and again[names].tolist())
+        assert sorted(loaded.entries().tolist()) == sorted(state.entries().tolist())
+
+
+def batch(offset: int, producer_id: int, epoch: int, sequence: int, n: int = 1, *, timestamp: int = 5) -> bytes:
+    records = [builder.record_v2(i) for i in range(n)]
+    return builder.batch_v2(
+        records,
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        base_timestamp=timestamp,
+    )
+
+
+def entry(state: ProducerState) -> tuple[int, ...]:
+    """Epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch of the only producer."""
+    (only,) = state.entries().tolist()
+    return tuple(only[1:7])
+
+
+def test_a_marker_of_another_epoch_makes_the_batch_forgotten_and_one_of_the_same_does_not() -> None:
+    def marker(offset: int, epoch: int) -> bytes:
+        return builder.control_batch(
+            1, base_offset=offset, producer_id=7, producer_epoch=epoch, coordinator_epoch=4, timestamp=9
+        )
+
+    state = ProducerState()
+    feed(state, batch(0, 7, 2, 2**31 - 1, 3))
+    assert entry(state) == (2, 1, 2, 2, 5, -1)
+    feed(state, marker(3, 2))
+    assert entry(state) == (2, 1, 2, 2, 9, 4)
+    feed(state, marker(4, 3))
+    assert entry(state) == (3, -1, -1, 0, 9, 4)
+    feed(state, batch(5, 7, 3, 0) + marker(6, 4) + batch(7, 7, 4, 1, timestamp=6))
+    assert entry(state) == (4, 1, 7, 0, 6, 4)
+
+
+def test_producers_that_are_idle_expire_unless_a_transaction_is_open() -> None:
+    data = [batch(0, 1, 0, 0, timestamp=100), batch(1, 2, 0, 0, timestamp=300)]
+    held = builder.batch_v2([builder.record_v2()], base_offset=2, producer_id=3, producer_epoch=0, transactional=True)
+    state = ProducerState()
+    feed(state, b"".join([*data, held]))
+    snapshot = ProducerSnapshot(3, state.entries())
+    state.expire(1100, 1000)
+    assert state.entries()["producer_id"].tolist() == [2, 3]
+    assert len(ProducerState(snapshot, now_ms=1099, expiration_ms=1000)) == 3
+    assert len(ProducerState(snapshot, now_ms=1100, expiration_ms=1000)) == 2
+    feed(state, batch(3, 1, 5, 8))
+    assert state.entries()["producer_id"].tolist() == [1, 2, 3]
+
+
+def test_entries_are_in_the_order_of_a_java_hash_map() -> None:
+    # what a HashMap<Long, ...> of Java 17 gives for these ids, put in this order: 16 buckets up to 12 entries, then 32
+    few = [33, 16, 0, 2**32, 5]
+    state = ProducerState()
+    feed(state, b"".join(batch(offset, producer_id, 0, 0) for offset, producer_id in enumerate(few)))
+    assert state.entries()["producer_id"].tolist() == [16, 0, 33, 2**32, 5]
+    more = [*range(100, 108), 2**63 - 1]
+    feed(state, b"".join(batch(10 + offset, producer_id, 0, 0) for offset, producer_id in enumerate(more)))
+    expected = [0, 2**63 - 1, 33, 2**32, 100, 5, *range(101, 108), 16]
+    assert state.entries()["producer_id"].tolist() == expected
+
+
+def test_control_batches_without_records_make_a_producer_known_and_tell_nothing() -> None:
+    emptied = builder.batch_v2(control=True, transactional=True, last_offset_delta=0, producer_id=7, producer_epoch=3)
+    state = ProducerState()
+    assert feed(state, emptied).size == 0
+    assert entry(state) == (-1, -1, -1, 0, -1, -1)
+
+
+def test_what_has_no_producer_costs_and_changes_nothing() -> None:
+    state = ProducerState()
+    table = BatchTable.empty(3)
+    table.producer_id[:] = -1
+    table.magic[:] = 2
+    table.attributes[:] = kf.TRANSACTIONAL_BIT
+    assert state.update(table).size == 0
+    assert len(state) == 0
+    assert repr(state) == "ProducerState(0 producers, 0 open transactions)"

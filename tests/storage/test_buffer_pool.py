@@ -1,0 +1,88 @@
+"""Memory that comes back: never while somebody looks at it, never without bound."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+from kafkalog._kernels.buffer_pool import Block, kept_bytes
+from kafkalog.storage.buffer_pool import empty
+
+MEBIBYTE = 2**20
+
+
+def address(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def test_freed_memory_serves_the_next_of_about_the_same_size() -> None:
+    first = empty(3 * MEBIBYTE, np.uint8)
+    where = address(first)
+    del first
+    assert address(empty(3 * MEBIBYTE - 5000, np.uint8)) == where
+
+
+def test_memory_that_a_view_points_into_is_not_handed_out() -> None:
+    whole = empty(MEBIBYTE, np.uint8)
+    whole[:] = 7
+    view = whole[1000:2000].view(np.int64)
+    del whole
+    others = [empty(MEBIBYTE, np.uint8) for _ in range(4)]
+    for other in others:
+        other[:] = 9
+    assert (view == int.from_bytes(bytes([7] * 8), "little")).all()
+
+
+def test_what_waits_is_bounded() -> None:
+    blocks = [empty(n * MEBIBYTE, np.uint8) for n in range(1, 17)] * 2
+    blocks.clear()
+    assert 0 < kept_bytes() <= 24 * MEBIBYTE
+
+
+def test_large_and_small_memory_is_given_back() -> None:
+    before = kept_bytes()
+    for size in (0, 1, 100, 65_000, 17 * MEBIBYTE):
+        block = empty(size, np.uint8)
+        block[:] = 1
+        assert block.size == size
+        del block
+        assert kept_bytes() == before
+
+
+def test_columns_of_any_type_can_be_written_and_pickled() -> None:
+    column = empty(100_000, np.int64)
+    column[:] = np.arange(100_000)
+    assert column.flags.writeable
+    assert (pickle.loads(pickle.dumps(column)) == column).all()
+
+
+@pytest.mark.parametrize("size", [-1, -(2**63)])
+def test_a_negative_size_is_refused(size: int) -> None:
+    with pytest.raises(ValueError):
+        Block(size)
+
+
+def test_more_than_there_is_is_a_memory_error() -> None:
+    with pytest.raises(MemoryError):
+        Block(2**63 - 1)
+
+
+def test_threads_never_share_a_block() -> None:
+    wrong = []
+
+    def work(number: int) -> None:
+        for turn in range(300):
+            mine = empty(MEBIBYTE // 8 * (1 + turn % 3), np.uint8)
+            mine[:] = number
+            if not (mine == number).all():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -1,0 +1,179 @@
+"""Byte sources: the same bytes by every way, and an error, never a signal, when the file changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkalog
+from kafkalog.errors import FileChangedError, ReadError, Reason
+from kafkalog.storage.source import BufferSource, ByteSource, MappedSource, PreadSource, open_source
+
+SIZE = 3 * 2**20 + 17
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "some.log"
+    path.write_bytes(np.random.default_rng(1).bytes(SIZE))
+    return path
+
+
+def sources(path: Path) -> list[ByteSource]:
+    return [PreadSource(path), MappedSource(path), BufferSource(path.read_bytes())]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 0), (0, 1), (5, 4096), (4095, 4098), (1 << 20, SIZE), (SIZE, SIZE)])
+def test_every_source_gives_the_same_window(path: Path, start: int, stop: int) -> None:
+    expected = path.read_bytes()[start:stop]
+    for source in sources(path):
+        with source:
+            window = source.window(start, stop)
+            assert window.tobytes() == expected
+            assert not window.flags.writeable
+            assert source.size == SIZE
+
+
+def test_a_released_window_is_used_again_and_others_stay_as_they_are(path: Path) -> None:
+    data = path.read_bytes()
+    for source in sources(path):
+        with source:
+            kept = source.window(0, 1 << 20)
+            passing = source.window(1 << 20, 2 << 20)
+            source.release(passing, 1 << 20)
+            again = source.window(2 << 20, 3 << 20)
+            assert again.tobytes() == data[2 << 20 : 3 << 20]
+            assert kept.tobytes() == data[: 1 << 20]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 5), (5, 4), (0, SIZE + 1)])
+def test_a_window_outside_the_file_is_misuse(path: Path, start: int, stop: int) -> None:
+    for source in sources(path):
+        with source, pytest.raises(ValueError, match="outside"):
+            source.window(start, stop)
+
+
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_a_file_that_shrinks_while_read_is_an_error(path: Path, memory_map: bool) -> None:
+    with open_source(path, memory_map=memory_map) as source:
+        source.window(0, 100)
+        os.truncate(path, 4096)
+        with pytest.raises(FileChangedError, match="shrank") as caught:
+            source.window(2 << 20, 3 << 20)
+        assert caught.value.path == str(path)
+        assert caught.value.reason is Reason.FILE_CHANGED
+        assert isinstance(caught.value, OSError)
+
+
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_a_file_that_is_written_to_while_read_is_an_error(path: Path, memory_map: bool) -> None:
+    with open_source(path, memory_map=memory_map) as source:
+        source.window(0, 100)
+        with path.open("r+b") as file:
+            file.write(b"other")
+        os.utime(path, ns=(1, 1))
+        with pytest.raises(FileChangedError, match="written to"):
+            source.window(0, 100)
+
+
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_a_file_that_grows_is_read_up_to_its_old_end(path: Path, memory_map: bool) -> None:
+    data = path.read_bytes()
+    with open_source(path, memory_map=memory_map) as source:
+        with path.open("ab") as file:
+            file.write(b"more")
+        assert source.window(0, SIZE).tobytes() == data
+
+
+@pytest.mark.parametrize("memory_map", ["auto", True, False])
+def test_a_segment_that_is_cut_in_the_middle_of_a_scan_is_an_error_never_a_signal(
+    tmp_path: Path, log_dir: Path, memory_map: bool | str
+) -> None:
+    # in a process of its own: a SIGBUS would end it
+    program = f"""
+import os, sys, kafkalog
+from pathlib import Path
+source = Path({str(log_dir)!r}) / "p-v0v1v2-mixed-0"
+directory = Path({str(tmp_path)!r}) / "big-0"
+directory.mkdir()
+one = b"".join(p.read_bytes() for p in sorted(source.glob("*.log")))
+n = 0
+batch = Path({str(log_dir)!r}, "p-headers-0", "00000000000000000000.log").read_bytes()
+size = 12 + int.from_bytes(batch[8:12], "big")
+count = int.from_bytes(batch[23:27], "big") + 1
+with open(directory / "00000000000000000000.log", "wb") as f:
+    while f.tell() < 12 << 20:
+        f.write(n.to_bytes(8, "big") + batch[8:size])
+        n += count
+(directory / f"{{n:020d}}.log").touch()
+reader = kafkalog.scan(directory, threads=1, memory_map={memory_map!r}).to_reader()
+first = next(reader)
+os.truncate(directory / "00000000000000000000.log", 100)
+try:
+    for _ in reader:
+        pass
+except kafkalog.FileChangedError as error:
+    print("FileChangedError", error.reason)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "FileChangedError file_changed\n"), done.stderr
+
+
+def test_what_is_not_a_regular_file_is_refused_and_does_not_hang(tmp_path: Path) -> None:
+    fifo = tmp_path / "00000000000000000000.log"
+    os.mkfifo(fifo)
+    for memory_map in (True, False):
+        with pytest.raises(ReadError) as caught:
+            open_source(fifo, memory_map=memory_map)
+        assert caught.value.reason is Reason.NOT_A_FILE
+    with pytest.raises(ReadError):
+        open_source(tmp_path / "absent.log", memory_map=False)
+
+
+def test_an_empty_file_has_an_empty_window(tmp_path: Path) -> None:
+    path = tmp_path / "empty.log"
+    path.touch()
+    for source in sources(path):
+        with source:
+            assert source.window(0, 0).size == 0
+
+
+def test_reading_never_writes(tmp_path: Path, log_dir: Path) -> None:
+    """Every reading call on a copy that is read-only down to its files and directories; as root, modes bind nobody,
+    so the bytes and times are compared too."""
+    import shutil
+
+    root = Path(shutil.copytree(log_dir, tmp_path / "log_dir"))
+
+    def state() -> dict[str, tuple[bytes, int, int]]:
+        return {
+            str(path.relative_to(root)): (
+                path.read_bytes() if path.is_file() else b"",
+                path.stat().st_mtime_ns,
+                path.stat().st_mode,
+            )
+            for path in sorted(root.rglob("*"))
+        }
+
+    for path in [root, *root.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = state()
+    opened = kafkalog.open(root)
+    assert isinstance(opened, kafkalog.LogDir)
+    for partition in opened.values():
+        assert partition.log_end_offset >= partition.log_start_offset
+        assert partition.leader_epochs.size >= 0
+        for segment in partition.segments:
+            segment.find_offsets([0, 5, 10**9])
+            segment.find_timestamps([0, 1_700_000_000_000])
+            segment.offset_index, segment.time_index, segment.transaction_index  # noqa: B018
+    kafkalog.read_table(root, include_deleted=True, include_control=True)
+    kafkalog.read_numpy(root, memory_map=True)
+    assert state() == before
+    for path in [root, *root.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)

@@ -1,0 +1,551 @@
+"""Publishing: the destination is as it was or complete, whatever fails and wherever the process dies."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import Faulty
+
+import kafkalog
+from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
+from kafkalog.storage import atomic as file_steps
+from kafkalog.storage import staging as publish
+from kafkalog.storage.output_paths import check_outside, check_stage_in
+from kafkalog.storage.staging import STAGED_SUFFIX, staged_directory, staged_file
+from kafkalog.writing.job_commit import Place
+
+NEW = {"a": b"new" * 1000, "d/b": b"", "d/e/c": b"more"}
+OLD = {"old": b"kept"}
+
+
+def write_new(target: Path, is_directory: bool, overwrite: bool) -> None:
+    """Publish `NEW` as a directory, or one file of it."""
+    if not is_directory:
+        with staged_file(target, overwrite=overwrite) as file:
+            file.write(NEW["a"][:10])
+            file.write(NEW["a"][10:])
+        return
+    with staged_directory(target, overwrite=overwrite) as directory:
+        for name, data in NEW.items():
+            with directory.create(name) as file:
+                file.write(data)
+
+
+def write_old(target: Path, is_directory: bool) -> None:
+    if is_directory:
+        target.mkdir()
+        (target / "old").write_bytes(OLD["old"])
+    else:
+        target.write_bytes(OLD["old"])
+
+
+def content(target: Path) -> dict[str, bytes] | bytes | None:
+    """What is there; None for nothing."""
+    if not target.exists():
+        return None
+    if target.is_file():
+        return target.read_bytes()
+    return {str(path.relative_to(target)): path.read_bytes() for path in sorted(target.rglob("*")) if path.is_file()}
+
+
+def expected(is_directory: bool) -> tuple[Any, Any]:
+    """The new state and the old one."""
+    return (NEW, OLD) if is_directory else (NEW["a"], OLD["old"])
+
+
+SCENARIOS = [(directory, overwrite) for directory in (False, True) for overwrite in (False, True)]
+scenarios = pytest.mark.parametrize(("is_directory", "overwrite"), SCENARIOS)
+
+
+@scenarios
+def test_output_appears_when_the_block_ends_and_not_before(tmp_path: Path, is_directory: bool, overwrite: bool) -> None:
+    target = tmp_path / "out"
+    new, old = expected(is_directory)
+    before = None
+    if overwrite:
+        write_old(target, is_directory)
+        before = old
+    stage = staged_directory if is_directory else staged_file
+    seen = []
+
+    def fail() -> None:
+        with stage(target, overwrite=overwrite):
+            seen.append(content(target))
+            raise RuntimeError("in the block")
+
+    with pytest.raises(RuntimeError, match="in the block"):
+        fail()
+    assert seen == [before]
+    assert content(target) == before
+    write_new(target, is_directory, overwrite)
+    assert content(target) == new
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@scenarios
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS])
+def test_the_nth_failure_is_told_and_leaves_what_was_there(
+    tmp_path: Path, is_directory: bool, overwrite: bool, code: int
+) -> None:
+    new, old = expected(is_directory)
+    n_raised = 0
+    for n in range(1, 200):
+        target = tmp_path / str(n) / "out"
+        target.parent.mkdir()
+        if overwrite:
+            write_old(target, is_directory)
+
+        def fault(name: str) -> None:
+            raise OSError(code, os.strerror(code))
+
+        faulty = Faulty(n, fault)
+        told = None
+        try:
+            with faulty.installed():
+                write_new(target, is_directory, overwrite)
+        except WriteError as error:
+            told = error.detail
+        if told is None:
+            assert content(target) == new
+        else:
+            assert told == os.strerror(code)
+            assert content(target) == (old if overwrite else None)
+            n_raised += 1
+        assert os.listdir(target.parent) in ([], ["out"])
+        if faulty.n_calls < n:
+            break
+    else:
+        raise AssertionError("it never came to an end")
+    assert n_raised > 10
+
+
+@scenarios
+def test_the_nth_interrupt_leaves_what_was_there(tmp_path: Path, is_directory: bool, overwrite: bool) -> None:
+    new, old = expected(is_directory)
+    for n in range(1, 200):
+        target = tmp_path / str(n) / "out"
+        target.parent.mkdir()
+        if overwrite:
+            write_old(target, is_directory)
+
+        def fault(name: str) -> None:
+            raise KeyboardInterrupt
+
+        faulty = Faulty(n, fault)
+        try:
+            with faulty.installed():
+                write_new(target, is_directory, overwrite)
+        except KeyboardInterrupt:
+            assert content(target) == (old if overwrite else None)
+        else:
+            assert content(target) == new
+        assert os.listdir(target.parent) in ([], ["out"])
+        if faulty.n_calls < n:
+            break
+    assert n > 10
+
+
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from faults import Faulty
+from test_staging import write_new, write_old, content
+
+root, is_directory, overwrite = Path(sys.argv[1]), sys.argv[2] == "True", sys.argv[3] == "True"
+for n in range(1, 200):
+    target = root / str(n) / "out"
+    target.parent.mkdir()
+    if overwrite:
+        write_old(target, is_directory)
+    child = os.fork()
+    if not child:
+        with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
+            write_new(target, is_directory, overwrite)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status):
+        print(n)
+        sys.exit(os.WEXITSTATUS(status))
+"""
+
+
+@scenarios
+def test_killed_anywhere_the_destination_is_old_or_complete_and_the_next_run_cleans_up(
+    tmp_path: Path, is_directory: bool, overwrite: bool
+) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path), str(is_directory), str(overwrite)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=environment)
+    n_points = int(done.stdout) - 1
+    assert n_points > 10
+    new, old = expected(is_directory)
+    states = []
+    for n in range(1, n_points + 1):
+        target = tmp_path / str(n) / "out"
+        states.append(content(target))
+        assert states[-1] in (new, old if overwrite else None)
+        left = sorted(set(os.listdir(target.parent)) - {"out"})
+        assert len(left) <= 1
+        assert all(name.startswith(".out.") and name.endswith(STAGED_SUFFIX) for name in left)
+        write_new(target, is_directory, overwrite or content(target) is not None)
+        assert content(target) == new
+        assert os.listdir(target.parent) == ["out"]
+    assert new in states
+    assert (old if overwrite else None) in states
+
+
+def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr("kafkalog.storage.staging.os.write", lambda fd, data: write(fd, data[: max(len(data) // 3, 1)]))
+    write_new(tmp_path / "out", True, False)
+    assert content(tmp_path / "out") == NEW
+
+
+@scenarios
+def test_a_file_system_that_cannot_exchange_names_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_directory: bool, overwrite: bool
+) -> None:
+    def cannot(*_: object) -> None:
+        raise OSError(errno.EINVAL, "no flags here")
+
+    monkeypatch.setattr(file_steps, "_renameat2", cannot)
+    new, _ = expected(is_directory)
+    target = tmp_path / "out"
+    if overwrite:
+        write_old(target, is_directory)
+    write_new(target, is_directory, overwrite)
+    assert content(target) == new
+    assert os.listdir(tmp_path) == ["out"]
+    if overwrite:
+        return
+    # and a failed fsync of the directory is undone: nothing was there, nothing is
+    target = tmp_path / "again" / "out"
+    target.parent.mkdir()
+
+    def fail(path: object) -> None:
+        if os.fspath(path) == str(target.parent):  # type: ignore[call-overload]
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(publish, "fsync_directory", fail)
+    with pytest.raises(WriteError):
+        write_new(target, is_directory, False)
+    assert os.listdir(target.parent) == []
+
+
+def test_where_nothing_can_be_undone_the_error_says_that_the_new_is_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "not here")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "bad disk")
+
+    monkeypatch.setattr(file_steps, "_renameat2", cannot)
+    monkeypatch.setattr(publish, "fsync_directory", fail)
+    target = tmp_path / "out"
+    write_old(target, False)
+    with pytest.raises(WriteError, match="in place, but may not outlive a crash"):
+        write_new(target, False, True)
+    assert content(target) == NEW["a"]
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_full_disk_is_a_write_error(tmp_path: Path) -> None:
+    program = """
+import resource, signal, sys
+from kafkalog.errors import WriteError
+from kafkalog.storage.staging import staged_file
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    with staged_file(sys.argv[1]) as file:
+        for _ in range(100):
+            file.write(bytes(10_000))
+except WriteError as error:
+    print(error.detail, error.path)
+"""
+    target = tmp_path / "out"
+    done = subprocess.run([sys.executable, "-c", program, str(target)], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{os.strerror(errno.EFBIG)} {target}\n"
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
+    for is_directory in (False, True):
+        target = tmp_path / str(is_directory)
+        write_old(target, is_directory)
+        with pytest.raises(OutputExistsError, match="there already"):
+            write_new(target, is_directory, False)
+        with pytest.raises(UnsafePathError, match="is not a"):
+            write_new(target, not is_directory, True)
+        assert content(target) == (OLD if is_directory else OLD["old"])
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with pytest.raises(UnsafePathError, match="not a regular file"):
+        write_new(fifo, False, True)
+    assert sorted(os.listdir(tmp_path)) == ["False", "True", "fifo"]
+
+
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path, is_directory: bool) -> None:
+    target = tmp_path / "out"
+    stage = staged_directory if is_directory else staged_file
+    with pytest.raises(OutputExistsError), stage(target):
+        write_old(target, is_directory)
+    assert content(target) == (OLD if is_directory else OLD["old"])
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_publication_that_is_alive_is_left_alone(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    with staged_file(target, overwrite=True) as slow:
+        slow.write(b"slow")
+        write_new(target, False, False)
+        assert len(os.listdir(tmp_path)) == 2
+    assert target.read_bytes() == b"slow"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_only_abandoned_entries_of_the_same_name_are_removed(tmp_path: Path) -> None:
+    others = [
+        ".other.01234567.kafkalog-staged",
+        ".out.kafkalog-staged",
+        ".out.012.kafkalog-staged",
+        ".out.01234567.tmp",
+    ]
+    for name in others:
+        (tmp_path / name).touch()
+    dead = tmp_path / ".out.01234567.kafkalog-staged"
+    (dead / "deep").mkdir(parents=True)
+    write_new(tmp_path / "out", False, False)
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, "out"])
+
+
+def test_a_link_is_followed_and_permissions_are_kept(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.write_bytes(b"old")
+    real.chmod(0o640)
+    (tmp_path / "link").symlink_to(real)
+    write_new(tmp_path / "link", False, True)
+    assert (tmp_path / "link").is_symlink()
+    assert real.read_bytes() == NEW["a"]
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+def test_staging_may_be_elsewhere_on_the_same_file_system(tmp_path: Path) -> None:
+    (tmp_path / "stage").mkdir()
+    target = tmp_path / "logs" / "out"
+    target.parent.mkdir()
+    with staged_directory(target, stage_in=tmp_path / "stage") as directory:
+        assert directory.path.parent == tmp_path / "stage"
+        assert os.listdir(target.parent) == []
+        directory.create("x").close()
+    assert content(target) == {"x": b""}
+    assert os.listdir(tmp_path / "stage") == []
+    shm = Path("/dev/shm")
+    if shm.is_dir() and shm.stat().st_dev != tmp_path.stat().st_dev:
+        with pytest.raises(WriteError, match="cross-device"), staged_file(target.parent / "f", stage_in=shm):
+            pass
+
+
+def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(WriteError, match="No such file"):
+        write_new(tmp_path / "nope" / "out", False, False)
+
+
+def test_a_long_name_can_be_staged(tmp_path: Path) -> None:
+    target = tmp_path / ("é" * 127)
+    write_new(target, False, False)
+    assert content(target) == NEW["a"]
+
+
+def test_names_in_a_directory_stay_in_it(tmp_path: Path) -> None:
+    with staged_directory(tmp_path / "out") as directory:
+        for name in ("../x", "/x", "", "a/../../x"):
+            with pytest.raises(ValueError, match="does not lead into"):
+                directory.create(name)
+        directory.create("a")
+        with pytest.raises(OutputExistsError):
+            directory.create("a")
+
+
+def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
+    def n_open() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = n_open()
+    write_new(tmp_path / "a", True, False)
+
+    def fail() -> None:
+        with staged_directory(tmp_path / "b") as directory:
+            directory.create("x").write(b"y")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    with pytest.raises(RuntimeError), staged_file(tmp_path / "c"):
+        raise RuntimeError
+    with pytest.raises(OutputExistsError):
+        write_new(tmp_path / "a", True, False)
+    assert n_open() == before
+
+
+def test_a_closed_file_takes_nothing_more(tmp_path: Path) -> None:
+    with staged_file(tmp_path / "out") as file:
+        file.write(b"x")
+        file.close()
+        with pytest.raises(ValueError, match="is closed"):
+            file.write(b"y")
+    assert (tmp_path / "out").read_bytes() == b"x"
+
+
+def test_the_lock_is_one_that_others_can_see(tmp_path: Path) -> None:
+    with staged_file(tmp_path / "out"):
+        (staged,) = tmp_path.iterdir()
+        with staged.open() as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_output_is_refused_where_it_would_do_harm(log_dir_copy: Path, tmp_path: Path) -> None:
+    partition = log_dir_copy / "p-multi-0"
+    log = partition / "00000000000000000000.log"
+    away = tmp_path / "away"
+    away.mkdir()
+    (away / "into").symlink_to(partition)
+    for target, source in [
+        (log_dir_copy / "x.parquet", log_dir_copy),
+        (log_dir_copy / "deep" / "x.parquet", log_dir_copy),
+        (log_dir_copy, log_dir_copy),
+        (tmp_path, log_dir_copy),
+        (partition / "x.parquet", partition),
+        (log_dir_copy / "x.parquet", partition),  # beside a partition, in a log dir
+        (log, log),
+        (partition / "x.parquet", log),
+        (away / "into" / "x.parquet", partition),
+        (log_dir_copy / "x.parquet", away / "other"),  # into a log dir, whatever is read
+    ]:
+        with pytest.raises(UnsafePathError):
+            check_outside(target, [source])
+    check_outside(away / "x.parquet", [log_dir_copy, partition, log])
+    lone = away / "segment.log"
+    lone.write_bytes(log.read_bytes())
+    check_outside(away / "x.parquet", [lone])
+    copy = away / "orders-0"
+    copy.mkdir()
+    check_outside(away / "x.parquet", [copy])
+    check_outside(copy / "x.parquet", [lone])  # named like a partition, and holds no segments
+
+
+def test_nothing_is_staged_where_partitions_lie(log_dir_copy: Path, tmp_path: Path) -> None:
+    for name in os.listdir(log_dir_copy):
+        if (log_dir_copy / name).is_file():
+            (log_dir_copy / name).unlink()
+    (log_dir_copy / "within").mkdir()
+    (tmp_path / "link").symlink_to(log_dir_copy)
+    for place in (log_dir_copy, log_dir_copy / "within", log_dir_copy / "within" / "absent", tmp_path / "link"):
+        with pytest.raises(UnsafePathError, match="is a log dir, with partitions such as"):
+            check_stage_in(place)
+    with pytest.raises(UnsafePathError, match="partition directory"):
+        check_stage_in(log_dir_copy / "p-multi-0")
+    check_stage_in(log_dir_copy.parent)
+    (log_dir_copy / "another").mkdir()  # whose parent is no log dir, as a broker would not start on it
+    check_stage_in(log_dir_copy / "within")
+    with pytest.raises(UnsafePathError):
+        check_stage_in(log_dir_copy)
+    (tmp_path / "stage").mkdir()
+    (tmp_path / "stage" / "orders-0").mkdir()  # of the name alone
+    check_stage_in(tmp_path / "stage")
+    with staged_directory(tmp_path / "new") as directory:
+        directory.create("orders-0/00000000000000000000.log").close()
+        check_stage_in(directory.path)
+    with pytest.raises(UnsafePathError):
+        check_stage_in(tmp_path / "new")
+
+
+def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy: Path, tmp_path: Path) -> None:
+    for name in os.listdir(log_dir_copy):
+        if (log_dir_copy / name).is_file():
+            (log_dir_copy / name).unlink()
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "meta.properties").write_text("version=0\n")
+    record = {"value": [b""]}
+    for action in (
+        lambda: kafkalog.PartitionWriter(log_dir_copy / "new-0", stage_in=log_dir_copy),
+        lambda: kafkalog.install(log_dir_copy / "p-multi-0", tmp_path / "broker", stage_in=log_dir_copy),
+        lambda: kafkalog.write_table(record, tmp_path / "other", topic="t", stage_in=log_dir_copy),
+        lambda: Place.of(tmp_path / "other", log_dir_copy),
+    ):
+        with pytest.raises(UnsafePathError, match="is a log dir"):
+            action()
+
+
+# ------------------------------------------------------------------------------------ what others do to staged files
+
+
+def in_a_fork(action: Callable[[], object]) -> int:
+    """What a fork of this process does, which then goes; its exit code, 0 if it was refused with our error."""
+    child = os.fork()
+    if not child:
+        code = 2
+        try:
+            action()
+            code = 1
+        except WriteError:
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_what_a_fork_does_changes_nothing(tmp_path: Path, is_directory: bool) -> None:
+    target = tmp_path / "out"
+    with contextlib.ExitStack() as stack:
+        if is_directory:
+            directory = stack.enter_context(staged_directory(target))
+            file = directory.create("a")
+            assert in_a_fork(lambda: directory.create("other")) == 0
+        else:
+            file = stack.enter_context(staged_file(target))
+        file.write(b"before")
+        assert in_a_fork(lambda: file.write(b"from the fork")) == 0
+        if is_directory:
+            assert in_a_fork(stack.close) == 0
+        in_a_fork(lambda: stack.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None))
+        assert not target.exists()
+        file.write(b" and behind")
+    assert content(target) == ({"a": b"before and behind"} if is_directory else b"before and behind")
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("change", ["removed", "cut"])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_staged_file_that_somebody_removed_or_cut_is_not_published(
+    tmp_path: Path, change: str, is_closed: bool
+) -> None:
+    def publish_it() -> None:
+        with staged_directory(tmp_path / "out") as directory:
+            directory.create("other").write(b"untouched")
+            file = directory.create("d/a")
+            file.write(b"written")
+            if is_closed:
+                file.close()
+            if change == "removed":
+                (directory.path / "d/a").unlink()
+            else:
+                os.truncate(directory.path / "d/a", 3)
+
+    with pytest.raises(WriteError, match="somebody removed it" if change == "removed" else "3 bytes in .* of 7"):
+        publish_it()
+    assert os.listdir(tmp_path) == []

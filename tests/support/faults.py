@@ -1,0 +1,48 @@
+"""Faults before a chosen call of the operating system, for tests of what a crash or a full disk leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kafkalog.storage import atomic as file_steps
+from kafkalog.storage import output_paths as places
+from kafkalog.storage import staging as publish
+
+# what asks the operating system to do something about files; each may fail, or be the last thing a process does
+CALLS = ("open", "write", "fsync", "mkdir", "rename", "stat", "fchmod", "dup", "lstat")
+
+
+class Faulty:
+    """`os`, with something done before the n-th of the calls that count."""
+
+    def __init__(self, when: int, fault: Callable[[str], None]) -> None:
+        self.n_calls, self._when, self._fault = 0, when, fault
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(os, name)
+        return self.counted(name, value) if name in CALLS else value
+
+    def counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            self.n_calls += 1
+            if self.n_calls == self._when:
+                self._fault(name)
+            return function(*args, **options)
+
+        return call
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        renameat2 = file_steps._renameat2
+        for module in (publish, places, file_steps):
+            module.os = self  # type: ignore[assignment]
+        file_steps._renameat2 = self.counted("renameat2", renameat2)
+        try:
+            yield
+        finally:
+            for module in (publish, places, file_steps):
+                module.os = os  # type: ignore[assignment]
+            file_steps._renameat2 = renameat2

@@ -1,0 +1,171 @@
+"""The golden sets: log dirs that real brokers wrote, and what a real consumer read from them.
+
+The sets are packed under ``tests/golden`` (its README describes them) and unpacked once per process into a temporary
+directory. A missing file is an error, never a reason to skip.
+
+How truth maps to the files:
+
+- A v0 record has no timestamp in the file; truth shows timestamp 0 and type ``NONE``. A v1 record whose timestamp is 0
+  (``p-v1-ooo``) shows the same, though the file has CreateTime 0. ``shown_timestamp`` does the mapping.
+- Truth has no control records, and none below the log start offset (``p-delrec``), which is in the log dir's
+  log-start-offset-checkpoint; the files still have both.
+- leader_epoch is -1 (in the packed files: null) for v0 and v1 records.
+- Where read_committed returned the same records as read_uncommitted, only the latter is stored; ``truth`` knows.
+"""
+
+import atexit
+import base64
+import functools
+import json
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+LOG_DIR = GOLDEN / "log_dir"
+SETS = ("k44", "k28", "k44_extra")
+
+_TIMESTAMP_TYPES = {"NONE": -1, "CreateTime": 0, "LogAppendTime": 1}
+
+
+@functools.cache
+def _session_root() -> Path:
+    root = Path(tempfile.mkdtemp(prefix="golden-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return root
+
+
+def _extract(set_name: str, archive: str, target: Path) -> Path:
+    source = GOLDEN / set_name / f"{archive}.tar.xz"
+    if not source.is_file():
+        raise FileNotFoundError(f"golden archive {set_name}/{archive}.tar.xz is missing")
+    target.mkdir(parents=True)
+    with tarfile.open(source) as tar:  # preallocated files are stored, and come out, sparse
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # filter= came with Python 3.11.4
+        tar.extractall(target)
+    return target
+
+
+def unpacked(set_name: str, archive: str = "clean") -> Path:
+    """Directory with the content of one archive, shared by the whole process: do not change what is in it.
+
+    ``archive`` is ``clean``, ``unclean``, ``unclean_recovered`` (k44 only), ``rebuilt``, ``truth`` or ``dumps``.
+    """
+    return _unpacked(set_name, archive)
+
+
+@functools.cache
+def _unpacked(set_name: str, archive: str) -> Path:
+    return _extract(set_name, archive, _session_root() / set_name / archive)
+
+
+def unpack(tmp_root: Path, set_name: str = "k44", archive: str = "clean") -> Path:
+    """Unpack one archive into ``tmp_root/SET/ARCHIVE``, a copy of one's own to change; return that directory."""
+    return _extract(set_name, archive, Path(tmp_root) / set_name / archive)
+
+
+def partitions(set_name: str, archive: str = "clean") -> dict[str, Path]:
+    """Partition directories of a log dir by name, in name order, ``-delete`` directories and all."""
+    root = unpacked(set_name, archive)
+    found = {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
+    if not found:
+        raise FileNotFoundError(f"no partitions in {set_name}/{archive}")
+    return found
+
+
+def log_files(partition: Path) -> list[Path]:
+    """The ``.log`` files of a partition directory in offset order."""
+    found = sorted(partition.glob("*.log"))
+    if not found:
+        raise FileNotFoundError(f"no .log file in {partition.name}")
+    return found
+
+
+def log_start_offsets(set_name: str, archive: str = "clean") -> dict[str, int]:
+    """Log start offsets by partition directory name, where one was written; elsewhere it is the first base offset."""
+    return checkpoint(unpacked(set_name, archive) / "log-start-offset-checkpoint")
+
+
+def checkpoint(path: Path) -> dict[str, int]:
+    """The lines of a root checkpoint file as ``{"topic-partition": offset}``."""
+    _, count, *lines = path.read_text().splitlines()
+    entries = {f"{topic}-{partition}": int(offset) for topic, partition, offset in map(str.split, lines)}
+    if len(entries) != int(count):
+        raise ValueError(f"{path.name}: {len(entries)} entries, {count} announced")
+    return entries
+
+
+def manifest(set_name: str | None = None) -> list[dict[str, Any]]:
+    """Entries of manifest.json (broker, dir, purpose, watermarks, sha256 by file name), of one set or of all."""
+    entries: list[dict[str, Any]] = json.loads((GOLDEN / "manifest.json").read_text())
+    return [entry for entry in entries if set_name in (None, entry["broker"])]
+
+
+@functools.cache
+def truth_topics(set_name: str, archive: str = "clean") -> tuple[str, ...]:
+    """Topics that have a truth file, for the clean or the unclean log dir."""
+    root = _truth_root(set_name, archive)
+    suffix = ".read_uncommitted.jsonl"
+    topics = tuple(sorted(path.name.removesuffix(suffix) for path in root.glob(f"*{suffix}")))
+    if not topics:
+        raise FileNotFoundError(f"no truth for {set_name}/{archive}")
+    return topics
+
+
+def truth(
+    set_name: str, topic: str, isolation: str = "read_uncommitted", archive: str = "clean"
+) -> list[dict[str, Any]]:
+    """What a consumer returned for a topic, in offset order per partition.
+
+    Each is a dict of ``partition``, ``offset``, ``timestamp`` and ``timestamp_type`` (as shown by the consumer),
+    ``leader_epoch`` (-1 if none), ``key``, ``value`` (bytes or None) and ``headers`` ([(name bytes, value)]).
+    """
+    root = _truth_root(set_name, archive)
+    path = root / f"{topic}.{isolation}.jsonl"
+    if isolation == "read_committed" and not path.exists():
+        summary = json.loads((root / "_summary.json").read_text())[topic]
+        if summary.get("read_committed", summary["read_uncommitted"]) != summary["read_uncommitted"]:
+            raise FileNotFoundError(path.name)
+        path = root / f"{topic}.read_uncommitted.jsonl"
+    records = [_decode(json.loads(line)) for line in path.read_text().splitlines()]
+    records.sort(key=lambda record: (record["partition"], record["offset"]))
+    return records
+
+
+def shown_timestamp(magic: int, timestamp: int | None, timestamp_type: int) -> tuple[int, int]:
+    """(timestamp, timestamp_type) that truth shows for what the file has; see the mapping above."""
+    if timestamp is None or (magic == 1 and timestamp == 0):
+        return 0, -1
+    return timestamp, timestamp_type
+
+
+def seed_batch() -> bytes:
+    """The batch of seed-batch.hex, a v2 batch once printed in a public article."""
+    lines = (GOLDEN / "seed-batch.hex").read_text().splitlines()
+    return bytes.fromhex("".join(line for line in lines if not line.startswith("#")))
+
+
+def _truth_root(set_name: str, archive: str) -> Path:
+    root = unpacked(set_name, "truth") / {"clean": "truth", "unclean": "truth_unclean"}[archive]
+    if not root.is_dir():
+        raise FileNotFoundError(f"no truth for {set_name}/{archive}")
+    return root
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def _decode(line: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "partition": line["partition"],
+        "offset": line["offset"],
+        "timestamp": line["timestamp"],
+        "timestamp_type": _TIMESTAMP_TYPES[line["timestampType"]],
+        "leader_epoch": -1 if line["leaderEpoch"] is None else line["leaderEpoch"],
+        "key": _bytes(line["key"]),
+        "value": _bytes(line["value"]),
+        "headers": [(name.encode(), _bytes(value)) for name, value in line["headers"]],
+    }

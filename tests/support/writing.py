@@ -1,0 +1,94 @@
+"""Records to write, as lists of Python objects and as columns, for tests of what writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import kafkalog
+from kafkalog import LogConfig, PartitionWriter
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+
+# a few batches a segment
+SMALL = LogConfig(segment_bytes=3000, index_interval_bytes=256)
+TEXT = b"the quick brown fox jumps over the lazy dog, "
+
+
+class Record(NamedTuple):
+    """What is to come out again; no offset is the next one."""
+
+    timestamp: int = 1_700_000_000_000
+    key: bytes | None = None
+    value: bytes | None = b"value"
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    offset: int | None = None
+
+
+def binary_column(values: Sequence[bytes | None]) -> BinaryColumn:
+    """A column of byte strings and nulls."""
+    sizes = [0, *(len(value or b"") for value in values)]
+    validity = np.array([value is not None for value in values], np.bool_)
+    data = np.frombuffer(b"".join(value or b"" for value in values), np.uint8)
+    return BinaryColumn(np.cumsum(sizes, dtype=np.int64), data, None if validity.all() else validity)
+
+
+def columns_of(records: Sequence[Record]) -> RecordColumns:
+    """As columns; with offsets if the first record has one."""
+    pairs = [pair for record in records for pair in record.headers]
+    counts = [0, *(len(record.headers) for record in records)]
+    columns: dict[str, Any] = {
+        "timestamp": np.array([record.timestamp for record in records], np.int64),
+        "key": binary_column([record.key for record in records]),
+        "value": binary_column([record.value for record in records]),
+        "headers": HeadersColumn(
+            np.cumsum(counts, dtype=np.int64),
+            binary_column([name.encode() for name, _ in pairs]),
+            binary_column([value for _, value in pairs]),
+        ),
+    }
+    if records and records[0].offset is not None:
+        columns["offset"] = np.array([record.offset for record in records], np.int64)
+    return RecordColumns(len(records), columns)
+
+
+def draw(n: int, seed: int = 0, *, start: int = 1_700_000_000_000, step: int = 10, size: int = 80) -> list[Record]:
+    """Records of text, with nulls, empty strings and headers among them; timestamps rise."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(0, 12, (n, 2)).tolist()
+    sizes = rng.integers(1, size, n).tolist()
+    numbers = rng.integers(0, 40, n).tolist()
+    records = []
+    for row in range(n):
+        text = (TEXT * (sizes[row] // len(TEXT) + 1))[: sizes[row]]
+        key, value = kinds[row]
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        if numbers[row] < 6:
+            headers = (("trace", b"%d" % row), ("état", None), ("trace", b""))[: numbers[row] % 4]
+        records.append(
+            Record(
+                start + step * row,
+                None if key == 0 else b"" if key == 1 else b"key-%d" % numbers[row],
+                None if value == 0 else b"" if value == 1 else b"%d " % row + text,
+                headers,
+            )
+        )
+    return records
+
+
+def write(path: Path, n: int = 150, seed: int = 0, **options: Any) -> None:
+    """A partition of `n` drawn records; options of `PartitionWriter`."""
+    with PartitionWriter(path, **{"config": SMALL, "batch_size": 400, **options}) as writer:
+        writer.append(columns_of(draw(n, seed)))
+
+
+def files_in(path: Path) -> dict[str, bytes]:
+    """The contents of a partition's files by name."""
+    return {file.name: file.read_bytes() for file in sorted(path.iterdir())} if path.exists() else {}
+
+
+def sound(path: Path) -> list[str]:
+    """What is wrong with a partition."""
+    return [str(finding) for finding in kafkalog.verify(path, deep=True).all_findings()]

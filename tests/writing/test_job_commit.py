@@ -1,0 +1,246 @@
+"""What tasks wrote elsewhere comes into a log dir all at once, whenever somebody dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from writing import columns_of, draw
+
+import kafkalog
+from kafkalog import LogConfig, PartitionWriter
+from kafkalog import format as kf
+from kafkalog.errors import FileChangedError, OutputExistsError, TruncatedTailError, UnsafePathError, WriteError
+from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.writing import job_commit as adoption
+from kafkalog.writing.job_commit import Place, StagedPartition, StagedWriter, commit, create_job, recover, this_owner
+
+SMALL = LogConfig(segment_bytes=2000)
+
+
+ALL_STEPS = ("rename", "replace", "link")
+
+
+class Killed(BaseException):
+    """No `except Exception` sees a SIGKILL either."""
+
+
+def write(path: Path, n: int, seed: int = 0) -> None:
+    with PartitionWriter(path, config=SMALL) as writer:
+        writer.append(columns_of(draw(n, seed)))
+
+
+def stage(place: Place, job: Path, *names: str, n: int = 60, seed: int = 1) -> list[StagedPartition]:
+    create_job(job, this_owner(os.getpid()))
+    staged = []
+    for name in names:
+        task = job / f"task-{len(list(job.iterdir()))}"
+        task.mkdir()
+        directory = kf.parse_partition_directory(name)
+        assert directory is not None
+        one = StagedWriter(place, task, directory.topic_partition, config=SMALL)
+        result = one.writer.append(columns_of(draw(n, seed)))
+        staged.append(one.finish(n, result.first_offset))
+    return staged
+
+
+def content(log_dir: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(log_dir)): path.read_bytes() for path in sorted(log_dir.rglob("*")) if path.is_file()}
+
+
+def values(path: Path, *, is_going_on: bool = False) -> list[Any]:
+    # a commit that is going on puts the index before its segment, or has taken it away: a broker helps itself
+    found = [str(finding) for finding in kafkalog.verify(path, deep=True).all_findings()]
+    assert [text for text in found if not is_going_on or not re.search("without a .log|index_missing", text)] == []
+    table = kafkalog.read_table(path, columns=["offset", "value"])
+    assert table.column("offset").to_pylist() == list(range(table.num_rows))
+    return list(table.column("value").to_pylist())
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Partitions with records, with none, and with an empty segment as brokers make it."""
+    path = tmp_path / "log"
+    path.mkdir()
+    write(path / "t-0", 50)
+    write(path / "t-1", 0)
+    (path / "t-2").mkdir()
+    return path
+
+
+NAMES = ("t-0", "t-1", "t-2", "t-3")
+NEW = [record.value for record in draw(60, 1)]
+OLD = [record.value for record in draw(50)]
+AFTER = {"t-0": OLD + NEW, "t-1": NEW, "t-2": NEW, "t-3": NEW}
+
+
+def test_new_and_old_partitions_go_on_as_a_writer_of_their_own_would_write_them(log_dir: Path, tmp_path: Path) -> None:
+    twin = tmp_path / "twin"
+    twin.mkdir()
+    write(twin / "t-0", 50)
+    write(twin / "t-1", 0)
+    for name in NAMES:
+        write(twin / name, 60, 1)
+    place = Place.of(log_dir)
+    job = place.job("job-1")
+    staged = stage(place, job, *NAMES)
+    assert content(log_dir).keys() < content(twin).keys()
+    assert commit(place, job, staged)
+    assert content(log_dir) == content(twin)
+    assert sum(name.endswith(".log") for name in content(log_dir)) > 8
+    assert {name: values(log_dir / name) for name in NAMES} == AFTER
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def steps(
+    monkeypatch: pytest.MonkeyPatch,
+    fail_at: int,
+    error: BaseException,
+    names: tuple[str, ...] = ("rename", "replace", "link"),
+) -> Callable[[], int]:
+    """Let the n-th rename or link of a commit fail."""
+    count = 0
+
+    def counting(function: Callable[..., None]) -> Callable[..., None]:
+        def step(*args: Any) -> None:
+            nonlocal count
+            count += 1
+            if count == fail_at:
+                raise error
+            function(*args)
+
+        return step
+
+    failing = {name: counting(getattr(os, name)) for name in names}
+    monkeypatch.setattr(adoption, "os", SimpleNamespace(**{**vars(os), **failing}))
+    return lambda: count
+
+
+@pytest.mark.parametrize("at", range(1, 40, 2))
+def test_a_commit_that_is_killed_is_finished_by_who_comes_next(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    place = Place.of(log_dir)
+    job = place.job("job-1")
+    staged = stage(place, job, *NAMES)
+    with monkeypatch.context() as patch:
+        count = steps(patch, at, Killed())
+        try:
+            commit(place, job, staged, {"job": "a"})
+        except Killed:
+            assert count() == at
+        else:
+            assert count() < at
+            assert at > 20
+    # each partition is sound meanwhile, and holds nothing that the other half does not belong to
+    for path in log_dir.iterdir():
+        if any(path.glob("*.log")):
+            values(path, is_going_on=True)
+    recover(place)
+    assert {name: values(log_dir / name) for name in NAMES} == AFTER
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == [".log.kafkalog-commits"]
+    assert recover(place) == []
+    job = place.job("job-2")
+    assert not commit(place, job, stage(place, job, "t-0"), {"job": "a"})
+    assert values(log_dir / "t-0") == AFTER["t-0"]
+    assert place.jobs() == []
+
+
+@pytest.mark.parametrize("at", range(1, 16, 3))
+def test_a_commit_that_fails_leaves_the_log_dir_as_it_was(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    place = Place.of(log_dir)
+    job = place.job("job-1")
+    staged = stage(place, job, *NAMES)
+    before = content(log_dir)
+    with monkeypatch.context() as patch:
+        steps(patch, at, OSError(28, "No space left on device"), ("rename", "replace"))
+        with pytest.raises(WriteError, match="No space left"):
+            commit(place, job, staged)
+    assert content(log_dir) == before
+    adoption.remove_job(job)
+    assert recover(place) == []
+    assert content(log_dir) == before
+
+
+def test_a_log_that_moved_is_not_appended_to(log_dir: Path) -> None:
+    place = Place.of(log_dir)
+    job = place.job("job-1")
+    staged = stage(place, job, *NAMES)
+    write(log_dir / "t-0", 5, 3)
+    before = content(log_dir)
+    with pytest.raises(FileChangedError, match="has moved since"):
+        commit(place, job, staged)
+    assert content(log_dir) == before
+    staged = stage(place, job, "t-3")
+    write(log_dir / "t-3", 1)
+    with pytest.raises(OutputExistsError, match="appeared meanwhile"):
+        commit(place, job, staged)
+
+
+def test_a_commit_is_not_finished_behind_who_wrote_in_between(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place.of(log_dir)
+    job = place.job("job-1")
+    staged = stage(place, job, *NAMES)
+    with monkeypatch.context() as patch:
+        steps(patch, 1, Killed())
+        with pytest.raises(Killed):
+            commit(place, job, staged)
+    write(log_dir / "t-0", 5, 3)
+    before = content(log_dir)
+    with pytest.raises(FileChangedError, match="somebody else wrote meanwhile"):
+        recover(place)
+    assert content(log_dir) == before
+
+
+def test_two_tasks_on_a_partition_are_refused_and_told_what_helps(log_dir: Path) -> None:
+    place = Place.of(log_dir)
+    job = place.job("job-1")
+    with pytest.raises(UnsafePathError, match=r"kafkalog\.spark\.prepare"):
+        commit(place, job, stage(place, job, "t-0", "t-0"))
+
+
+def test_what_dead_jobs_left_is_removed_and_what_the_living_have_is_not(log_dir: Path) -> None:
+    place = Place.of(log_dir)
+    owner = this_owner(os.getpid())
+    for name, whose in (("job-dead", {**owner, "started": "1"}), ("job-live", owner)):
+        job = place.job(name)
+        stage(place, job, "t-0")
+        (job / "owner.json").write_text(json.dumps(whose))
+    assert recover(place) == []
+    assert place.jobs() == [place.job("job-live")]
+
+
+def test_a_broker_keeps_jobs_out(log_dir: Path) -> None:
+    place = Place.of(log_dir)
+    job = place.job("job-1")
+    staged = stage(place, job, "t-0")
+    (log_dir / "meta.properties").write_text("version=1\n")
+    hold = "import sys, kafkalog.storage.broker_lock\nwith kafkalog.storage.broker_lock.hold_locks([sys.argv[1]]): print(1, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(log_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline()
+        with pytest.raises(UnsafePathError, match="a broker holds the lock"):
+            commit(place, job, staged)
+        broker.communicate(b"\n")
+    with hold_locks([log_dir]):
+        assert commit(place, job, staged)
+
+
+def test_a_torn_end_is_not_continued(log_dir: Path) -> None:
+    last = sorted((log_dir / "t-0").glob("*.log"))[-1]
+    last.write_bytes(last.read_bytes()[:-3])
+    place = Place.of(log_dir)
+    with pytest.raises(TruncatedTailError):
+        stage(place, place.job("job-1"), "t-0")

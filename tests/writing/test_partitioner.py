@@ -1,0 +1,124 @@
+"""Records go to the partitions that Kafka's producers choose."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog._kernels import columns as columns_kernel
+from kafkalog._kernels import partitioner as kernels
+from kafkalog.interchange.arrow_input import record_slices
+from kafkalog.records.columns import BinaryColumn, RecordColumns
+from kafkalog.writing.partitioner import Partitioner, hash_keys, murmur2
+
+# of Kafka's own test of its hash
+VECTORS = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+def twin(key: bytes) -> int:
+    """The same hash, written down once more and slowly."""
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    h = 0x9747B28C ^ len(key)
+    whole = len(key) // 4 * 4
+    for (word,) in struct.iter_unpack("<I", key[:whole]):
+        k = word * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = (h * m & mask) ^ k
+    if rest := key[whole:]:
+        h = (h ^ int.from_bytes(rest, "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    h ^= h >> 15
+    return h - (h >> 31 << 32)
+
+
+def columns_of(keys: list[bytes | None], values: list[bytes] | None = None) -> RecordColumns:
+    (columns,) = record_slices({"key": keys, "value": [b""] * len(keys) if values is None else values})
+    return columns
+
+
+def test_hashes_are_kafkas() -> None:
+    assert {key: murmur2(key) for key in VECTORS} == VECTORS
+    assert {key: twin(key) for key in VECTORS} == VECTORS
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_hashing_a_column_is_hashing_each_key(keys: list[bytes]) -> None:
+    data = np.frombuffer(b"".join(keys), np.uint8)
+    column = BinaryColumn(np.cumsum([0, *map(len, keys)], dtype=np.int64), data)
+    assert hash_keys(column).tolist() == [twin(key) for key in keys]
+    assert hash_keys(column.slice(len(keys) // 2, len(keys))).tolist() == [twin(k) for k in keys[len(keys) // 2 :]]
+
+
+def test_a_key_decides_alone_and_an_empty_one_is_a_key() -> None:
+    keys: list[bytes | None] = [b"", b"foobar", b"21", b"", b"foobar"]
+    expected = [(murmur2(key or b"") & 0x7FFFFFFF) % 7 for key in keys]
+    assert Partitioner(7).assign(columns_of(keys)).tolist() == expected
+    assert Partitioner(1).assign(columns_of(keys)).tolist() == [0] * 5
+
+
+def test_records_without_a_key_fill_a_partition_before_the_next_has_its_turn() -> None:
+    columns = columns_of([None] * 7, [b"v" * 93] * 7)  # 100 bytes each
+    assert Partitioner(3, sticky_bytes=200).assign(columns).tolist() == [0, 0, 1, 1, 2, 2, 0]
+    assert Partitioner(3, sticky_bytes=201).assign(columns).tolist() == [0, 0, 0, 1, 1, 1, 2]
+    assert Partitioner(3, sticky_bytes=1).assign(columns).tolist() == [0, 1, 2, 0, 1, 2, 0]
+    mixed = columns_of([None, b"foobar", None, None], [b"v" * 93] * 4)
+    assert Partitioner(3, sticky_bytes=200).assign(mixed).tolist() == [0, (murmur2(b"foobar") & 0x7FFFFFFF) % 3, 0, 1]
+
+
+def test_a_table_without_keys_takes_turns_as_well() -> None:
+    columns = RecordColumns(3, {"offset": np.arange(3)})
+    assert Partitioner(2, sticky_bytes=7).assign(columns).tolist() == [0, 1, 0]
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=3), st.integers(0, 60)), min_size=1), st.integers(1, 9))
+def test_it_does_not_matter_how_records_are_sliced(records: list[tuple[bytes | None, int]], n_slices: int) -> None:
+    columns = columns_of([key for key, _ in records], [b"v" * size for _, size in records])
+    whole = Partitioner(4, sticky_bytes=100).assign(columns)
+    sliced = Partitioner(4, sticky_bytes=100)
+    edges = np.linspace(0, len(records), n_slices + 1).astype(int)
+    parts = [sliced.assign(columns.slice(int(a), int(b))) for a, b in itertools.pairwise(edges)]
+    assert np.concatenate(parts).tolist() == whole.tolist()
+
+
+def test_a_column_whose_offsets_lead_out_of_its_bytes_is_refused() -> None:
+    for offsets in ([0, 4], [-1, 2], [2, 1]):
+        with pytest.raises(ValueError, match="does not lie"):
+            hash_keys(BinaryColumn(np.array(offsets, np.int64), np.zeros(3, np.uint8)))
+    with pytest.raises(ValueError, match="differ"):
+        kernels.hash_keys(np.zeros(3, np.int64), np.zeros(0, np.uint8), np.zeros(1, np.int32))
+
+
+def test_gathering_takes_no_byte_from_outside_of_its_column() -> None:
+    data = np.frombuffer(b"abcdef", np.uint8)
+    good = np.array([0, 1, 3, 6], np.int64)
+    column = BinaryColumn(good, data, np.array([True, False, True]))
+    assert column.take(np.array([2, 0, -1])).to_pylist() == [b"def", b"a", b"def"]
+    to, places = np.zeros(4, np.uint8), np.array([0, 3, 4], np.int64)
+    assert columns_kernel.gather(good, data, np.array([2, 0]), places, to) == 2
+    assert to.tobytes() == b"defa"
+    for bad in ([3], [-1]):
+        assert columns_kernel.gather(good, data, np.array(bad), np.array([0, 3]), to) == 0
+    for offsets in ([0, 7], [-1, 2], [2, 1]):
+        assert columns_kernel.gather(np.array(offsets), data, np.array([0]), np.array([0, 3]), to) == 0
+    for new in ([2, 5], [-1, 2], [0, 2]):
+        assert columns_kernel.gather(good, data, np.array([2]), np.array(new), to) == 0
+    with pytest.raises(ValueError, match="differ"):
+        columns_kernel.gather(good, data, np.array([0]), np.array([0]), to)
+
+
+@pytest.mark.parametrize(("n", "sticky"), [(0, 1), (-1, 1), (2**31, 1), (1, 0)])
+def test_impossible_numbers_are_refused(n: int, sticky: int) -> None:
+    with pytest.raises(ValueError, match=r"n_partitions|sticky_bytes"):
+        Partitioner(n, sticky_bytes=sticky)

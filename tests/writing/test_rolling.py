@@ -1,0 +1,201 @@
+"""Segments are rolled where brokers rolled them, by each of the conditions and by all of them together."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import golden_sets
+import numpy as np
+import pytest
+
+import kafkalog
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.state.cluster_metadata import TOPIC, read_cluster_configs
+from kafkalog.state.producers import ProducerState
+from kafkalog.storage.staging import staged_directory
+from kafkalog.writing.partition_files import PartitionFiles
+from kafkalog.writing.rolling import RollConditions, SegmentRoll, rolled_base_offset
+
+INT32_MAX = 2**31 - 1
+
+
+def table(size: object, last_offset: object, max_timestamp: object = -1) -> BatchTable:
+    """Batches of one record each."""
+    n = np.broadcast(size, last_offset, max_timestamp).size
+    batches = BatchTable.empty(n)
+    batches.magic[:] = 2
+    batches.size_in_bytes[:] = size
+    batches.last_offset[:] = batches.base_offset[:] = last_offset
+    batches.max_timestamp[:] = max_timestamp
+    return batches
+
+
+def broker_rolls(base: int, batches: BatchTable, conditions: RollConditions, jitter_ms: int = 0) -> int:
+    """`LogSegment.shouldRoll` and `append`, a batch at a time, as they are written in Java."""
+    size, since, first, largest, last_time = 0, 0, None, -1, -1
+    n_offset = n_time = 0
+    for row in range(len(batches)):
+        nbytes, stamp = int(batches.size_in_bytes[row]), int(batches.max_timestamp[row])
+        relative = int(batches.last_offset[row]) - base
+        waited = stamp - first if first is not None and first >= 0 else 0
+        waited = (waited + 2**63) % 2**64 - 2**63
+        if not 0 <= relative <= INT32_MAX:
+            return row
+        if size > 0 and (
+            size > conditions.segment_bytes - nbytes
+            or waited > conditions.segment_ms - jitter_ms
+            or n_offset >= conditions.segment_index_bytes // 8
+            or n_time >= conditions.segment_index_bytes // 12 - 1
+        ):
+            return row
+        first = stamp if size == 0 else first
+        largest = max(largest, stamp)
+        if since > conditions.index_interval_bytes:
+            n_offset += 1
+            if largest > last_time:
+                n_time, last_time = n_time + 1, largest
+            since = 0
+        since += nbytes
+        size += nbytes
+    return len(batches)
+
+
+def test_the_kernel_agrees_with_a_broker_s_loop_on_drawn_batches() -> None:
+    rng = np.random.default_rng(7)
+    stops = []
+    for _ in range(800):
+        n = int(rng.integers(1, 60))
+        steps = rng.choice([1, 2, 50, 2**29], n, p=[0.7, 0.2, 0.07, 0.03])
+        base = int(rng.choice([0, 10**15]))
+        stamps = rng.choice([-1, 0, 2**62, 10**12], n) + rng.integers(0, 2000, n).cumsum()
+        batches = table(
+            rng.integers(61, 700, n), base + np.cumsum(steps) - 1, np.where(rng.random(n) < 0.1, -1, stamps)
+        )
+        if rng.random() < 0.5:
+            batches.max_timestamp[:] = np.sort(batches.max_timestamp)
+        conditions = RollConditions(
+            segment_bytes=int(rng.choice([1, 1000, 5000, 2**30])),
+            segment_ms=int(rng.choice([1, 5000, 30000, 2**63 - 1])),
+            segment_index_bytes=int(rng.choice([12, 24, 96, 10485760])),
+            index_interval_bytes=int(rng.choice([0, 300, 1024, 4096])),
+        )
+        jitter = int(rng.integers(min(conditions.segment_ms, 1000)))
+        roll = SegmentRoll(base, conditions, jitter)
+        expected = broker_rolls(base, batches, conditions, jitter)
+        cut = int(rng.integers(n + 1))
+        first = roll.take(batches[:cut])
+        found = first if first < cut else cut + roll.take(batches[cut:])
+        assert found == expected
+        assert roll.size_in_bytes == int(batches.size_in_bytes[:found].sum())
+        stops.append(expected < n)
+    assert 200 < sum(stops) < 780
+
+
+def test_each_condition_rolls_by_itself() -> None:
+    stamps = np.arange(10) * 1000
+    for conditions, expected in [
+        (RollConditions(segment_bytes=500), 5),
+        (RollConditions(segment_bytes=499), 4),
+        (RollConditions(segment_ms=3000), 4),
+        (RollConditions(segment_ms=2999), 3),
+        (RollConditions(segment_index_bytes=48, index_interval_bytes=0), 4),  # the time index keeps its last slot
+        (RollConditions(segment_index_bytes=23, index_interval_bytes=0), 1),
+        (RollConditions(), 10),
+    ]:
+        assert SegmentRoll(0, conditions).take(table(100, np.arange(10), stamps)) == expected, conditions
+    # without timestamps the time index stays empty, and the offset index is the one that fills
+    full = RollConditions(segment_index_bytes=48, index_interval_bytes=0)
+    assert SegmentRoll(0, full).take(table(100, np.arange(10))) == 7
+    assert SegmentRoll(0, RollConditions(segment_ms=3000), 500).take(table(100, np.arange(10), stamps)) == 3
+
+
+def test_an_offset_that_is_too_far_rolls_even_an_empty_segment() -> None:
+    far = table(100, [INT32_MAX, INT32_MAX + 1])
+    assert SegmentRoll(0, RollConditions()).take(far) == 1
+    assert SegmentRoll(0, RollConditions()).take(far[1:]) == 0
+    assert rolled_base_offset(far, 1, 5) == INT32_MAX + 1
+    far.magic[:] = 1  # how far down an old message set reaches is not looked for
+    assert rolled_base_offset(far, 1, 5) == 5
+    far.last_offset[:] += 100
+    assert rolled_base_offset(far, 1, 5) == 101
+
+
+def test_a_large_batch_has_a_segment_of_its_own() -> None:
+    roll = SegmentRoll(0, RollConditions(segment_bytes=100))
+    assert roll.take(table([5000, 10, 10], [0, 1, 2])) == 1
+
+
+def test_settings_that_no_segment_can_be_written_with_are_refused() -> None:
+    for wrong in (
+        {"segment_bytes": 0},
+        {"segment_bytes": 2**31},
+        {"segment_ms": 0},
+        {"segment_index_bytes": 11},
+        {"index_interval_bytes": -1},
+    ):
+        with pytest.raises(ValueError, match=r"segment|interval"):
+            RollConditions(**wrong)
+
+
+RESTARTED = {"p-epochs-0", "p-delrec-0"}
+"""Their broker was restarted, which begins the spacing of index entries anew."""
+
+
+def test_what_brokers_appended_comes_out_the_same_file_by_file(tmp_path: Path) -> None:
+    """Segment boundaries, indexes, transaction indexes and snapshots of a real broker, out of its batches alone."""
+    configs = read_cluster_configs(golden_sets.unpacked("k44"))
+    assert configs is not None
+    n_segments = 0
+    for name, path in golden_sets.partitions("k44").items():
+        partition = kafkalog.Partition(path)
+        settings = configs.of.get((TOPIC, name.rpartition("-")[0]), {})
+        if partition.kind or name.startswith("__") or "compact" in settings.get("cleanup.policy", ""):
+            continue  # cleaned segments were put together by other rules
+        conditions = RollConditions(
+            segment_bytes=int(settings.get("internal.segment.bytes", settings.get("segment.bytes", 2**30))),
+            segment_ms=int(settings.get("segment.ms", RollConditions().segment_ms)),
+            segment_index_bytes=int(settings.get("segment.index.bytes", 10485760)),
+            index_interval_bytes=int(settings.get("index.interval.bytes", 4096)),
+        )
+        with staged_directory(tmp_path / name) as staged:
+            first = partition.segments[0].base_offset
+            files = PartitionFiles(staged, conditions, next_offset=first, producers=ProducerState())
+            for segment in partition.segments:
+                with segment.open() as source:
+                    for window in segment.iter_windows(source):
+                        half = len(window.batches) // 2
+                        files.append(Window(window.data, window.start, window.batches[:half]))
+                        files.append(Window(window.data, window.start, window.batches[half:]))
+            files.close()
+        ours = {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()}
+        theirs = {
+            file.name: file.read_bytes()
+            for file in path.iterdir()
+            if kafkalog.format.parse_base_offset(file.name) is not None
+        }
+        assert sorted(ours) == sorted(theirs), name
+        for file in theirs:
+            if not (name in RESTARTED and file.endswith("index")):
+                assert ours[file] == theirs[file], f"{name}/{file}"
+        n_segments += len(partition.segments)
+    assert n_segments > 60
+
+
+def test_offsets_have_to_rise(tmp_path: Path) -> None:
+    data = np.zeros(300, np.uint8)
+    for wrong, said in (
+        (table(100, [1, 1]), "have to rise"),
+        (table(100, [5, 4]), "have to rise"),
+        (table(100, 3), "have to rise"),
+        (table(100, 2**63 - 1), "the largest there is"),
+    ):
+        wrong.position[:] = np.arange(len(wrong)) * 100
+        with contextlib.suppress(RuntimeError), staged_directory(tmp_path / "t-0") as staged:
+            files = PartitionFiles(staged, RollConditions(), next_offset=4, producers=ProducerState())
+            with pytest.raises(ValueError, match=said):
+                files.append(Window(data, 0, wrong))
+            with pytest.raises(ValueError, match="before the end of the log"):
+                files.roll(3)
+            raise RuntimeError
+    assert not (tmp_path / "t-0").exists()
