@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kafkalog.state.log_config import LogConfig
     from kafkalog.writing.partition_writer import AppendResult, PartitionWriter, Producer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Arrow and NumPy take longer to import than a small job takes to run: they come with the first use
 _LAZY = {

@@ -51,7 +51,6 @@ STILL_LARGER_FILES = {
     "log/partition.py",
     "log/segment.py",
     "records/encode.py",
-    "storage/staging.py",
     "writing/job_commit.py",
 }
 STILL_UPWARDS = {("indexes.statistics", "kafkalog.log.segment.Segment")}

@@ -1,9 +1,10 @@
 """Arrow to record columns: anything that speaks Arrow comes in, slices of RecordColumns go out.
 
-The counterpart of `kafkalog.interchange.arrow_output`. Types are taken leniently (any kind of string or bytes, any width of integers, any
-unit of timestamps, lists and maps for headers) and values exactly: what would have to be cut, rounded or guessed is
-refused with the column and the row. Memory does not grow with the stream. How a stream is opened is known to
-`kafkalog.interchange.arrow_streams`, and how arrays become columns to `kafkalog.interchange.arrow_values`. Nothing here knows files.
+The counterpart of `kafkalog.interchange.arrow_output`. Types are taken leniently (any kind of string or bytes, any
+width of integers, any unit of timestamps, lists and maps for headers) and values exactly: what would have to be cut,
+rounded or guessed is refused with the column and the row. Memory does not grow with the stream. How a stream is opened
+is known to `kafkalog.interchange.arrow_streams`, and how arrays become columns to `kafkalog.interchange.arrow_values`.
+Nothing here knows files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Arrow arrays to columns: numbers, byte strings and headers out of the many types that Arrow has for them.
 
 Values are taken exactly; what cannot be one is refused with the column and the row. Bytes are shared with Arrow's
-buffers where they lie one behind the other. Which column of the input is what is decided by `kafkalog.interchange.arrow_input`.
+buffers where they lie one behind the other. Which column of the input is what is decided by
+`kafkalog.interchange.arrow_input`.
 """
 
 from __future__ import annotations

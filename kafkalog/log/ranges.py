@@ -1,9 +1,10 @@
 """Parts of a partition: byte ranges of its segments, described by small values that travel, and read like a whole.
 
-A `PartitionRange` is made by who plans (`kafkalog.scanning.planning`) and opened by who reads, maybe in another process. What it
-opens to is a `Partition`, so that scans, damage, log start and isolation level work as ever; only that its segments
-begin at a batch in the middle of the file and end before another. Nothing is taken on trust: the file has to be the one
-that was planned, the first batch the one that was seen there, and the last one has to end where the part ends.
+A `PartitionRange` is made by who plans (`kafkalog.scanning.planning`) and opened by who reads, maybe in another
+process. What it opens to is a `Partition`, so that scans, damage, log start and isolation level work as ever; only that
+its segments begin at a batch in the middle of the file and end before another. Nothing is taken on trust: the file has
+to be the one that was planned, the first batch the one that was seen there, and the last one has to end where the part
+ends.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from kafkalog.log.scan_statistics import ScanStatistics
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_chain import Piece
 from kafkalog.log.segment_stream import OnCorruption
-from kafkalog.records.batch_table import WINDOW_BYTES, Window
+from kafkalog.records.batch_table import Window
+from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
 from kafkalog.state.read_committed import PLACE_BITS, ReadCommitted, Stretch
 from kafkalog.state.transaction_outcomes import KnownOutcomes, Outcomes

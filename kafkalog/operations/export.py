@@ -1,8 +1,8 @@
 """Export: a scan into a file, a directory of partitioned files, or a stream, all of it or nothing.
 
 Records come batch by batch out of the scan and go batch by batch into a sink, so memory is bounded whatever the size of
-the log. What is a file or a directory is published (`kafkalog.storage.staging`): the destination appears when everything is
-written and durable, and a failure leaves it as it was.
+the log. What is a file or a directory is published (`kafkalog.storage.staging`): the destination appears when
+everything is written and durable, and a failure leaves it as it was.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``df.writeStream.format("kafkalog")``: each micro-batch of a query once, over restarts too.
 
 A batch is known by its query and its number. Both are written down in the step that publishes its records
-(`kafkalog.writing.commit_log`), so a batch that Spark runs again, because it did not live to note that it was committed, is passed
-over. Tasks learn both from their context; who commits learns them from the tasks.
+(`kafkalog.writing.commit_log`), so a batch that Spark runs again, because it did not live to note that it was
+committed, is passed over. Tasks learn both from their context; who commits learns them from the tasks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """``df.write.format("kafkalog")``: a DataFrame into the partitions of a log dir, all of it or nothing.
 
 Each task writes partitions of its own in a directory of the job, beside the log dir; the driver renames them into place
-when all tasks are through (`kafkalog.writing.job_commit`), which never happens where one was killed: what a killed task sees is
-only that its rows end. Driver and executors share the file system. The sink cannot ask Spark for a distribution: two
-tasks that wrote to one partition are refused, and `kafkalog.spark.prepare` is what brings a partition's rows together.
+when all tasks are through (`kafkalog.writing.job_commit`), which never happens where one was killed: what a killed task
+sees is only that its rows end. Driver and executors share the file system. The sink cannot ask Spark for a
+distribution: two tasks that wrote to one partition are refused, and `kafkalog.spark.prepare` is what brings a
+partition's rows together.
 """
 
 from __future__ import annotations

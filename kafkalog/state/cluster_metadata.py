@@ -1,8 +1,8 @@
 """Topic settings out of a log dir's `__cluster_metadata-0`, as far as they are known there.
 
 The metadata log is a log like others: its records, and those of its newest snapshot (`OFFSET-EPOCH.checkpoint`, the
-same format), are read by `kafkalog.records.decode`. Mirrors `ConfigRecord`, `TopicRecord` and `RemoveTopicRecord`; other
-records are passed over.
+same format), are read by `kafkalog.records.decode`. Mirrors `ConfigRecord`, `TopicRecord` and `RemoveTopicRecord`;
+other records are passed over.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
-from kafkalog.records.batch_table import walk
 from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import open_source
 

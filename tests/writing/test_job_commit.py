@@ -225,7 +225,10 @@ def test_a_broker_keeps_jobs_out(log_dir: Path) -> None:
     job = place.job("job-1")
     staged = stage(place, job, "t-0")
     (log_dir / "meta.properties").write_text("version=1\n")
-    hold = "import sys, kafkalog.storage.broker_lock\nwith kafkalog.storage.broker_lock.hold_locks([sys.argv[1]]): print(1, flush=True); input()"
+    hold = (
+        "import sys; from kafkalog.storage.broker_lock import hold_locks\n"
+        "with hold_locks([sys.argv[1]]): print(1, flush=True); input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", hold, str(log_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as broker:

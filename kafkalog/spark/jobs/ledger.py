@@ -1,8 +1,8 @@
 """What of a job is done: a file for each finished task, so that a job that is run again does only what is missing.
 
-Lies in a directory that driver and executors share. A file appears when its task is done (`kafkalog.storage.staging`), under a
-name that depends on everything the result depends on: the files that were read with their sizes and times of change,
-the options, the version. What a killed task leaves is hidden, and removed by the next one of its name.
+Lies in a directory that driver and executors share. A file appears when its task is done (`kafkalog.storage.staging`),
+under a name that depends on everything the result depends on: the files that were read with their sizes and times of
+change, the options, the version. What a killed task leaves is hidden, and removed by the next one of its name.
 """
 
 from __future__ import annotations
