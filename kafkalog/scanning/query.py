@@ -9,7 +9,7 @@ from typing import Any
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.partition import Partition, lone_segment
+from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.selection import Predicate, Selection
@@ -68,7 +68,7 @@ class Query:
         """The partitions that topics and numbers leave, in order, or why one cannot be opened."""
         if isinstance(self.target, (Segment, Partition)):
             if self._names(self.target.topic_partition):
-                yield lone_segment(self.target) if isinstance(self.target, Segment) else self.target
+                yield Partition.of_segment(self.target) if isinstance(self.target, Segment) else self.target
             return
         for key in self.target.select(self.topics, self.partitions, internal=self.internal):
             try:

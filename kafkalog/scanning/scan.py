@@ -176,9 +176,9 @@ class Scan:
         writer: ArrowWriter | None = None
         segment: Segment | None = None
         for task, columns in one.run(columns_needed(self._records)):
-            if writer is None or task.piece.segment is not segment:
+            if writer is None or task.window.segment is not segment:
                 _report_header_keys(one, writer, segment)
-                segment = task.piece.segment
+                segment = task.window.segment
                 writer = ArrowWriter(self.schema, task.partition.topic_partition, segment.path.name)
             del task
             for part in self._cut(columns):
@@ -413,7 +413,7 @@ def _milliseconds(name: str, value: Timestamp | None) -> int | None:
 def _context_column(name: str, contexts: Sequence[tuple[Task, int]]) -> Column:
     counts = np.array([n for _, n in contexts], np.int64)
     if name == "segment":
-        names = [task.piece.segment.path.name for task, _ in contexts]
+        names = [task.window.segment.path.name for task, _ in contexts]
         return np.repeat(np.array(names, np.str_), counts)
     keys = [task.partition.topic_partition or kf.TopicPartition("", -1) for task, _ in contexts]
     if name == "partition":

@@ -28,7 +28,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
-from kafkalog.log.partition import Partition, lone_segment
+from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.converting.conversion import Conversion, Nowhere
@@ -273,7 +273,7 @@ def _choose(
         if (named is None or (key and key.topic in named)) and (
             numbered is None or (key and key.partition in numbered)
         ):
-            yield lone_segment(opened) if isinstance(opened, Segment) else opened
+            yield Partition.of_segment(opened) if isinstance(opened, Segment) else opened
         return
     for finding in opened.findings:
         note(finding)
