@@ -160,3 +160,16 @@ def test_a_destination_that_is_there_or_inside_is_refused(tmp_path: Path, capsys
 def test_one_path_is_not_enough(capsys: Capture, log_dir: Path) -> None:
     assert main(["convert", str(log_dir)]) == 2
     assert "DST" in capsys.readouterr().err
+
+
+def test_a_hash_without_a_secret_is_warned_of(tmp_path: Path, capsys: Capture) -> None:
+    source = golden_sets.partitions("k44")["p-multi-0"]
+    (tmp_path / "secret").write_text("pepper\n")
+    for options, is_warned in (
+        (["--redact", "key=hash"], True),
+        (["--redact", "key=hash", "--redact-secret-file", tmp_path / "secret"], False),
+        (["--redact", "value=null"], False),
+    ):
+        code, _, err = run(capsys, source, tmp_path / "copy", "--dry-run", *options)
+        assert code == 0
+        assert ("hashes without a secret can be undone" in err) == is_warned
