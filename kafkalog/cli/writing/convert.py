@@ -108,6 +108,12 @@ def add_parser(commands: Any) -> None:
     what.add_argument(
         "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
     )
+    what.add_argument(
+        "--internal",
+        action="store_true",
+        help="also internal topics (__consumer_offsets, __transaction_state, ...), which are left out of a log dir"
+        " unless -t names them",
+    )
     how = parser.add_argument_group("how they are written")
     how.add_argument(
         "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: as each batch has it)"
@@ -193,6 +199,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 batch_size=args.batch_size,
                 config=config,
                 include_deleted=args.include_deleted,
+                internal=args.internal,
                 on_corruption=args.on_corruption,
                 threads=args.threads,
                 dry_run=args.dry_run,
