@@ -28,7 +28,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
-from kafkalog.log.partition import Partition, lone_segment
+from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.converting.conversion import Conversion, Nowhere
@@ -45,7 +45,6 @@ from kafkalog.storage.staging import staged_directory
 
 MAX_BATCH_SIZE: Final = 2**30
 
-_METADATA_TOPIC: Final = "__cluster_metadata"
 
 _Pair = tuple[kf.TopicPartition, Partition]
 
@@ -279,7 +278,7 @@ def _choose(
         if (named is None or (key and key.topic in named)) and (
             numbered is None or (key and key.partition in numbered)
         ):
-            yield lone_segment(opened) if isinstance(opened, Segment) else opened
+            yield Partition.of_segment(opened) if isinstance(opened, Segment) else opened
         return
     for finding in opened.findings:
         note(finding)
@@ -288,12 +287,12 @@ def _choose(
     keys = opened.select(topics, partitions, internal=internal)
     if named is None:
         left_out = {key.topic: key for key in set(opened.select(partitions=partitions)) - set(keys)}
-        left_out |= {key.topic: key for key in keys if key.topic == _METADATA_TOPIC}
+        left_out |= {key.topic: key for key in keys if key.topic == kf.METADATA_TOPIC}
         for topic, key in sorted(left_out.items()):
             detail = (
                 f"the internal topic {topic!r} is left out; topics (-t) names it, internal=True (--internal) takes all"
             )
-            if topic == _METADATA_TOPIC:
+            if topic == kf.METADATA_TOPIC:
                 detail = "the cluster's metadata, which nobody but its controllers write, is left out"
             note(Finding(Reason.UNSAFE_PATH, detail, path=str(opened.place(key).path), damage=False))
         keys = [key for key in keys if key.topic not in left_out]
