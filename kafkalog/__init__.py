@@ -7,7 +7,19 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+if find_spec("kafkalog._kernels.wire") is None:
+    # Python's own message would only say that a module of that name is missing
+    raise ImportError(
+        f"no kernels compiled for Python {sys.version_info[0]}.{sys.version_info[1]} in {__path__[0]}/_kernels, so this"
+        f" is a source folder: run `pip install -e .` in {os.path.dirname(__path__[0])}, or start Python in another"
+        " directory to import the kafkalog that is installed",
+        name=__name__,
+    )
 
 from kafkalog.errors import (
     ConfigWarning,
@@ -15,6 +27,7 @@ from kafkalog.errors import (
     CorruptionWarning,
     FileChangedError,
     Finding,
+    FunctionWarning,
     KafkalogError,
     LimitExceededError,
     Limits,
@@ -27,6 +40,7 @@ from kafkalog.errors import (
     TruncatedTailError,
     UnsafePathError,
     UnsupportedError,
+    UnwritableError,
     WriteError,
 )
 
@@ -47,13 +61,16 @@ if TYPE_CHECKING:
     from kafkalog.operations.loading.load import LoadResult, load_files, write_table
     from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
     from kafkalog.operations.rebuilding.report import RebuildReport
-    from kafkalog.operations.verifying.verify import verify
+    from kafkalog.operations.verifying.verify import Verification, verify
     from kafkalog.records.batch_table import BatchTable
+    from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.scanning.batch_scan import BatchScan, scan_batches
     from kafkalog.scanning.read import read_numpy, read_pandas, read_table, scan
     from kafkalog.scanning.scan import Scan
+    from kafkalog.state.leader_epochs import EpochEndOffset
     from kafkalog.state.log_config import LogConfig
+    from kafkalog.state.producers import ProducerSnapshot
     from kafkalog.writing.partition_writer import AppendResult, PartitionWriter, Producer
 
 __version__ = "0.2.0"
@@ -68,6 +85,10 @@ _LAZY = {
     "export": "operations.export",
     "scan_batches": "scanning.batch_scan",
     "verify": "operations.verifying.verify",
+    "Verification": "operations.verifying.verify",
+    "Compression": "records.codecs",
+    "EpochEndOffset": "state.leader_epochs",
+    "ProducerSnapshot": "state.producers",
     "BatchScan": "scanning.batch_scan",
     "ExportResult": "operations.export",
     "BatchTable": "records.batch_table",
@@ -111,15 +132,18 @@ __all__ = [
     "BatchTable",
     "BinaryColumn",
     "Codec",
+    "Compression",
     "ConfigWarning",
     "ControlRecordType",
     "ConversionReport",
     "CorruptionError",
     "CorruptionWarning",
     "Dump",
+    "EpochEndOffset",
     "ExportResult",
     "FileChangedError",
     "Finding",
+    "FunctionWarning",
     "HeadersColumn",
     "IndexMeasures",
     "IndexStatistics",
@@ -136,6 +160,7 @@ __all__ = [
     "Partition",
     "PartitionWriter",
     "Producer",
+    "ProducerSnapshot",
     "ReadError",
     "Reason",
     "RebuildReport",
@@ -152,6 +177,8 @@ __all__ = [
     "TruncatedTailError",
     "UnsafePathError",
     "UnsupportedError",
+    "UnwritableError",
+    "Verification",
     "WriteError",
     "convert",
     "dump",

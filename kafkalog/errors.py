@@ -12,7 +12,7 @@ import sys
 import warnings
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kafkalog._kernels.wire import STATUS
 
@@ -98,6 +98,10 @@ class Reason(StrEnum):
     COLUMN_TWICE = "column_twice"
     COLUMN_UNKNOWN = "column_unknown"
     COLUMN_VALUE = "column_value"
+
+
+Certainty = Literal["exact", "header", "at_most"]
+"""How a number of lost records is known; see `Finding`."""
 
 
 class KafkalogError(Exception):
@@ -273,6 +277,11 @@ class Finding:
         Offsets concerned, as far as known.
     damage : bool
         False for facts that are normal, such as a torn tail of the last segment.
+    n_records : int or None
+        Records lost there; 0 where a reader gives them all the same, None where nobody knows.
+    certainty : {"exact", "header", "at_most"} or None
+        How `n_records` is known: from the header of a batch that is intact or that its neighbours confirm; from the
+        header of a damaged batch alone; from how many offsets there are between the neighbours.
     """
 
     reason: Reason
@@ -283,6 +292,8 @@ class Finding:
     base_offset: int | None = None
     last_offset: int | None = None
     damage: bool = True
+    n_records: int | None = None
+    certainty: Certainty | None = None
 
     def __str__(self) -> str:
         where = self.path or "<buffer>"

@@ -152,6 +152,14 @@ CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
+
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", METADATA_TOPIC, "__remote_log_metadata"}
+)
+"""Topics that hold the state of brokers. What reads records in bulk leaves them out unless they are named."""
+
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SUFFIXED = re.compile(r"(?P<name>.+)\.(?P<id>[^.]*)-(?P<kind>delete|future|stray)")
 _MAX_OFFSET = 2**63 - 1

@@ -50,7 +50,6 @@ STILL_LARGER_FILES = {
     "indexes/index_files.py",
     "log/partition.py",
     "log/segment.py",
-    "operations/rebuilding/rebuild.py",
     "records/encode.py",
     "writing/job_commit.py",
 }

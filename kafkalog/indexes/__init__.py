@@ -3,6 +3,7 @@
     `index_files`        the index files as arrays, and the builder of entries
     `spacing`            how far apart entries lie
     `checks`             entries held against the batches of a segment
+    `odd_offsets`        which of two batches has a wrong offset, where they contradict each other
     `transaction_check`  aborted transactions held against the batches of a partition
     `distribution`       percentiles of many numbers in bounded memory
     `measures`           the gaps of one offset index, and what other settings would give

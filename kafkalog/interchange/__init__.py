@@ -5,13 +5,13 @@
     `arrow_input`     Arrow record batches to record columns
     `arrow_values`    Arrow arrays to numbers, byte strings and headers
     `arrow_buffers`   the buffers of Arrow arrays as NumPy arrays
+    `file_types`      what the name of a file of records says
     `record_writers`  record batches into a file of any format
     `text_output`     record batches to lines of CSV and JSON
     `input_paths`     which files an input names
     `record_files`    files of records as record batches
     `text_input`      lines of CSV and JSON to record batches
-    `text_numbers`    text to whole numbers and timestamps
-    `csv_lines`       which line of a CSV file a row begins in
+    `text_values`     text to numbers, timestamps, byte strings and headers
 
 Nothing here knows a log: no segment, no partition, no index.
 """

@@ -23,8 +23,9 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, Limits, OutputExistsError, Reason
 from kafkalog.interchange.arrow_buffers import milliseconds
+from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
-from kafkalog.interchange.record_writers import FORMATS, ROW_GROUP_BYTES, RecordSink, SinkOptions
+from kafkalog.interchange.record_writers import ROW_GROUP_BYTES, RecordSink, SinkOptions
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
@@ -40,14 +41,6 @@ PARTITION_KEYS: Final = ("topic", "partition", "date")
 MAX_OPEN_FILES: Final = 64
 """Files of a partitioned export that are written at a time; records that come later go to another part."""
 
-_FORMATS_BY_SUFFIX: Final = {
-    **{f".{name}": name for name in FORMATS},
-    ".pq": "parquet",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".ndjson": "jsonl",
-}
-_PACKED_SUFFIXES: Final = {".gz": "gzip", ".zst": "zstd"}
 _MS_PER_DAY: Final = 86_400_000
 _FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
 _LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
@@ -315,19 +308,15 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
         if format is None:
             raise ValueError(f"format must be given: one of {', '.join(FORMATS)}")
         return format, compression
-    suffixes = [suffix.lower() for suffix in Path(to).suffixes]
-    packed = _PACKED_SUFFIXES.get(suffixes[-1]) if suffixes else None
-    if packed is not None:
-        suffixes.pop()
-    named = _FORMATS_BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+    named, packed = file_type(to)
     if format is None:
         format = named or ("parquet" if is_directory else None)
         if format is None:
-            known = ", ".join(f".{name}" for name in FORMATS)
             raise ValueError(
-                f"{os.fspath(to)}: what format? End the name in {known} or say format; partition_by makes a directory"
+                f"{os.fspath(to)}: what format? End the name in {SUFFIXES} or say format; partition_by makes a"
+                " directory"
             )
-    if packed is not None and format in ("csv", "jsonl"):
+    if packed is not None and format in TEXT_FORMATS:
         if compression not in (None, packed):
             raise ValueError(f"{os.fspath(to)} is named like {packed}, and compression is {compression}")
         compression = packed

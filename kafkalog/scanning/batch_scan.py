@@ -23,7 +23,8 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
-from kafkalog.scanning.scan import Offsets, Scan
+from kafkalog.scanning.query import offset_of
+from kafkalog.scanning.scan import Offsets, Scan, check_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,6 +93,7 @@ class BatchScan:
             on_corruption=on_corruption,
             memory_map=memory_map,
             limits=limits,
+            internal=True,
         )
         self._topics = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
         self._partitions = None if partitions is None else np.atleast_1d(partitions).tolist()
@@ -150,8 +152,8 @@ class BatchScan:
                 self._report(finding)
             try:
                 for segment, batches in partition.iter_batches(
-                    start_offset=_offset_of(self._start_offset, key),
-                    end_offset=_offset_of(self._end_offset, key),
+                    start_offset=offset_of(self._start_offset, key),
+                    end_offset=offset_of(self._end_offset, key),
                     on_corruption=self._on_corruption,
                     report=self._report,
                     progress=self._advance,
@@ -204,7 +206,7 @@ def batch_schema(columns: Sequence[str] | None = None) -> pa.Schema:
     ValueError, TypeError
         There is no such column, or it is named twice.
     """
-    return pa.schema([pa.field(name, _TYPES[name]) for name in _check_columns(columns)])
+    return pa.schema([pa.field(name, _TYPES[name]) for name in check_columns(columns, BATCH_COLUMNS, BATCH_COLUMNS)])
 
 
 def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
@@ -215,28 +217,9 @@ def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
     return column
 
 
-def _check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
-    if columns is None:
-        return BATCH_COLUMNS
-    if isinstance(columns, str):
-        raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
-    for name in columns:
-        if name not in BATCH_COLUMNS:
-            raise ValueError(f"no column {name!r}; there are {', '.join(BATCH_COLUMNS)}")
-    if len(set(columns)) != len(columns):
-        raise ValueError("columns names a column twice")
-    return tuple(columns)
-
-
 def _by_partition(offsets: Offsets | None) -> int | dict[kf.TopicPartition, int] | None:
     if isinstance(offsets, Mapping):
         return {kf.TopicPartition(*key): offset for key, offset in offsets.items()}
-    return offsets
-
-
-def _offset_of(offsets: int | dict[kf.TopicPartition, int] | None, key: kf.TopicPartition | None) -> int | None:
-    if isinstance(offsets, dict):
-        return None if key is None else offsets.get(key)
     return offsets
 
 

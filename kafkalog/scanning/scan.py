@@ -38,9 +38,10 @@ from kafkalog.log.scan_statistics import Explanation
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
-from kafkalog.scanning.execution import Pass, Query, Task
+from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.expressions import Residual, is_expression
 from kafkalog.scanning.filters import Filters, milliseconds, parse_filters
+from kafkalog.scanning.query import Query
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
 
@@ -91,6 +92,7 @@ class Scan:
         extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None = None,
         include_control: bool = False,
         include_deleted: bool = False,
+        internal: bool = False,
         on_corruption: OnCorruption = "raise",
         check_crcs: bool = True,
         threads: int | None = None,
@@ -113,7 +115,7 @@ class Scan:
             limits = target.limits
         extraction = Extract(extract) if extract else None
         derived = {} if extraction is None else extraction.dtypes
-        self.columns = _check_columns(columns, derived)
+        self.columns = check_columns(columns, ALL_COLUMNS, DEFAULT_COLUMNS, derived)
         for name in derived:
             if name in ALL_COLUMNS:
                 raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
@@ -142,6 +144,7 @@ class Scan:
             check_crcs=bool(check_crcs),
             threads=_positive("threads", threads, os.cpu_count() or 1),
             limits=limits,
+            internal=bool(internal),
         )
         self._batch_size = None if batch_size is None else _positive("batch_size", batch_size, 1)
         self.progress: Callable[[int], object] | None = None
@@ -173,9 +176,9 @@ class Scan:
         writer: ArrowWriter | None = None
         segment: Segment | None = None
         for task, columns in one.run(columns_needed(self._records)):
-            if writer is None or task.piece.segment is not segment:
+            if writer is None or task.window.segment is not segment:
                 _report_header_keys(one, writer, segment)
-                segment = task.piece.segment
+                segment = task.window.segment
                 writer = ArrowWriter(self.schema, task.partition.topic_partition, segment.path.name)
             del task
             for part in self._cut(columns):
@@ -294,8 +297,10 @@ class Scan:
     def _check_names(self) -> None:
         """Topics, partitions and keys of offsets have to be there: a slip would read nothing, silently."""
         query, target = self._query, self._query.target
-        keys = list(target) if isinstance(target, LogDir) else [target.topic_partition]
-        known = {key for key in keys if key is not None}
+        if isinstance(target, LogDir):
+            known = set(target.select(internal=query.internal or query.topics is not None))
+        else:
+            known = set() if target.topic_partition is None else {target.topic_partition}
         topics = sorted({key.topic for key in known})
         for topic in query.topics or ():
             if topic not in topics:
@@ -343,19 +348,22 @@ def _some(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "") or "none"
 
 
-def _check_columns(columns: Sequence[str] | None, derived: Container[str]) -> tuple[str, ...]:
+def check_columns(
+    columns: Sequence[str] | None, known: Sequence[str], default: Sequence[str], derived: Container[str] = ()
+) -> tuple[str, ...]:
+    """Names of columns, each known and named once; those by default for None."""
     if columns is None:
-        return DEFAULT_COLUMNS
+        return tuple(default)
     if isinstance(columns, str):
         raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
     names = tuple(columns)
     for name in names:
-        if name in derived and name not in ALL_COLUMNS:
+        if name in derived and name not in known:
             raise ValueError(
                 f"columns names {name!r}, which extract makes: derived columns come by themselves, at the end"
             )
-        if name not in ALL_COLUMNS:
-            raise ValueError(f"no column {name!r}; there are {', '.join(ALL_COLUMNS)}")
+        if name not in known:
+            raise ValueError(f"no column {name!r}; there are {', '.join(known)}")
     if len(set(names)) != len(names):
         raise ValueError("columns names a column twice")
     return names
@@ -405,7 +413,7 @@ def _milliseconds(name: str, value: Timestamp | None) -> int | None:
 def _context_column(name: str, contexts: Sequence[tuple[Task, int]]) -> Column:
     counts = np.array([n for _, n in contexts], np.int64)
     if name == "segment":
-        names = [task.piece.segment.path.name for task, _ in contexts]
+        names = [task.window.segment.path.name for task, _ in contexts]
         return np.repeat(np.array(names, np.str_), counts)
     keys = [task.partition.topic_partition or kf.TopicPartition("", -1) for task, _ in contexts]
     if name == "partition":

@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnsafePathError, UnwritableError
-from kafkalog.interchange.arrow_input import ColumnReader, cut, integer_values, plain_column, validity
+from kafkalog.interchange.arrow_buffers import validity
+from kafkalog.interchange.arrow_input import ColumnReader, cut
+from kafkalog.interchange.arrow_values import integer_values, plain_column
 from kafkalog.records.columns import RecordColumns
 from kafkalog.storage.open_file_limit import allow_open_files, count_open_files
 from kafkalog.writing.partition_writer import PartitionWriter, check_partition_name

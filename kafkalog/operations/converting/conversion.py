@@ -19,7 +19,7 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, KafkalogError, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_chain import Piece
+from kafkalog.log.segment_reader import SegmentWindow
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.converting.assemble import Part, assemble
 from kafkalog.operations.converting.needed_batches import Pinned, find_pinned
@@ -59,7 +59,7 @@ class _Task:
     """Batches of a window, on their way through the pool."""
 
     number: int
-    piece: Piece
+    piece: SegmentWindow
     epochs: npt.NDArray[np.int32]
     rules: BoundRules
     first: int
@@ -191,7 +191,7 @@ class Conversion:
             found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
-            for piece in partition.pieces(selection, on_corruption=self._on_corruption, report=meet):
+            for piece in partition.windows(selection, on_corruption=self._on_corruption, report=meet):
                 while found:
                     yield found.pop(0)
                 if self._stopped:

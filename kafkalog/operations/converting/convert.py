@@ -28,7 +28,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
-from kafkalog.log.partition import Partition, lone_segment
+from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.converting.conversion import Conversion, Nowhere
@@ -45,7 +45,6 @@ from kafkalog.storage.staging import staged_directory
 
 MAX_BATCH_SIZE: Final = 2**30
 
-_METADATA_TOPIC: Final = "__cluster_metadata"
 
 _Pair = tuple[kf.TopicPartition, Partition]
 
@@ -274,14 +273,14 @@ def _choose(
         if (named is None or (key and key.topic in named)) and (
             numbered is None or (key and key.partition in numbered)
         ):
-            yield lone_segment(opened) if isinstance(opened, Segment) else opened
+            yield Partition.of_segment(opened) if isinstance(opened, Segment) else opened
         return
     for finding in opened.findings:
         note(finding)
     for missing in sorted((named or set()) - set(opened.topics)):
         raise ValueError(f"no topic {missing!r} here; there are {', '.join(opened.topics[:8])}")
     for key in opened:
-        if key.topic == _METADATA_TOPIC and named is None:
+        if key.topic == kf.METADATA_TOPIC and named is None:
             detail = "the cluster's metadata, which nobody but its controllers write, is left out"
             note(Finding(Reason.UNSAFE_PATH, detail, path=str(opened[key].path), damage=False))
             continue

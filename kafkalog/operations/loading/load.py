@@ -27,7 +27,8 @@ from kafkalog.errors import (
     Reason,
     UnwritableError,
 )
-from kafkalog.interchange.arrow_input import ColumnReader, open_batches, slices
+from kafkalog.interchange.arrow_input import ColumnReader, slices
+from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.input_paths import input_files, with_place
 from kafkalog.interchange.record_files import RecordFile
 from kafkalog.operations.loading.install import Targets

@@ -44,7 +44,6 @@ _MAX_INDEX_BYTES: Final = 2**31 - 1
 _READ_BYTES: Final = 2**26
 _EPOCHS: Final = 10_000
 _TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
-_METADATA_TOPIC: Final = "__cluster_metadata"
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
 
@@ -71,7 +70,7 @@ class Surroundings:
         is_live = is_locked(root)
         topic = partition.topic_partition.topic if partition.topic_partition else None
         # Raft's own log, and directories set apart, are not trimmed when a broker stops
-        is_trimmed = topic != _METADATA_TOPIC and partition.kind is None
+        is_trimmed = topic != kf.METADATA_TOPIC and partition.kind is None
         return cls(is_live, not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists())
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.partition import Partition, lone_segment
+from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.losses import OffsetGap
 from kafkalog.operations.verifying.partition import check_partition, check_root
@@ -267,7 +267,7 @@ def partitions_to_verify(
 ) -> list[Partition]:
     """What is to be verified; what cannot be opened is a finding."""
     if isinstance(path, Segment):
-        return [lone_segment(path)]
+        return [Partition.of_segment(path)]
     if isinstance(path, Partition):
         return [path]
     if not isinstance(path, LogDir):

@@ -30,7 +30,8 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.choosing import check_places, choose
 from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval
 from kafkalog.operations.rebuilding.outputs import Apart, InPlace, Nowhere, Target
-from kafkalog.operations.rebuilding.rebuild import DEFAULT_KINDS, Rebuilder, check_options, is_replayed
+from kafkalog.operations.rebuilding.rebuild import DEFAULT_KINDS, check_options
+from kafkalog.operations.rebuilding.rebuilder import Rebuilder, is_replayed
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile, Skipped
 from kafkalog.scanning.filters import milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
