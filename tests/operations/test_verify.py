@@ -445,8 +445,21 @@ def test_the_command_prints_a_line_a_segment_and_a_total(capsys: pytest.CaptureF
     assert lines[0] == f"p-txn-0  {0:020d}.log  OK"
     assert len(lines) == 7
     assert lines[-1].startswith("total: 1 partition, 6 segments, ")
-    assert lines[-1].endswith("; all OK")
+    assert lines[-1].endswith("; records not decoded (--deep); all OK")
     assert printed.err == ""
+    for option, told in (
+        ("--deep", "bytes; all OK"),
+        ("--indexes", "bytes; checksums and records not checked; all OK"),
+    ):
+        assert main(["verify", option, str(golden_sets.LOG_DIR / "p-txn-0")]) == 0
+        assert capsys.readouterr().out.splitlines()[-1].endswith(told)
+
+
+def test_directories_that_are_not_checked_are_counted(log_dir_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (log_dir_copy / "p-multi-0").rename(log_dir_copy / f"p-multi-0.{'0' * 32}-delete")
+    assert main(["verify", str(log_dir_copy)]) == 0
+    told = "; records not decoded (--deep); 1 directory that a broker set apart not checked; all OK"
+    assert capsys.readouterr().out.splitlines()[-1].endswith(told)
 
 
 def test_damage_is_listed_below_its_segment_and_the_exit_code_is_1(
