@@ -532,3 +532,12 @@ def test_a_log_start_offset_behind_the_end_of_the_log_is_damage(log_dir: Path, t
         (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\np-multi 1 {start}\n")
         (partition,) = kafkalog.verify(tmp_path / "p-multi-1").partitions
         assert [finding.reason for finding in partition.findings if finding.damage] == reasons
+
+
+@pytest.mark.parametrize(("lines", "line"), [("-1 0", 3), ("0 -5", 3), ("0 0\n0 9", 4), ("0 0\n1 9\n2 9", 5)])
+def test_epochs_that_do_not_rise_from_0_are_found_by_their_line(log_dir_copy: Path, lines: str, line: int) -> None:
+    path = log_dir_copy / "p-multi-0" / "leader-epoch-checkpoint"
+    path.write_text(f"0\n{len(lines.splitlines())}\n{lines}\n")
+    found = [one for one in kafkalog.verify(log_dir_copy / "p-multi-0").all_findings() if one.path == str(path)]
+    assert [one.reason for one in found] == [kafkalog.Reason.EPOCH_ORDER]
+    assert f"line {line}:" in found[0].detail
