@@ -17,7 +17,7 @@ from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
 from kafkalog.cli.topic_settings import check_names, noting, settings_of
 
 if TYPE_CHECKING:
-    from kafkalog.operations.loading.load import LoadResult
+    from kafkalog.operations.loading.report import LoadResult
     from kafkalog.state.log_config import LogConfig
 
 _INPUTS: Final = (

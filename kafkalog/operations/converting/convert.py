@@ -294,7 +294,7 @@ def _choose(
             )
             if topic == kf.METADATA_TOPIC:
                 detail = "the cluster's metadata, which nobody but its controllers write, is left out"
-            note(Finding(Reason.UNSAFE_PATH, detail, path=str(opened.place(key).path), damage=False))
+            note(Finding(Reason.UNSAFE_PATH, detail, path=str(opened.path_of(key).path), damage=False))
         keys = [key for key in keys if key.topic not in left_out]
     for key in keys:
         try:

@@ -32,6 +32,7 @@ from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.input_paths import input_files, with_place
 from kafkalog.interchange.record_files import RecordFile
 from kafkalog.operations.loading.install import Targets
+from kafkalog.operations.loading.report import LoadedPartition, LoadResult
 from kafkalog.operations.loading.retention import retention_note
 from kafkalog.operations.loading.target import load_target
 from kafkalog.records.codecs import Compression
@@ -40,73 +41,9 @@ from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.output_paths import check_log_dir
 from kafkalog.writing.partition_writer import BATCH_SIZE, PartitionWriter, check_partition_name
-from kafkalog.writing.routing import RoutedPartition, Router, WaitingRecords, check_topic
+from kafkalog.writing.routing import Router, WaitingRecords, check_topic
 
 _STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedPartition:
-    """What became of a partition.
-
-    Attributes
-    ----------
-    topic : str
-    partition : int
-    n_records, n_batches, n_bytes : int
-        Of its `.log` files; a dry run knows no batches, and the bytes of keys, values and headers.
-    first_offset, next_offset : int
-        Of its first record, and behind its last one.
-    """
-
-    topic: str
-    partition: int
-    n_records: int
-    n_batches: int
-    n_bytes: int
-    first_offset: int
-    next_offset: int
-
-    @classmethod
-    def of(cls, partition: RoutedPartition) -> LoadedPartition:
-        """What a partition says of itself."""
-        counts = (partition.n_records, partition.n_batches, partition.n_bytes)
-        return cls(*partition.key, *counts, partition.first_offset, partition.next_offset)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class LoadResult:
-    """What was written.
-
-    Attributes
-    ----------
-    path : str
-        The log dir.
-    partitions : list of LoadedPartition
-    notes : list of str
-        What is worth knowing, such as records that are older than the topic's retention.
-    """
-
-    path: str
-    partitions: list[LoadedPartition]
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def n_records(self) -> int:
-        """Records in all partitions."""
-        return sum(each.n_records for each in self.partitions)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all `.log` files."""
-        return sum(each.n_bytes for each in self.partitions)
-
-    def __repr__(self) -> str:
-        return f"LoadResult({self.n_records} records in {len(self.partitions)} partitions, {self.path!r})"
 
 
 class Source(NamedTuple):
