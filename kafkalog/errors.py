@@ -57,6 +57,7 @@ class Reason(StrEnum):
     BATCH_TOO_LARGE = "batch_too_large"
     DECOMPRESSED_TOO_LARGE = "decompressed_too_large"
     TOO_MANY_HEADERS = "too_many_headers"
+    TOO_MANY_RECORDS = "too_many_records"
     TOO_MANY_OPEN_TRANSACTIONS = "too_many_open_transactions"
     FILE_CHANGED = "file_changed"
     FILE_UNREADABLE = "file_unreadable"
@@ -317,6 +318,8 @@ class Limits:
         Largest batch in the file. The default is a broker's `socket.request.max.bytes`.
     max_decompressed_bytes : int
         Largest decompressed batch.
+    max_records_per_batch : int
+        Each takes up to 120 bytes in columns, however short it is; compressed, a thousand take less than a byte.
     max_headers_per_record : int
     max_headers_per_batch : int
         Each takes some 50 bytes in columns, however short it is.
@@ -328,10 +331,17 @@ class Limits:
         Findings kept in memory; further ones are only counted.
     max_directories : int
         Directories that an export by date makes; records with arbitrary timestamps ask for one each.
+
+    Notes
+    -----
+    For every batch that is decoded at the same time, one a thread, reading, verifying, converting, exporting and
+    dumping need at most `max_batch_bytes`, three times `max_decompressed_bytes`, and 120 bytes a record up to
+    `max_records_per_batch`, beside 64 MiB.
     """
 
     max_batch_bytes: int = 100 * 2**20
     max_decompressed_bytes: int = 256 * 2**20
+    max_records_per_batch: int = 2_000_000
     max_headers_per_record: int = 65_536
     max_headers_per_batch: int = 1_000_000
     max_segment_bytes: int = 2**31 - 1
