@@ -12,7 +12,7 @@ import sys
 import warnings
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kafkalog._kernels.wire import STATUS
 
@@ -57,6 +57,7 @@ class Reason(StrEnum):
     BATCH_TOO_LARGE = "batch_too_large"
     DECOMPRESSED_TOO_LARGE = "decompressed_too_large"
     TOO_MANY_HEADERS = "too_many_headers"
+    TOO_MANY_RECORDS = "too_many_records"
     TOO_MANY_OPEN_TRANSACTIONS = "too_many_open_transactions"
     FILE_CHANGED = "file_changed"
     FILE_UNREADABLE = "file_unreadable"
@@ -97,6 +98,10 @@ class Reason(StrEnum):
     COLUMN_TWICE = "column_twice"
     COLUMN_UNKNOWN = "column_unknown"
     COLUMN_VALUE = "column_value"
+
+
+Certainty = Literal["exact", "header", "at_most"]
+"""How a number of lost records is known; see `Finding`."""
 
 
 class KafkalogError(Exception):
@@ -272,6 +277,11 @@ class Finding:
         Offsets concerned, as far as known.
     damage : bool
         False for facts that are normal, such as a torn tail of the last segment.
+    n_records : int or None
+        Records lost there; 0 where a reader gives them all the same, None where nobody knows.
+    certainty : {"exact", "header", "at_most"} or None
+        How `n_records` is known: from the header of a batch that is intact or that its neighbours confirm; from the
+        header of a damaged batch alone; from how many offsets there are between the neighbours.
     """
 
     reason: Reason
@@ -282,6 +292,8 @@ class Finding:
     base_offset: int | None = None
     last_offset: int | None = None
     damage: bool = True
+    n_records: int | None = None
+    certainty: Certainty | None = None
 
     def __str__(self) -> str:
         where = self.path or "<buffer>"
@@ -306,6 +318,8 @@ class Limits:
         Largest batch in the file. The default is a broker's `socket.request.max.bytes`.
     max_decompressed_bytes : int
         Largest decompressed batch.
+    max_records_per_batch : int
+        Each takes up to 120 bytes in columns, however short it is; compressed, a thousand take less than a byte.
     max_headers_per_record : int
     max_headers_per_batch : int
         Each takes some 50 bytes in columns, however short it is.
@@ -317,10 +331,17 @@ class Limits:
         Findings kept in memory; further ones are only counted.
     max_directories : int
         Directories that an export by date makes; records with arbitrary timestamps ask for one each.
+
+    Notes
+    -----
+    For every batch that is decoded at the same time, one a thread, reading, verifying, converting, exporting and
+    dumping need at most `max_batch_bytes`, three times `max_decompressed_bytes`, and 120 bytes a record up to
+    `max_records_per_batch`, beside 64 MiB.
     """
 
     max_batch_bytes: int = 100 * 2**20
     max_decompressed_bytes: int = 256 * 2**20
+    max_records_per_batch: int = 2_000_000
     max_headers_per_record: int = 65_536
     max_headers_per_batch: int = 1_000_000
     max_segment_bytes: int = 2**31 - 1

@@ -30,6 +30,7 @@ from kafkalog.errors import (
     TruncatedTailError,
 )
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end
 from kafkalog.indexes.statistics import IndexStatistics, RollLimits, SegmentMeter
 from kafkalog.indexes.view import integers
 from kafkalog.log.timestamp_search import TimestampSearch
@@ -159,7 +160,7 @@ class Segment:
         if previous_offset is None:
             previous_offset = self.base_offset - 1
         try:
-            yield from (walk_checked if checked else walk)(
+            windows = (walk_checked if checked else walk)(
                 source,
                 start=start,
                 previous_offset=previous_offset,
@@ -167,6 +168,13 @@ class Segment:
                 first_window_bytes=first_window_bytes,
                 limits=self.limits,
             )
+            for window in windows:
+                reason = odd_end(window, source, previous_offset, self.limits.max_batch_bytes, self._witnesses)
+                if reason is not None:
+                    yield from self._until_odd_end(window, reason)
+                previous_offset = int(window.batches.last_offset[-1])
+                yield window
+                del window  # its memory serves the next one
         except TruncatedTailError as tail:
             if not self.is_last:
                 raise
@@ -176,6 +184,39 @@ class Segment:
                 error.reason = Reason.OFFSET_OUTSIDE_SEGMENT
                 error.detail = f"the segment begins at offset {self.base_offset}"
             raise
+
+    def _until_odd_end(self, window: Window, reason: Reason) -> Iterator[Window]:
+        """A window without its last batch, which is damaged although the walk came past it: that is raised."""
+        odd = window.batches[-1:]
+        if len(window.batches) > 1:
+            valid = None if window.valid is None else window.valid[:-1]
+            yield window._replace(batches=window.batches[:-1], valid=valid)
+        first, last = int(odd.base_offset[0]), int(odd.last_offset[0])
+        details = {
+            Reason.OFFSET_ORDER: f"its offsets, {first} to {last}, contradict those around it; no checksum covers them",
+            Reason.OFFSET_OUTSIDE_SEGMENT: f"its offsets, {first} to {last}, reach into the next segment",
+        }
+        raise CorruptionError(
+            reason,
+            details.get(reason, "the checksum in the batch is not that of its bytes"),
+            path=self.path,
+            position=int(odd.position[0]),
+            base_offset=first,
+            length=int(odd.size_in_bytes[0]),
+        )
+
+    def _witnesses(self) -> Witnesses:
+        """What other files say of the offsets of the segment."""
+        try:
+            names = os.listdir(self.path.absolute().parent)
+        except OSError:
+            names = []
+        offsets = [(name, kf.parse_base_offset(name)) for name in names]
+        bases = [base for name, base in offsets if base is not None and name.endswith(kf.LOG_SUFFIX)]
+        ends = [end for name, end in offsets if end is not None and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)]
+        following = [base for base in bases if base > self.base_offset] if self.has_base_offset else []
+        index = None if following else self.offset_index_or_none()
+        return Witnesses(index, min(following, default=None), frozenset(ends))
 
     def iter_batches(self, *, window_bytes: int = WINDOW_BYTES) -> Iterator[BatchTable]:
         """Batch tables, a window of the file each; their rows together are the segment.
@@ -333,7 +374,7 @@ class Segment:
         window, _ = intact_batch_at(source, position, self.limits.max_batch_bytes)
         if window is None:
             return False
-        first = _first_offset(window.batches)
+        first = first_offset(window.batches)
         source.release(window.data, position)
         return self.base_offset <= first <= offset
 
@@ -493,16 +534,11 @@ class Resynchroniser:
             if window is None:
                 self._budget -= n_bytes + _CANDIDATE_BYTES
                 continue
-            first = _first_offset(window.batches)
+            first = first_offset(window.batches)
             source.release(window.data, position)
             if first > previous_offset:
                 return int(position)
         return None
-
-
-def _first_offset(batches: BatchTable) -> int:
-    """Base offset of the first batch, or what stands for it where that is hidden in a compressed message."""
-    return int(batches.base_offset[0]) if batches.base_offset[0] >= 0 else int(batches.last_offset[0])
 
 
 _CANDIDATE_BYTES = 2**9  # what looking at a candidate costs beside its bytes

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal
 
 from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.indexes.odd_offsets import first_offset, offsets_from
 from kafkalog.log.segment import Resynchroniser, Segment
 from kafkalog.records.batch_table import Window
+from kafkalog.records.header_walk import intact_batch_at
 from kafkalog.storage.source import ByteSource
 
 OnCorruption = Literal["raise", "stop", "skip"]
@@ -60,6 +63,8 @@ class SegmentStream:
         self.stopped = False
         self._last_position: int | None = None
         self._resynchroniser: Resynchroniser | None = None
+        self._next_original: int | None = None
+        self._n_searches = 0
 
     def windows(self, position: int | None, on_corruption: OnCorruption) -> Iterator[Window]:
         """Windows from a batch boundary on.
@@ -102,11 +107,10 @@ class SegmentStream:
             self.report(error.to_finding())
             return None
         odd_offset = error.reason in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT)
-        if odd_offset and error.base_offset is not None and error.base_offset >= 0:
-            # the batch is whole and only its offset is odd: it is said, and read
-            self.report(error.to_finding())
-            self.previous = error.base_offset - 1
-            return where
+        if odd_offset:
+            batch = self._batch_at(where)
+            if batch is not None:
+                return self._pass_over(error, batch)
         self._resynchroniser = self._resynchroniser or Resynchroniser(self.segment, self.source)
         last = self._last_position
         if last is not None and not self.segment.is_batch_at(self.source, last, 2**63 - 1):
@@ -122,5 +126,61 @@ class SegmentStream:
         self.report(replace(error.to_finding(), detail=f"{error.detail}; {passed}", length=length))
         return position
 
+    def _batch_at(self, position: int) -> Window | None:
+        window, _ = intact_batch_at(self.source, position, self.segment.limits.max_batch_bytes)
+        return window
 
+    def _pass_over(self, error: KafkalogError, window: Window) -> int:
+        """Report an intact batch whose offset does not fit, and say where to read on.
+
+        It is left out if it is the only one, or lies there a second time. A log that goes back for good is read on.
+        """
+        batch, where = window.batches, window.start
+        behind = int(batch.next_position[0])
+        original = self._original_of(window)
+        following = offsets_from(self.source, behind)
+        self.source.release(window.data, where)
+        finding = replace(error.to_finding(), length=behind - where, n_records=0, certainty="exact")
+        first, last = first_offset(batch), int(batch.last_offset[0])
+        if original is not None:
+            detail = f"a copy of the batch at position {original}: it is given once"
+            self._next_original = original + behind - where
+            self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
+            return behind
+        if 2 * sum(offset > self.previous for offset in following) < len(following):
+            self.report(replace(finding, detail=f"{error.detail}; the log goes on from there, and is read on"))
+            self.previous = first - 1
+            return where
+        end = following[0] if following and following[0] > self.previous else self.previous + 2 + last - first
+        n = int(batch.records_count[0])
+        lost = replace(
+            finding,
+            detail=f"{error.detail}; {behind - where} bytes passed over",
+            base_offset=self.previous + 1,
+            last_offset=end - 1,
+            n_records=n if n >= 0 else end - self.previous - 1,
+            certainty="exact" if n >= 0 else "at_most",
+        )
+        self.report(lost)
+        return behind
+
+    def _original_of(self, copy: Window) -> int | None:
+        """Position of an earlier batch with the same bytes."""
+        positions = [self._last_position, self._next_original]
+        if self._n_searches < _MOST_SEARCHES:
+            self._n_searches += 1
+            with contextlib.suppress(KafkalogError):  # what is damaged before has been reported
+                positions.append(int(self.segment.find_offsets([int(copy.batches.last_offset[0])])["position"][0]))
+        for position in positions:
+            if position is None or not 0 <= position < copy.start:
+                continue
+            data = self.source.window(position, position + copy.data.size)
+            is_same = data.size == copy.data.size and bool((data == copy.data).all())
+            self.source.release(data, position)
+            if is_same:
+                return position
+        return None
+
+
+_MOST_SEARCHES = 64
 _WINDOW_BEHIND_DAMAGE = 2**16
