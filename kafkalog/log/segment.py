@@ -214,9 +214,14 @@ class Segment:
         offsets = [(name, kf.parse_base_offset(name)) for name in names]
         bases = [base for name, base in offsets if base is not None and name.endswith(kf.LOG_SUFFIX)]
         ends = [end for name, end in offsets if end is not None and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)]
-        following = [base for base in bases if base > self.base_offset] if self.has_base_offset else []
-        index = None if following else self.offset_index_or_none()
-        return Witnesses(index, min(following, default=None), frozenset(ends))
+        following = min((base for base in bases if base > self.base_offset), default=None)
+        index = None if following is not None else self.offset_index_or_none()
+        return Witnesses(index, following if self.has_base_offset else None, frozenset(ends))
+
+    @property
+    def next_base_offset(self) -> int | None:
+        """Where the next segment in the directory begins by its name; None for the last one."""
+        return self._witnesses().next_base_offset
 
     def iter_batches(self, *, window_bytes: int = WINDOW_BYTES) -> Iterator[BatchTable]:
         """Batch tables, a window of the file each; their rows together are the segment.
