@@ -26,7 +26,7 @@ from kafkalog.errors import (
     Reason,
     SidecarError,
 )
-from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits, SegmentMeter
+from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits
 from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.log.scan_statistics import ScanStatistics
 from kafkalog.log.segment import Segment
@@ -660,7 +660,7 @@ class Partition:
         walk = self.iter_batches(on_corruption=on_corruption, report=report_and_note, progress=progress)
         row = next(walk, None)
         for segment in self.segments:
-            meter = SegmentMeter(segment, intervals, roll_limits)
+            meter = segment.index_meter(intervals, roll_limits)
             while row is not None and row.segment is segment:
                 meter.feed(row.batches)
                 row = next(walk, None)
