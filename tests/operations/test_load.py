@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import examples
 from faults import Faulty
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,7 +116,7 @@ def in_memory(otherwise: Path | None = None) -> Iterator[Path]:
         yield Path(name)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(ROWS, st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]), st.sampled_from(FORMS), st.data())
 def test_any_records_in_any_form_come_back(rows: list[Any], compression: str, form: str, data: st.DataObject) -> None:
     with in_memory() as folder:
@@ -424,7 +425,7 @@ for n in range(1, 5000, step):
 """
 
 
-@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("is_there", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_killed_anywhere_each_partition_is_complete_or_absent(memory: Path, is_there: bool) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     step = 5
