@@ -13,6 +13,7 @@ import builder
 import golden_sets
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -376,7 +377,7 @@ def test_a_stray_log_keeps_nothing_from_being_checked(partition: Path) -> None:
     assert set(reasons(partition)) == {"foo.log", "leader-epoch-checkpoint"}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 @given(
     name=st.sampled_from(
         [".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint", "partition.metadata"]
@@ -532,3 +533,12 @@ def test_a_log_start_offset_behind_the_end_of_the_log_is_damage(log_dir: Path, t
         (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\np-multi 1 {start}\n")
         (partition,) = kafkalog.verify(tmp_path / "p-multi-1").partitions
         assert [finding.reason for finding in partition.findings if finding.damage] == reasons
+
+
+@pytest.mark.parametrize(("lines", "line"), [("-1 0", 3), ("0 -5", 3), ("0 0\n0 9", 4), ("0 0\n1 9\n2 9", 5)])
+def test_epochs_that_do_not_rise_from_0_are_found_by_their_line(log_dir_copy: Path, lines: str, line: int) -> None:
+    path = log_dir_copy / "p-multi-0" / "leader-epoch-checkpoint"
+    path.write_text(f"0\n{len(lines.splitlines())}\n{lines}\n")
+    found = [one for one in kafkalog.verify(log_dir_copy / "p-multi-0").all_findings() if one.path == str(path)]
+    assert [one.reason for one in found] == [kafkalog.Reason.EPOCH_ORDER]
+    assert f"line {line}:" in found[0].detail
