@@ -169,7 +169,7 @@ class Pass:
                 counts.n_partitions_read += 1
                 whole, by_segment = selections
                 found = list(partition.findings)
-                windows = partition.windows(
+                windows = partition.reader.windows(
                     whole,
                     isolation_level=query.isolation_level,
                     on_corruption=query.on_corruption,

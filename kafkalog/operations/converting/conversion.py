@@ -191,7 +191,7 @@ class Conversion:
             found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
-            for piece in partition.windows(selection, on_corruption=self._on_corruption, report=meet):
+            for piece in partition.reader.windows(selection, on_corruption=self._on_corruption, report=meet):
                 while found:
                     yield found.pop(0)
                 if self._stopped:
