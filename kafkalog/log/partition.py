@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, ReadError, SidecarError
-from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits, SegmentMeter
+from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits
 from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
@@ -481,7 +481,7 @@ class Partition:
         walk = self.iter_batches(on_corruption=on_corruption, report=report_and_note, progress=progress)
         row = next(walk, None)
         for segment in self.segments:
-            meter = SegmentMeter(segment, intervals, roll_limits)
+            meter = segment.index_meter(intervals, roll_limits)
             while row is not None and row.segment is segment:
                 meter.feed(row.batches)
                 row = next(walk, None)

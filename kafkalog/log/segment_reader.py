@@ -259,6 +259,17 @@ class SegmentReader:
                 previous = stream.previous
                 reached = stream.end_offset
 
+    def lost_from(self, finding: Finding) -> Finding:
+        """A finding, with all that lies behind it to the end of the log counted as lost."""
+        try:
+            end = self._segments[-1].next_offset
+        except (KafkalogError, IndexError):
+            return replace(finding, last_offset=None, n_records=None, certainty=None)
+        first = finding.base_offset
+        if first is None or not 0 <= first < end:
+            return finding
+        return replace(finding, last_offset=end - 1, n_records=end - first, certainty="at_most")
+
     def read_committed(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
         """What chooses the batches that a `read_committed` consumer gets."""
         if self._known.outcomes is not None:
@@ -357,7 +368,16 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = 
         False: "the log cleaner has not been here, so a segment seems to be missing",
     }[is_compacted]
     detail = f"offsets {start} to {end - 1} lie between two segments and in neither: {why}"
-    return Finding(Reason.OFFSET_GAP, detail, path=path, base_offset=start, last_offset=end - 1, damage=False)
+    return Finding(
+        Reason.OFFSET_GAP,
+        detail,
+        path=path,
+        base_offset=start,
+        last_offset=end - 1,
+        damage=False,
+        n_records=end - start,
+        certainty="at_most",
+    )
 
 
 def overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:

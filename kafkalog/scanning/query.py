@@ -197,7 +197,9 @@ class Query:
         for name, value in (("topics", self.topics), ("partitions", self.partitions)):
             if value is not None:
                 levels["partitions"].append(f"{name}={value}")
-        if not self.internal and self.topics is None and isinstance(self.target, LogDir):
+        if isinstance(self.target, LogDir) and len(self.target.select(self.topics, internal=self.internal)) < len(
+            self.target.select(self.topics)
+        ):
             levels["partitions"].append("no internal topics")
         ranges: dict[str, Any] = {
             "start_offset": self.start_offset,

@@ -15,6 +15,7 @@ import pyarrow as pa
 from kafkalog import format as kf
 from kafkalog.errors import (
     Finding,
+    Loss,
     Reason,
 )
 from kafkalog.interchange.arrow_output import (
@@ -79,6 +80,11 @@ class Scan:
     def findings(self) -> list[Finding]:
         """What the last pass found: damage that was passed over, torn tails, odd header keys."""
         return list(self._last.findings.rows)
+
+    @property
+    def losses(self) -> dict[str, Loss]:
+        """What the last pass lost, by partition directory; nothing is said of those that lost nothing."""
+        return dict(self._last.findings.losses)
 
     @property
     def n_damage(self) -> int:

@@ -333,6 +333,15 @@ def test_only_abandoned_entries_of_the_same_name_are_removed(tmp_path: Path) -> 
     assert sorted(os.listdir(tmp_path)) == sorted([*others, "out"])
 
 
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_a_refused_publication_removes_what_a_killed_one_left(tmp_path: Path, is_directory: bool) -> None:
+    write_old(tmp_path / "out", is_directory)
+    (tmp_path / ".out.01234567.kafkalog-staged").touch()
+    with pytest.raises(OutputExistsError), (staged_directory if is_directory else staged_file)(tmp_path / "out"):
+        pass
+    assert os.listdir(tmp_path) == ["out"]
+
+
 def test_a_link_is_followed_and_permissions_are_kept(tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.write_bytes(b"old")

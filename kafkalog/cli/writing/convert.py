@@ -15,6 +15,7 @@ from kafkalog.cli.options import (
     Words,
     add_command,
     add_limits,
+    add_report,
     add_selection,
     condition,
     flatten,
@@ -135,6 +136,7 @@ def add_parser(commands: Any) -> None:
     reading.add_argument("--threads", metavar="N", type=int, help="threads that decode and encode (default: one a CPU)")
     reading.add_argument("--dry-run", action="store_true", help="write nothing: say what would come out")
     reading.add_argument("--json", action="store_true", help="an object a line for each partition")
+    add_report(reading)
     add_limits(reading)  # type: ignore[arg-type]
     parser.set_defaults(run=run)
 
@@ -206,6 +208,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.progress.close()
     console.findings(report.findings.rows)
     console.unkept_findings(report.findings.n_more)
+    console.losses(report.findings.losses)
     _show(report, args, console)
 
 

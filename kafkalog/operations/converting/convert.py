@@ -222,7 +222,9 @@ def convert(
                 with targets.open(directory, partition, conversion.start_offset) as sink:
                     conversion.run(sink, pool, n_threads)
             offsets = conversion.start_offset, conversion.end_offset
-            report.partitions.append(converted(key, str(where), str(partition.path), offsets, conversion.counts))
+            report.partitions.append(
+                converted(key, str(where), str(partition.path), offsets, conversion.counts, report.findings)
+            )
     return report
 
 
