@@ -363,17 +363,80 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 @dataclass(slots=True)
+class Loss:
+    """What was lost of a partition, summed up over its findings.
+
+    Attributes
+    ----------
+    n_findings : int
+        Of damage to batches, or about missing ones.
+    n_records : int
+        As far as known.
+    certainty : {"exact", "header", "at_most"} or None
+        The least sure of the numbers that were added up; see `Finding`.
+    n_unknown : int
+        Findings of which nobody knows how many records were lost.
+    first_offset, last_offset : int or None
+        All losses lie between these, as far as known.
+    """
+
+    n_findings: int = 0
+    n_records: int = 0
+    certainty: Certainty | None = None
+    n_unknown: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+    def add(self, finding: Finding) -> None:
+        """Count a finding in."""
+        self.n_findings += 1
+        self.n_records += finding.n_records or 0
+        self.n_unknown += finding.n_records is None
+        self.certainty = max(self.certainty, finding.certainty, key=_CERTAINTIES.index)
+        if finding.n_records == 0:
+            return
+        offsets = [offset for offset in (finding.base_offset, finding.last_offset) if offset is not None]
+        if offsets:
+            self.first_offset = min(offsets if self.first_offset is None else [self.first_offset, *offsets])
+            self.last_offset = max(offsets if self.last_offset is None else [self.last_offset, *offsets])
+
+    def __str__(self) -> str:
+        text = f"{'at most ' * (self.certainty == 'at_most')}{self.n_records} records"
+        text += f", and in {self.n_unknown} places nobody knows how many" if self.n_unknown else ""
+        return text + (f", offsets {self.first_offset} to {self.last_offset}" if self.first_offset is not None else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+
+_CERTAINTIES: Final = (None, "exact", "header", "at_most")
+
+
+def add_loss(losses: dict[str, Loss], finding: Finding) -> None:
+    """Count a finding in for its partition's directory, if records may be lost by it."""
+    if not finding.damage or finding.path is None:
+        return
+    is_log = ".log" in os.path.basename(finding.path)
+    if is_log or finding.n_records is not None:
+        directory = os.path.dirname(finding.path) if is_log else finding.path
+        losses.setdefault(directory, Loss()).add(finding)
+
+
+@dataclass(slots=True)
 class Findings:
-    """Findings in the order found, up to a limit; the rest is counted."""
+    """Findings in the order found, up to a limit; the rest is counted, and so are the losses of each directory."""
 
     limit: int = DEFAULT_LIMITS.max_findings
     rows: list[Finding] = field(default_factory=list)
     n_more: int = 0
     n_damage: int = 0
+    losses: dict[str, Loss] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> None:
         """Keep a finding, or count it when there are too many already."""
         self.n_damage += finding.damage
+        add_loss(self.losses, finding)
         if len(self.rows) < self.limit:
             self.rows.append(finding)
         else:

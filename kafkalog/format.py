@@ -142,6 +142,9 @@ _OFFSET_SUFFIXES: Final = (
     SWAP_SUFFIX,
 )
 
+INDEX_INTERVAL_BYTES: Final = 4096
+"""Default of a topic's `index.interval.bytes`."""
+
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"

@@ -155,6 +155,16 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_report(parser: Any) -> None:
+    """``--report``."""
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write all that was found to a file as JSON: offsets and records lost by each finding, and how sure that"
+        " is, and the sum of each partition",
+    )
+
+
 def names(text: str) -> list[str]:
     """A comma list of names."""
     found = [name.strip() for name in text.split(",") if name.strip()]

@@ -20,12 +20,13 @@ from kafkalog import format as kf
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
+    KafkalogError,
     Limits,
     ReadError,
     Reason,
     SidecarError,
 )
-from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits, SegmentMeter
+from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits
 from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.log.scan_statistics import ScanStatistics
 from kafkalog.log.segment import Segment
@@ -363,6 +364,17 @@ class Partition:
         properties = read_properties(self.path / kf.PARTITION_METADATA)
         return None if properties is None else properties.get("topic_id")
 
+    def lost_from(self, finding: Finding) -> Finding:
+        """A finding, with all that lies behind it to the end of the log counted as lost."""
+        try:
+            end = self.segments[-1].next_offset
+        except (KafkalogError, IndexError):
+            return replace(finding, last_offset=None, n_records=None, certainty=None)
+        first = finding.base_offset
+        if first is None or not 0 <= first < end:
+            return finding
+        return replace(finding, last_offset=end - 1, n_records=end - first, certainty="at_most")
+
     def gap_between(self, start: int, end: int) -> Finding | None:
         """The note about offsets that lie between two segments and in neither; None where the log cleaner has been."""
         if not self.is_whole or end <= (self.cleaner_offset or 0):
@@ -648,7 +660,7 @@ class Partition:
         walk = self.iter_batches(on_corruption=on_corruption, report=report_and_note, progress=progress)
         row = next(walk, None)
         for segment in self.segments:
-            meter = SegmentMeter(segment, intervals, roll_limits)
+            meter = segment.index_meter(intervals, roll_limits)
             while row is not None and row.segment is segment:
                 meter.feed(row.batches)
                 row = next(walk, None)
@@ -679,7 +691,16 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = 
         False: "the log cleaner has not been here, so a segment seems to be missing",
     }[is_compacted]
     detail = f"offsets {start} to {end - 1} lie between two segments and in neither: {why}"
-    return Finding(Reason.OFFSET_GAP, detail, path=path, base_offset=start, last_offset=end - 1, damage=False)
+    return Finding(
+        Reason.OFFSET_GAP,
+        detail,
+        path=path,
+        base_offset=start,
+        last_offset=end - 1,
+        damage=False,
+        n_records=end - start,
+        certainty="at_most",
+    )
 
 
 def _overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,10 @@ from kafkalog.errors import (
     Reason,
     TruncatedTailError,
 )
-from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex, integers
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end
 from kafkalog.indexes.statistics import IndexStatistics, RollLimits, SegmentMeter
+from kafkalog.indexes.view import integers
 from kafkalog.log.timestamp_search import TimestampSearch
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.checked_walk import walk_checked
@@ -213,9 +214,14 @@ class Segment:
         offsets = [(name, kf.parse_base_offset(name)) for name in names]
         bases = [base for name, base in offsets if base is not None and name.endswith(kf.LOG_SUFFIX)]
         ends = [end for name, end in offsets if end is not None and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)]
-        following = [base for base in bases if base > self.base_offset] if self.has_base_offset else []
-        index = None if following else self.offset_index_or_none()
-        return Witnesses(index, min(following, default=None), frozenset(ends))
+        following = min((base for base in bases if base > self.base_offset), default=None)
+        index = None if following is not None else self.offset_index_or_none()
+        return Witnesses(index, following if self.has_base_offset else None, frozenset(ends))
+
+    @property
+    def next_base_offset(self) -> int | None:
+        """Where the next segment in the directory begins by its name; None for the last one."""
+        return self._witnesses().next_base_offset
 
     def iter_batches(self, *, window_bytes: int = WINDOW_BYTES) -> Iterator[BatchTable]:
         """Batch tables, a window of the file each; their rows together are the segment.
@@ -298,12 +304,34 @@ class Segment:
         KafkalogError
             The segment is damaged. What is wrong with an index is among its `findings`, and it is not measured.
         """
-        meter = SegmentMeter(self, intervals, roll_limits)
+        meter = self.index_meter(intervals, roll_limits)
         for batches in self.iter_batches():
             meter.feed(batches)
         meter.finish()
         self.findings += meter.findings
         return meter.statistics()
+
+    def index_meter(self, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None) -> SegmentMeter:
+        """A meter of the indexes; one that cannot be read is among its findings."""
+        findings: list[Finding] = []
+        indexes: list[Any] = [None, None]
+        if self.has_base_offset:  # else the offsets of their entries are not known
+            # not kept: a partition may have more segments than memory has room for their indexes
+            for number, read in enumerate((self.read_offset_index, self.read_time_index)):
+                try:
+                    indexes[number] = read()
+                except KafkalogError as error:
+                    findings.append(error.to_finding())
+        meter = SegmentMeter(
+            str(self.path),
+            self.base_offset if self.has_base_offset else None,
+            *indexes,
+            topic_partition=self.topic_partition,
+            intervals=intervals,
+            limits=roll_limits,
+        )
+        meter.findings[:0] = findings
+        return meter
 
     @property
     def next_offset(self) -> int:
@@ -541,6 +569,9 @@ def _is_last(path: Path, base_offset: int | None) -> bool:
     return not any(other is not None and other > base_offset for other in others)
 
 
+_PACKED: Final = tuple(f"{kf.LOG_SUFFIX}{suffix}" for suffix in (".gz", ".zst", ".bz2", ".xz", ".lz4"))
+
+
 def open_segment(path: Path, **options: Any) -> Segment:
     """A `.log` file that a person named.
 
@@ -550,8 +581,10 @@ def open_segment(path: Path, **options: Any) -> Segment:
         The name says that it is something else.
     """
     if path.suffix != kf.LOG_SUFFIX:
-        hint = (
-            f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}" if kf.parse_base_offset(path.name) is not None else ""
-        )
-        raise NotKafkaError(Reason.NOT_KAFKA, hint or "a segment's file name ends in .log", path=path)
+        hint = "a segment's file name ends in .log"
+        if path.name.endswith(_PACKED):
+            hint = f"it is compressed: unpack it first, to {path.with_suffix('').name}"
+        elif kf.parse_base_offset(path.name) is not None:
+            hint = f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}"
+        raise NotKafkaError(Reason.NOT_KAFKA, hint, path=path)
     return Segment(path, **options)

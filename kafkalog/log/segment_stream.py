@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal
 
-from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog import format as kf
+from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
 from kafkalog.indexes.odd_offsets import first_offset, offsets_from
 from kafkalog.log.segment import Resynchroniser, Segment
 from kafkalog.records.batch_table import Window
@@ -104,13 +105,14 @@ class SegmentStream:
         """Report, and say where to read on; None for nowhere in this segment."""
         if on_corruption == "stop":
             self.stopped = True
-            self.report(error.to_finding())
+            self.report(replace(error.to_finding(), base_offset=self.previous + 1))
             return None
         odd_offset = error.reason in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT)
         if odd_offset:
             batch = self._batch_at(where)
             if batch is not None:
                 return self._pass_over(error, batch)
+        first = self.previous + 1
         self._resynchroniser = self._resynchroniser or Resynchroniser(self.segment, self.source)
         last = self._last_position
         if last is not None and not self.segment.is_batch_at(self.source, last, 2**63 - 1):
@@ -123,8 +125,29 @@ class SegmentStream:
         end = self.source.size if position is None else position
         length = max(end - where, 0)
         passed = f"{length} bytes passed over" + (" to the end of the segment" if position is None else "")
-        self.report(replace(error.to_finding(), detail=f"{error.detail}; {passed}", length=length))
+        finding = replace(error.to_finding(), detail=f"{error.detail}; {passed}", length=length)
+        self.report(self._lost_between(finding, where, first, position))
         return position
+
+    def _lost_between(self, finding: Finding, where: int, first: int, position: int | None) -> Finding:
+        """A finding about bytes that were passed over, with the offsets and records that they may have held."""
+        if position is None:
+            end = self.segment.next_base_offset
+        else:
+            window = self._batch_at(position)
+            end = None if window is None or window.batches.base_offset[0] < 0 else int(window.batches.base_offset[0])
+        if end is None or end < first:
+            return replace(finding, base_offset=first)
+        n = end - first
+        certainty: Certainty = "at_most"
+        if self.source.size - where >= kf.RECORD_BATCH_OVERHEAD:
+            head = self.source.window(where, where + kf.RECORD_BATCH_OVERHEAD)
+            base, delta, count = (int.from_bytes(head[a:b].tobytes(), "big") for a, b in ((0, 8), (23, 27), (57, 61)))
+            self.source.release(head, where)
+            # a header that fits exactly between the neighbours is the one that was written
+            if base == first and base + delta + 1 == end and count == n:
+                certainty = "exact"
+        return replace(finding, base_offset=first, last_offset=end - 1, n_records=n, certainty=certainty)
 
     def _batch_at(self, position: int) -> Window | None:
         window, _ = intact_batch_at(self.source, position, self.segment.limits.max_batch_bytes)

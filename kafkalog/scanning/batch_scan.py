@@ -16,7 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Limits, warn
+from kafkalog.errors import (
+    CorruptionWarning,
+    Finding,
+    Findings,
+    KafkalogError,
+    Limits,
+    Loss,
+    warn,
+)
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
@@ -186,6 +194,11 @@ class BatchScan:
     def _advance(self, n_bytes: int) -> None:
         if self.progress is not None:
             self.progress(n_bytes)
+
+    @property
+    def losses(self) -> dict[str, Loss]:
+        """What the last pass lost, by partition directory."""
+        return dict(self._found.losses)
 
     def _meet(self, error: KafkalogError) -> None:
         if self._on_corruption == "raise":

@@ -28,6 +28,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.scan_statistics import ScanStatistics
 from kafkalog.log.segment_reader import SegmentWindow
+from kafkalog.records.batch_table import lost_batch
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import Decoded, decode
 from kafkalog.records.header_walk import WINDOW_BYTES
@@ -147,7 +148,7 @@ class Pass:
                         if event.is_last:
                             self._leave(event.window)
                     elif id(event.partition) not in self._stopped:
-                        self.report(event.finding)
+                        self.report(self._up_to_end(event.partition, event.finding))
                     del event
         finally:
             self._report_failures()
@@ -257,7 +258,12 @@ class Pass:
             raise error
         if self.query.on_corruption == "stop":
             self._stopped.add(id(task.partition))
-        self.report(error.to_finding())
+        self.report(self._up_to_end(task.partition, lost_batch(error, task.window.window.batches)))
+
+    def _up_to_end(self, partition: Partition | None, finding: Finding) -> Finding:
+        """A finding that ends its partition loses everything behind it, too."""
+        is_end = self.query.on_corruption == "stop" and partition is not None and finding.damage
+        return partition.lost_from(finding) if is_end and partition is not None else finding
 
     def _note(self, task: Task, troubles: Sequence[Trouble]) -> None:
         """Add up where a caller's functions failed, by function and segment."""

@@ -19,6 +19,7 @@ from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
     Limits,
+    Loss,
     Reason,
 )
 from kafkalog.interchange.arrow_output import (
@@ -158,6 +159,11 @@ class Scan:
     def findings(self) -> list[Finding]:
         """What the last pass found: damage that was passed over, torn tails, odd header keys."""
         return list(self._last.findings.rows)
+
+    @property
+    def losses(self) -> dict[str, Loss]:
+        """What the last pass lost, by partition directory; nothing is said of those that lost nothing."""
+        return dict(self._last.findings.losses)
 
     @property
     def n_damage(self) -> int:

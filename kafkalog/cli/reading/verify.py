@@ -11,7 +11,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, selected_keys
+from kafkalog.cli.options import (
+    Words,
+    add_command,
+    add_limits,
+    add_report,
+    add_selection,
+    flatten,
+    make_limits,
+    selected_keys,
+)
 from kafkalog.cli.text import counted, escape_line, human_bytes
 
 if TYPE_CHECKING:
@@ -68,6 +77,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument(
         "--json", action="store_true", help="an object a line: each segment, partition and log dir with its findings"
     )
+    add_report(how)
     add_limits(parser)
     parser.set_defaults(run=run)
 
@@ -115,6 +125,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         totals.add(partition)
         console.judge(partition.all_findings())
         console.unkept_findings(partition.n_more_findings)
+        if partition.loss.n_findings:
+            console.losses({partition.path: partition.loss})
         lines = _json_lines(partition) if args.json else _text_lines(partition, verbose=args.verbose)
         console.write("".join(f"{line}\n" for line in lines))
     if not totals.n_partitions and not selected_keys(log_dir, args):
@@ -241,15 +253,16 @@ def _json_lines(partition: VerifiedPartition) -> Iterator[str]:
         }
         yield json.dumps(fields)
     rest = [finding.as_dict() for finding in partition.findings]
-    fields = {
+    row: dict[str, Any] = {
         "kind": "partition",
         "path": partition.path,
         **place,
         "ok": partition.is_ok,
+        "lost": partition.loss.as_dict(),
         "gaps": [asdict(gap) for gap in partition.gaps],
         "findings": rest,
     }
-    yield json.dumps(fields)
+    yield json.dumps(row)
 
 
 def _root_lines(

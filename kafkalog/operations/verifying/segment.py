@@ -31,7 +31,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
@@ -257,7 +257,7 @@ class SegmentCheck:
                 length=int(batches.size_in_bytes[row]),
                 detail="a broker serves it as it is; one that recovers the segment cuts it off here",
             )
-            add(error.to_finding())
+            add(lost_batch(error, batches))
         if not self._deep:
             return
         good = window if valid.all() else Window(window.data, window.start, batches[np.flatnonzero(valid)])
@@ -277,7 +277,7 @@ class SegmentCheck:
                 for finding in coherence.incoherent(decoded.columns, good.batches, str(segment.path)):
                     add(finding)
             if decoded.error is not None:
-                add(decoded.error.to_finding())
+                add(lost_batch(decoded.error, good.batches))
                 done += 1
 
 

@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    Finding,
+    Findings,
+    KafkalogError,
+    Limits,
+    Loss,
+    Reason,
+    add_loss,
+)
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
@@ -61,6 +70,14 @@ class VerifiedPartition:
         for segment in self.segments:
             yield from segment.findings
         yield from self.findings
+
+    @property
+    def loss(self) -> Loss:
+        """What is lost by the findings that are kept."""
+        losses: dict[str, Loss] = {}
+        for finding in self.all_findings():
+            add_loss(losses, finding)
+        return losses.get(self.path, Loss())
 
     @property
     def is_ok(self) -> bool:
