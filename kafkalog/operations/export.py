@@ -86,6 +86,7 @@ class Exporter:
         row_group_rows: int | None = None,
         encoding: str | None = None,
         null: str | None = None,
+        escape_formulas: bool = False,
         max_records: int | None = None,
         overwrite: bool = False,
         **scan: Unpack[ScanOptions],
@@ -94,7 +95,7 @@ class Exporter:
         self._overwrite = overwrite
         self._keys = check_keys(partition_by)
         self._options = SinkOptions(
-            *_format_of(to, format, compression, bool(self._keys)), row_group_rows, encoding, null
+            *_format_of(to, format, compression, bool(self._keys)), row_group_rows, encoding, null, escape_formulas
         )
         if self._keys and not isinstance(to, (str, os.PathLike)):
             raise ValueError("partition_by makes a directory: name one to write to")
@@ -351,6 +352,7 @@ def export(
     row_group_rows: int | None = None,
     encoding: str | None = None,
     null: str | None = None,
+    escape_formulas: bool = False,
     max_records: int | None = None,
     overwrite: bool = False,
     **scan: Unpack[ScanOptions],
@@ -378,6 +380,9 @@ def export(
         Of key, value and header values in CSV and JSON lines; default: base64.
     null : str, optional
         What stands for null in CSV; default: nothing, where an empty value is ``""`` in quotes.
+    escape_formulas : bool
+        In CSV, put ``'`` before keys, values and names that a spreadsheet takes for a formula (``= + - @``, a tab or a
+        carriage return in front). Such values are changed.
     max_records : int, optional
         Stop after so many.
     overwrite : bool
@@ -420,6 +425,7 @@ def export(
         row_group_rows=row_group_rows,
         encoding=encoding,
         null=null,
+        escape_formulas=escape_formulas,
         max_records=max_records,
         overwrite=overwrite,
         **scan,
