@@ -38,9 +38,10 @@ directives = {
     "cdivision": not CHECKED,
 }
 
-# Spark finds data sources by looking for top-level modules called pyspark_*: ours lives with what it is about
+# Spark finds data sources by looking for top-level modules called pyspark_*: ours lives with what it is about,
+# and is installed beside the package, not in it
 DISCOVERY = "pyspark_kafkalog"
-packages = find_packages(include=["kafkalog", "kafkalog.*"], exclude=["kafkalog.spark.*"])
+packages = find_packages(include=["kafkalog", "kafkalog.*"], exclude=[f"kafkalog.spark.{DISCOVERY}*"])
 
 setup(
     packages=[*packages, DISCOVERY],

@@ -7,7 +7,19 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+if find_spec("kafkalog._kernels.wire") is None:
+    # Python's own message would only say that a module of that name is missing
+    raise ImportError(
+        f"no kernels compiled for Python {sys.version_info[0]}.{sys.version_info[1]} in {__path__[0]}/_kernels, so this"
+        f" is a source folder: run `pip install -e .` in {os.path.dirname(__path__[0])}, or start Python in another"
+        " directory to import the kafkalog that is installed",
+        name=__name__,
+    )
 
 from kafkalog.errors import (
     ConfigWarning,

@@ -148,8 +148,14 @@ META_PROPERTIES: Final = "meta.properties"
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
+)
+"""Topics that hold the state of brokers. What reads records in bulk leaves them out unless they are named."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SUFFIXED = re.compile(r"(?P<name>.+)\.(?P<id>[^.]*)-(?P<kind>delete|future|stray)")

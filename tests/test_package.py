@@ -6,10 +6,14 @@ import doctest
 import importlib
 import inspect
 import json
+import os
 import pkgutil
+import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
+import types
 from importlib.resources import files
 from pathlib import Path
 
@@ -115,3 +119,39 @@ def test_the_examples_in_docstrings_are_true(name: str, monkeypatch: pytest.Monk
         runner.run(test, out=report.append)
     assert runner.failures == 0, "".join(report)
     assert name not in WITH_EXAMPLES or runner.tries > 0
+
+
+def test_all_packages_are_installed_and_sparks_entry_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    setuptools = pytest.importorskip("setuptools")
+    told: dict[str, list[str]] = {}
+    monkeypatch.setattr(setuptools, "setup", told.update)
+    stub = types.ModuleType("Cython.Build")
+    stub.cythonize = lambda extensions, **options: extensions  # type: ignore[attr-defined]
+    for name in ("Cython", "Cython.Build"):
+        monkeypatch.setitem(sys.modules, name, stub)
+    monkeypatch.chdir(ROOT)
+    runpy.run_path("setup.py")
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "kafkalog").rglob("__init__.py")}
+    entry = "kafkalog.spark.pyspark_kafkalog"
+    assert {*folders} - {entry} | {"pyspark_kafkalog"} == {*told["packages"]}
+    assert entry in folders
+    assert {one.name for one in told["ext_modules"]} == {f"kafkalog._kernels.{name}" for name in KERNELS}  # type: ignore[attr-defined]
+
+
+def test_a_source_folder_without_kernels_says_what_to_do(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "kafkalog", tmp_path / "kafkalog", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    command = [sys.executable, "-c", "import kafkalog"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: no kernels compiled for Python ")
+    assert f" in {tmp_path}/kafkalog/_kernels," in last
+    assert f"`pip install -e .` in {tmp_path}," in last
+
+
+def test_the_license_is_named_and_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    (name,) = project["license-files"]
+    assert "Version 2.0, January 2004" in (ROOT / name).read_text()

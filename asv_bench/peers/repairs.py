@@ -12,7 +12,8 @@ import numpy as np
 
 import kafkalog
 from kafkalog._kernels.crc import check_crcs
-from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable, walk
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.header_walk import WINDOW_BYTES, walk
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import open_source
 from peers import Side, timed

@@ -14,7 +14,7 @@ from shapes import BenchSegment
 
 import kafkalog
 from kafkalog._kernels import crc
-from kafkalog.records.batch_table import walk
+from kafkalog.records.header_walk import walk
 from peers import Side, consume, timed
 
 KEEP_ONE_IN = 1000

@@ -22,6 +22,9 @@ from kafkalog.cli.options import (
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
+    from kafkalog.log.log_dir import LogDir
+    from kafkalog.log.partition import Partition
+    from kafkalog.log.segment import Segment
     from kafkalog.scanning.scan import Scan
 
 
@@ -50,6 +53,12 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
+    )
+    what.add_argument(
+        "--internal",
+        action="store_true",
+        help="also internal topics (__consumer_offsets, __transaction_state, ...), which are left out of a log dir"
+        " unless -t names them",
     )
 
 
@@ -105,6 +114,7 @@ def scan_options(args: argparse.Namespace) -> dict[str, Any]:
         "isolation_level": args.isolation_level,
         "include_control": args.include_control,
         "include_deleted": args.include_deleted,
+        "internal": args.internal,
         "on_corruption": args.on_corruption,
         "check_crcs": not args.no_check_crcs,
         "threads": args.threads,
@@ -116,6 +126,17 @@ def path_of(args: argparse.Namespace) -> str | list[str]:
     """The paths, as `kafkalog.scan` takes them."""
     paths: list[str] = args.paths
     return paths[0] if len(paths) == 1 else paths
+
+
+def open_records(args: argparse.Namespace, console: Console) -> LogDir | Partition | Segment:
+    """Open the paths; a note says which internal topics are not read."""
+    from kafkalog.log.log_dir import LogDir
+    from kafkalog.log.open import open as open_path
+
+    opened = open_path(path_of(args), limits=make_limits(args.limits))
+    if isinstance(opened, LogDir) and not args.topics and not args.internal:
+        note_left_out(opened, console)
+    return opened
 
 
 @contextlib.contextmanager
@@ -130,14 +151,23 @@ def usage_errors() -> Iterator[None]:
 
 
 def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Console) -> None:
-    """A selection that selects no partition is worth knowing."""
-    if not args.topics and not args.partitions:
-        return
+    """Say that no partition matches, or which internal topics are left out."""
     from kafkalog.log.log_dir import LogDir
 
     target = scan.target
+    if isinstance(target, LogDir) and not args.topics and not getattr(args, "internal", True):
+        note_left_out(target, console)
+    if not args.topics and not args.partitions:
+        return
     if not (selected_keys(target, args) if isinstance(target, LogDir) else [*scan.partitions()]):
         console.note("no partition matches")
+
+
+def note_left_out(log_dir: LogDir, console: Console) -> None:
+    """Say which internal topics of a log dir are not read."""
+    left_out = sorted({key.topic for key in set(log_dir) - set(log_dir.select(internal=False))})
+    if left_out:
+        console.note(f"internal topics are left out: {', '.join(left_out)}; -t names them, --internal reads all")
 
 
 class Watch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Names that a person wrote; a file may be of another Kafka, and is not asked."""
-    from kafkalog.state.log_config import is_setting, topic_settings
+    """UsageError for a name that is not a topic's setting; of a file's names, many are a broker's."""
+    from kafkalog.state.log_config import is_setting, nearest_setting
 
     for name in names:
         if not is_setting(name):
-            close = difflib.get_close_matches(name, topic_settings(), 1)
-            hint = f"; is {close[0]} meant?" if close else ""
-            raise UsageError(f"{name} is not a setting of a Kafka topic or broker{hint}")
+            near = nearest_setting(name)
+            hint = f"; is {near} meant?" if near else ""
+            raise UsageError(f"{name} is not a setting of a topic{hint}")
 
 
 @contextlib.contextmanager

@@ -10,8 +10,7 @@
     `input_paths`     which files an input names
     `record_files`    files of records as record batches
     `text_input`      lines of CSV and JSON to record batches
-    `text_numbers`    text to whole numbers and timestamps
-    `csv_lines`       which line of a CSV file a row begins in
+    `text_values`     text to numbers, timestamps, byte strings and headers
 
 Nothing here knows a log: no segment, no partition, no index.
 """

@@ -139,13 +139,14 @@ class RecordFile:
                 yield io.BufferedReader(_Unpacked(unpacked), _BUFFER_BYTES)
 
     def _csv(self, wanted: Names) -> Iterator[pa.RecordBatch]:
-        # what is read once, such as a pipe, has no second look at it with larger blocks
+        # what is read once, such as a pipe, cannot be read again, with larger blocks or to count lines
+        reopened = None if self._is_read_once else self._raw
         block, n_done = _STREAM_BLOCK_BYTES if self._is_read_once else CSV_BLOCK_BYTES, 0
         while True:
             n_known = n_done
             try:
                 with self._raw() as stream:
-                    for batch in read_csv(stream, self._texts, wanted, block_bytes=block):
+                    for batch in read_csv(stream, self._texts, wanted, block_bytes=block, reopened=reopened):
                         n_old = min(n_known, batch.num_rows)
                         n_known -= n_old
                         n_done += batch.num_rows - n_old

@@ -1,20 +1,22 @@
 """Lines of text to record batches: the CSV and the JSON lines of an export, and files that others wrote like them.
 
-The counterpart of `kafkalog.interchange.text_output`. Key, value and header values are decoded from base64 or hex, or
-taken as UTF-8; numbers and timestamps are those of `kafkalog.interchange.text_numbers`; everything else is left to
-`kafkalog.interchange.arrow_input`, which sees the same columns as in a Parquet file. What is read at a time is bounded,
-and what is wrong is said with its line.
+The counterpart of `kafkalog.interchange.text_output`. Texts become values in `kafkalog.interchange.text_values`; what
+the columns are for is left to `kafkalog.interchange.arrow_input`, which sees the same columns as in a Parquet file. A
+bounded part of a file is read at a time, and a message names the line.
 """
 
 from __future__ import annotations
 
-import binascii
 import codecs
 import csv
+import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
+from json.scanner import make_scanner
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -23,19 +25,20 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.interchange.arrow_output import binary_array
-from kafkalog.interchange.csv_lines import RowLines, WatchedStream
-from kafkalog.interchange.text_numbers import (
-    Place,
+from kafkalog.interchange.text_output import bytes_list, check_encoding
+from kafkalog.interchange.text_values import (
+    HEADERS_TYPE,
+    SourceColumn,
+    bytes_array,
+    header_lists,
     integer_array,
     milliseconds,
     refuse_early,
     shown,
+    text_array,
     texts_of,
     whole_numbers,
 )
-from kafkalog.interchange.text_output import bytes_list, check_encoding
-from kafkalog.records.columns import BinaryColumn, HeadersColumn
 
 BYTES_ROLES: Final = ("key", "value")
 NUMBER_ROLES: Final = ("offset", "partition")
@@ -45,22 +48,25 @@ MAX_LINE_BYTES: Final = 256 * 2**20
 _READ_BYTES: Final = 4 * 2**20
 CSV_BLOCK_BYTES: Final = 4 * 2**20
 _MAX_NAMES_BYTES: Final = 2**20
+_END_BYTES: Final = 2**16
+_OPEN_QUOTE: Final = re.compile(
+    rb"""(?: (?: "(?:[^"]++|"")*+" | (?!") ) [^,]*+ , )*+  # values, in quotes or not, each with its comma
+        "(?:[^"]++|"")*+                                 # a quote without an end""",
+    re.VERBOSE,
+)
+"""A line that ends within quotes, read as Arrow reads it: quotes count at the start of a value alone."""
 _UNEVEN: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 """What Arrow says about a row; it counts from 1."""
 
-_HEADERS_TYPE: Final = pa.list_(
-    pa.struct([pa.field("key", pa.large_binary(), nullable=False), pa.field("value", pa.large_binary())])
-)
 _TYPES: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys(BYTES_ROLES, pa.large_binary()),
     **dict.fromkeys((*NUMBER_ROLES, "timestamp"), pa.int64()),
-    "headers": _HEADERS_TYPE,
+    "headers": HEADERS_TYPE,
     "topic": pa.large_string(),
     "is_control": pa.bool_(),
 }
 """What columns become, by what they are."""
 
-Decoder = Callable[[str | bytes], bytes]
 Names = Callable[[pa.Schema], Sequence[str]]
 """Which columns of a schema are wanted; UnwritableError for columns that nothing can be made of."""
 
@@ -99,29 +105,6 @@ class TextOptions:
         return {name: role for name, role in roles.items() if name in kept}
 
 
-def _base64(text: str | bytes) -> bytes:
-    try:
-        return binascii.a2b_base64(text, strict_mode=True)
-    except ValueError:
-        data = text.encode() if isinstance(text, str) else text
-        if b"\n" not in data:
-            raise
-        # in lines, as encode() of Postgres, base64 and MIME write it
-        return binascii.a2b_base64(data.replace(b"\r", b"").replace(b"\n", b""), strict_mode=True)
-
-
-def _hex(text: str | bytes) -> bytes:
-    # Postgres writes its bytes as \\x00ff
-    return binascii.unhexlify(text[2:] if text[:2] in ("\\x", b"\\x") else text)
-
-
-def _utf8(text: str | bytes) -> bytes:
-    return text.encode() if isinstance(text, str) else text
-
-
-DECODERS: Final[dict[str, Decoder]] = {"base64": _base64, "hex": _hex, "utf8": _utf8}
-
-
 def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> Iterator[pa.RecordBatch]:
     """Record batches out of JSON objects, one a line; blank lines are passed over.
 
@@ -147,16 +130,21 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
         objects = [_object(text, line) for text, line in zip(texts, lines, strict=True)]
         n_known = len(names)
         for each in objects:
-            names.update(dict.fromkeys(each))
+            if not names.keys() >= each.keys():
+                names.update(dict.fromkeys(each))
         if len(names) > n_known or not roles:
             roles = options.wanted_roles(list(names), wanted)
         columns = []
         for name, role in roles.items():
-            place = Place(name, lines.__getitem__)
+            column = SourceColumn(name, partial(_line, lines))
             if role == "value":
-                _refuse_absent(objects, place)
-            columns.append(_json_column(role, [each.get(name) for each in objects], place, options))
+                _refuse_absent(objects, column)
+            columns.append(_json_column(role, [each.get(name) for each in objects], column, options))
         yield pa.RecordBatch.from_arrays(columns, names=list(roles))
+
+
+def _line(lines: list[int], row: int) -> str:
+    return f"line {lines[row]}"
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[list[int], list[bytes]]]:
@@ -183,7 +171,13 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[list[int], list[bytes]]]:
 
 def _object(text: bytes, line: int) -> dict[str, Any]:
     try:
-        found = json.loads(text.decode(), object_pairs_hook=_once)
+        content = text.decode().strip(" \t\r\n")
+        try:
+            found, end = _scan_json(content, 0)
+        except StopIteration:
+            end = -1
+        if end != len(content):
+            found = _JSON.decode(content)  # raises, with what is wrong
     except (ValueError, RecursionError) as error:
         is_torn = isinstance(error, json.JSONDecodeError) and not text.rstrip().endswith(b"}")
         hint = " (an object a line is expected: jq -c makes that of others)" if is_torn else ""
@@ -202,165 +196,86 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse_absent(objects: Sequence[dict[str, Any]], place: Place) -> None:
+# json.loads would make a decoder for each line
+_JSON: Final = json.JSONDecoder(object_pairs_hook=_once)
+_scan_json: Final = make_scanner(_JSON)  # type: ignore[arg-type]
+
+
+def _refuse_absent(objects: Sequence[dict[str, Any]], column: SourceColumn) -> None:
     """A line without a value is a mistake: it would be a tombstone, and delete."""
     for row, each in enumerate(objects):
-        if place.name not in each:
-            name = json.dumps(place.name, ensure_ascii=False)
+        if column.name not in each:
+            name = json.dumps(column.name, ensure_ascii=False)
             what = f"is not there, as it is in other lines (a tombstone has to say so: {name}: null)"
-            raise place.refused(row, what, reason=Reason.COLUMN_MISSING)
+            raise column.refused(row, what, reason=Reason.COLUMN_MISSING)
 
 
-def _json_column(role: str, values: list[Any], place: Place, options: TextOptions) -> pa.Array:
+def _json_column(role: str, values: list[Any], column: SourceColumn, options: TextOptions) -> pa.Array:
     if role in BYTES_ROLES:
-        return _bytes_array(values, place, options.encoding)
+        return bytes_array(values, column, options.encoding)
     if role == "headers":
-        return _headers_array(values, place, options.encoding)
+        return header_lists(values, column, options.encoding)
     if role == "topic":
-        return _topics(values, place)
+        return _topics(values, column)
     if role in NUMBER_ROLES:
-        return _numbers(values, place)
+        return _numbers(values, column)
     if role == "timestamp":
-        return _timestamps(values, place, options)
+        return _timestamps(values, column, options)
     return pa.array([value is True for value in values], pa.bool_())  # is_control
 
 
-def _numbers(values: Sequence[Any], place: Place) -> pa.Array:
+def _numbers(values: Sequence[Any], column: SourceColumn) -> pa.Array:
     numbers = np.zeros(len(values), np.int64)
     for row, value in enumerate(values):
         if value is not None:
-            numbers[row] = _number(value, row, place)
+            numbers[row] = _number(value, row, column)
     return integer_array(numbers, np.array([value is not None for value in values], np.bool_))
 
 
-def _number(value: Any, row: int, place: Place) -> int:
+def _number(value: Any, row: int, column: SourceColumn) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise place.refused(row, f"is a whole number, not {shown(value)}", reason=Reason.COLUMN_TYPE)
+        raise column.refused(row, f"is a whole number, not {shown(value)}", reason=Reason.COLUMN_TYPE)
     if not -(2**63) <= value < 2**63:
-        raise place.refused(row, f"does not fit 64 bits: {shown(value)}")
+        raise column.refused(row, f"does not fit 64 bits: {shown(value)}")
     return value
 
 
-def _timestamps(values: Sequence[Any], place: Place, options: TextOptions) -> pa.Array:
+def _timestamps(values: Sequence[Any], column: SourceColumn, options: TextOptions) -> pa.Array:
     if any(isinstance(value, str) for value in values):
         texts = [
-            value if value is None or isinstance(value, str) else str(_number(value, row, place))
+            value if value is None or isinstance(value, str) else str(_number(value, row, column))
             for row, value in enumerate(values)
         ]
-        return _milliseconds(_strings(texts, place), place, options)
-    numbers = _numbers(values, place)
-    refuse_early(numbers, values, place)
+        return _milliseconds(text_array(texts, column), column, options)
+    numbers = _numbers(values, column)
+    refuse_early(numbers, values, column)
     return numbers
 
 
-def _milliseconds(texts: pa.Array, place: Place, options: TextOptions) -> pa.Array:
-    return milliseconds(texts, place, naive_timezone=options.naive_timezone, truncate=options.truncate_timestamps)
+def _milliseconds(texts: pa.Array, column: SourceColumn, options: TextOptions) -> pa.Array:
+    return milliseconds(texts, column, naive_timezone=options.naive_timezone, truncate=options.truncate_timestamps)
 
 
-def _topics(values: Sequence[Any], place: Place) -> pa.Array:
+def _topics(values: Sequence[Any], column: SourceColumn) -> pa.Array:
     for row, value in enumerate(values):
         if value is not None and not isinstance(value, str):
-            raise place.refused(row, f"is text, not {shown(value)}", reason=Reason.COLUMN_TYPE)
-    return _strings(values, place)
-
-
-def _strings(values: Sequence[str | None], place: Place) -> pa.Array:
-    encoded = []
-    for row, value in enumerate(values):
-        try:
-            encoded.append(None if value is None else value.encode())
-        except UnicodeEncodeError as error:
-            raise place.refused(row, f"holds half a surrogate, which is no text: {shown(value)}") from error
-    return binary_array(_binary(encoded), pa.large_binary()).cast(pa.large_string())
-
-
-def _binary(values: Sequence[bytes | None]) -> BinaryColumn:
-    offsets = np.zeros(len(values) + 1, np.int64)
-    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
-    data = np.frombuffer(b"".join([value for value in values if value]), np.uint8)
-    valid = None
-    if any(value is None for value in values):
-        valid = np.array([value is not None for value in values], np.bool_)
-    return BinaryColumn(offsets, data, valid)
-
-
-def _bytes_array(values: Sequence[Any], place: Place, encoding: str) -> pa.Array:
-    decode = DECODERS[encoding]
-    try:
-        if all(value is None or type(value) in (str, bytes) for value in values):
-            plain = [None if value is None else decode(value) if value else b"" for value in values]
-            return binary_array(_binary(plain), pa.large_binary())
-    except ValueError:
-        pass  # the value that is to blame is found below
-    decoded = [_decoded(value, row, place, decode, encoding) for row, value in enumerate(values)]
-    return binary_array(_binary(decoded), pa.large_binary())
-
-
-def _decoded(value: Any, row: int, place: Place, decode: Decoder, encoding: str) -> bytes | None:
-    if value is None:
-        return None
-    try:
-        if isinstance(value, (str, bytes)):
-            return decode(value)
-        if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
-            return _base64(value["base64"])
-    except ValueError as error:
-        hint = " (encoding, --encoding, says what it is)" if encoding != "utf8" else ""
-        raise place.refused(row, f"is not {encoding}: {shown(value)}: {error}{hint}") from error
-    hint = " (make it text, with tojson of jq for example, and say that it is utf8: encoding, --encoding)"
-    what = f"is text in {encoding}, or null, not {shown(value)}{hint}"
-    raise place.refused(row, what, reason=Reason.COLUMN_TYPE)
-
-
-def _headers_array(values: Sequence[Any], place: Place, encoding: str) -> pa.Array:
-    """Headers out of ``[[name, value], ...]``, as JSON or as JSON text."""
-    decode = DECODERS[encoding]
-    offsets = np.zeros(len(values) + 1, np.int64)
-    keys: list[bytes | None] = []
-    contents: list[bytes | None] = []
-    for row, value in enumerate(values):
-        for pair in () if value in (None, "", "[]", b"", b"[]") else _pairs(value, row, place):
-            try:
-                keys.append(pair[0].encode())
-            except UnicodeEncodeError as error:
-                what = f"has half a surrogate in a name, which is no text: {shown(pair[0])}"
-                raise place.refused(row, what) from error
-            contents.append(_decoded(pair[1], row, place, decode, encoding))
-        offsets[row + 1] = len(keys)
-    return headers_array_of(HeadersColumn(offsets, _binary(keys), _binary(contents)))
-
-
-def headers_array_of(column: HeadersColumn) -> pa.Array:
-    """Headers in Arrow, with the bytes of their names as they are."""
-    items = pa.StructArray.from_arrays(
-        [binary_array(column.key, pa.large_binary()), binary_array(column.value, pa.large_binary())],
-        fields=list(_HEADERS_TYPE.value_type),
-    )
-    offsets = pa.py_buffer(column.offsets.astype(np.int32))
-    return pa.Array.from_buffers(_HEADERS_TYPE, len(column), [None, offsets], 0, children=[items])
-
-
-def _pairs(value: Any, row: int, place: Place) -> list[tuple[str, Any]]:
-    if isinstance(value, (str, bytes)):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise place.refused(row, f"is no JSON: {error}") from error
-    if isinstance(value, list) and all(
-        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in value
-    ):
-        return [(pair[0], pair[1]) for pair in value]
-    raise place.refused(row, f'is a list of ["name", "value"], not {shown(value)}', reason=Reason.COLUMN_TYPE)
+            raise column.refused(row, f"is text, not {shown(value)}", reason=Reason.COLUMN_TYPE)
+    return text_array(values, column)
 
 
 class LongRowError(UnwritableError):
-    """A row of CSV that is longer than a block."""
+    """A row of CSV is longer than a block."""
 
 
 def read_csv(
-    stream: BinaryIO, options: TextOptions, wanted: Names, *, block_bytes: int = CSV_BLOCK_BYTES
+    stream: BinaryIO,
+    options: TextOptions,
+    wanted: Names,
+    *,
+    block_bytes: int = CSV_BLOCK_BYTES,
+    reopened: Callable[[], AbstractContextManager[BinaryIO]] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     r"""Record batches out of CSV with a line of names.
 
@@ -371,15 +286,18 @@ def read_csv(
         See `read_json_lines`.
     block_bytes : int
         Read at a time; any row of this length fits.
+    reopened : callable, optional
+        Opens the stream from its start, to find the line of a row that is refused. Without it the message has the
+        number of the row.
 
     Raises
     ------
     LongRowError
         A row is longer: it may be read with larger blocks.
     UnwritableError
-        The text is no CSV, or a value is none of a record's; with the line.
+        The text is not CSV, or a value cannot be one of a record's; with the line or the row.
     """
-    names, line = _csv_names(stream)
+    names, first_line = _csv_names(stream)
     try:
         roles = options.wanted_roles(names, wanted)
     except UnwritableError as error:
@@ -390,13 +308,25 @@ def read_csv(
         raise
     # columns are judged also where there are no records
     yield pa.RecordBatch.from_arrays([pa.nulls(0, _TYPES[role]) for role in roles.values()], names=list(roles))
-    watched = WatchedStream(stream, line)
     is_single = len(names) == 1  # of a single column an empty line is a null
-    lines = RowLines(watched, line, has_blank=not is_single)
-    n_done, last = 0, None
+
+    def where(row: int, n_lines: int = 0) -> str:
+        if reopened is not None:
+            with reopened() as again:
+                line = _line_of_row(again, first_line, row, has_blank_rows=is_single)
+            if line is not None:
+                return f"line {line + n_lines}"
+        return f"row {row + 1}"
+
+    def where_in_batch(row: int) -> str:
+        return where(n_done + row)
+
+    left = _ArrowInput(stream)
+    n_done = 0
+    batch = None
     try:
         with pa.csv.open_csv(
-            pa.PythonFile(watched, mode="r"),
+            pa.PythonFile(left, mode="r"),
             pa.csv.ReadOptions(column_names=names, block_size=block_bytes, use_threads=False),
             pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=not is_single),
             pa.csv.ConvertOptions(
@@ -407,30 +337,79 @@ def read_csv(
             ),
         ) as reader:
             for batch in reader:
-                yield _decoded_batch(batch, roles, lines, options)
-                lines.skip(batch)
+                columns = [
+                    _csv_column(role, batch.column(name), SourceColumn(name, where_in_batch), options)
+                    for name, role in roles.items()
+                ]
+                yield pa.RecordBatch.from_arrays(columns, names=list(roles))
                 n_done += batch.num_rows
-                last = batch.column(batch.num_columns - 1)[-1:]
     except pa.ArrowInvalid as error:
         if "Empty CSV" not in str(error):
-            raise _no_csv(str(error), lines, n_done, block_bytes) from error
-    open_line = None if last is None else watched.open_quote(last.to_pylist()[0])
-    if open_line is not None:
-        raise _refused(Reason.COLUMN_VALUE, open_line, "a quote has no end: is the file whole?")
+            raise _not_csv(str(error), where, n_done, block_bytes) from error
+    if batch is not None and batch.num_rows:
+        *others, last = [column[-1].as_py() for column in batch.columns]
+        if last is not None and left.ends_in_quotes(last):
+            n_lines = sum(value.count(b"\n") for value in others if value is not None)
+            what = f"{where(n_done - 1, n_lines)}: a quote has no end: is the file whole?"
+            raise UnwritableError(Reason.COLUMN_VALUE, what)
 
 
-def _no_csv(text: str, lines: RowLines, n_done: int, block_bytes: int) -> UnwritableError:
-    """What Arrow finds wrong behind so many rows."""
+def _not_csv(text: str, where: Callable[[int], str], n_done: int, block_bytes: int) -> UnwritableError:
+    """The exception for what Arrow says of the rows below the first `n_done`."""
     uneven = _UNEVEN.search(text)
     if uneven is not None:
-        line = lines.line_ahead(int(uneven[1]) - 1 - n_done)
         what = f"{uneven[2]} columns are expected, not {uneven[3]}: {shown(uneven[4])}"
-        return _refused(Reason.COLUMN_VALUE, line, what)
-    line = lines.line_ahead(0)
+        return UnwritableError(Reason.COLUMN_VALUE, f"{where(int(uneven[1]) - 1)}: {what}")
     if "straddling object" in text:
-        what = f"this row, or one behind it, is longer than {block_bytes} bytes, or has a quote without end"
-        return LongRowError(Reason.BATCH_TOO_LARGE, f"line {line}: {what}")
-    return _refused(Reason.COLUMN_VALUE, line, f"this or what is behind it is no CSV: {' '.join(text.split())}")
+        what = f"this row, or one below it, is longer than {block_bytes} bytes, or has a quote without end"
+        return LongRowError(Reason.BATCH_TOO_LARGE, f"{where(n_done)}: {what}")
+    what = f"this or what is below it is not CSV: {' '.join(text.split())}"
+    return UnwritableError(Reason.COLUMN_VALUE, f"{where(n_done)}: {what}")
+
+
+class _ArrowInput(io.RawIOBase):
+    """What is left of a stream, for Arrow, which would close it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._held = self._end = b""
+        self._n_quotes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, n: int = -1) -> bytes:
+        data = self._held + self._stream.read(n - len(self._held))
+        # of a CR at the end of a block and a LF at the start of the next, Arrow loses the LF, also in quotes
+        self._held = b"\r" if len(data) > 1 and data.endswith(b"\r") else b""
+        data = data[: len(data) - len(self._held)]
+        self._n_quotes += data.count(b'"')
+        if data:
+            self._end = (self._end + data[-_END_BYTES:])[-_END_BYTES:]
+        return data
+
+    def ends_in_quotes(self, value: bytes) -> bool:
+        """Whether the last value has a quote at its start and none at its end, which Arrow takes."""
+        text = b'"' + value.replace(b'"', b'""')
+        # an odd number alone proves nothing: a quote in a value without quotes is its own
+        return self._n_quotes % 2 == 1 and (len(text) > _END_BYTES or self._end.endswith(text))
+
+
+def _line_of_row(stream: BinaryIO, first_line: int, row: int, *, has_blank_rows: bool) -> int | None:
+    """The line that a row begins in, counted from 0 at `first_line`; None where there are not so many rows."""
+    for _ in range(first_line - 1):
+        stream.readline()
+    line, is_quoted = first_line, False
+    while text := stream.readline(MAX_LINE_BYTES):
+        if is_quoted:
+            text = b'"' + text
+        elif has_blank_rows or text.strip(b"\r\n"):
+            if row == 0:
+                return line
+            row -= 1
+        is_quoted = _OPEN_QUOTE.fullmatch(text) is not None
+        line += 1
+    return None
 
 
 def _csv_names(stream: BinaryIO) -> tuple[list[str], int]:
@@ -460,26 +439,16 @@ def _first_lines(stream: BinaryIO) -> Iterator[str]:
         encoding = "utf-8"
 
 
-def _decoded_batch(
-    batch: pa.RecordBatch, roles: Mapping[str, str], lines: RowLines, options: TextOptions
-) -> pa.RecordBatch:
-    arrays = [
-        _csv_column(role, batch.column(name), Place(name, lambda row: lines.line(batch, row)), options)
-        for name, role in roles.items()
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=list(roles))
-
-
-def _csv_column(role: str, column: pa.Array, place: Place, options: TextOptions) -> pa.Array:
+def _csv_column(role: str, values: pa.Array, column: SourceColumn, options: TextOptions) -> pa.Array:
     if role in BYTES_ROLES:
-        return column if options.encoding == "utf8" else _bytes_array(bytes_list(column), place, options.encoding)
+        return values if options.encoding == "utf8" else bytes_array(bytes_list(values), column, options.encoding)
     if role == "headers":
-        return _headers_array(bytes_list(column), place, options.encoding)
-    texts = texts_of(column, place)
+        return header_lists(bytes_list(values), column, options.encoding)
+    texts = texts_of(values, column)
     if role in NUMBER_ROLES:
-        return whole_numbers(texts, place)
+        return whole_numbers(texts, column)
     if role == "timestamp":
-        return _milliseconds(texts, place, options)
+        return _milliseconds(texts, column, options)
     if role == "is_control":
         return pc.is_in(pc.utf8_lower(texts), pa.array(["true", "t", "1"]))
     return texts

@@ -7,7 +7,6 @@ headers are remembered, a few numbers a window, so that a later question does no
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -16,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import ReadError, Reason, SidecarError
+from kafkalog.errors import SidecarError
 from kafkalog.log.segment import Segment
 from kafkalog.log.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, TimestampSearch, parse_timestamps
 from kafkalog.records.batch_table import Window
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
+from kafkalog.storage.source import file_status
 
 _FIRST_WINDOW_BYTES: Final = 2**16
 _COLUMNS: Final = ("offset", "timestamp", "leader_epoch")
@@ -245,10 +245,7 @@ class ListOffsets:
 
     def _walk(self, segment: Segment) -> _Walk:
         """What is known of a segment's headers."""
-        try:
-            status = os.stat(segment.path)
-        except OSError as error:
-            raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=segment.path) from error
+        status = file_status(segment.path)
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         walk = self._walks.get(segment.base_offset)
         if walk is None or walk.identity != identity:
@@ -266,7 +263,7 @@ def _answers(answer: tuple[int, int, int], n: int = 1, segment: int = -1, positi
 
 def _modified(segment: Segment) -> int:
     """When the file was last written to, in milliseconds."""
-    return os.stat(segment.path).st_mtime_ns // 1_000_000
+    return file_status(segment.path).st_mtime_ns // 1_000_000
 
 
 def _first_at(segment: Segment, position: int, timestamp: int) -> tuple[int, int, int]:

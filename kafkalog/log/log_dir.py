@@ -96,16 +96,30 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         return self._opened[key]
 
     def select(
-        self, topics: Iterable[str] | str | None = None, partitions: Iterable[int] | int | None = None
+        self,
+        topics: Iterable[str] | str | None = None,
+        partitions: Iterable[int] | int | None = None,
+        *,
+        internal: bool = True,
     ) -> list[kf.TopicPartition]:
-        """The partitions that topics and numbers leave, be they there to open or not."""
+        """Partitions of these topics with these numbers, whether they can be opened or not.
+
+        Without `internal`, internal topics (`kafkalog.format.INTERNAL_TOPICS`) are left out, unless `topics` names them
+        or the log dir was opened on their directories or files.
+        """
         named = {topics} if isinstance(topics, str) else None if topics is None else set(topics)
         numbered = {partitions} if isinstance(partitions, int) else None if partitions is None else set(partitions)
         return [
             key
             for key in self
             if (named is None or key.topic in named) and (numbered is None or key.partition in numbered)
+            if internal or named is not None or key.topic not in kf.INTERNAL_TOPICS or self._is_named(key)
         ]
+
+    def _is_named(self, key: kf.TopicPartition) -> bool:
+        """Whether a partition's directory, or files of it, are among `paths`."""
+        place = self._places[key]
+        return place.segments is not None or place.path in self.paths
 
     def place(self, key: kf.TopicPartition) -> Place:
         """Where a partition is; it is not opened."""

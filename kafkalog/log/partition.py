@@ -22,6 +22,7 @@ from kafkalog.errors import (
     Finding,
     Limits,
     ReadError,
+    Reason,
     SidecarError,
 )
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits, SegmentMeter
@@ -31,9 +32,10 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_chain import Piece, SegmentChain
 from kafkalog.log.segment_files import SegmentListing
 from kafkalog.log.segment_stream import OnCorruption
-from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
-from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
+from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, ReadCommitted, Stretch
 from kafkalog.state.transaction_outcomes import OutcomeLearner, Outcomes
@@ -146,6 +148,14 @@ class Partition:
         """From the log dir's checkpoint, where it may be stale; None when it has none."""
         given = self._given_high_watermark
         return given if given is not None else self._checkpoint(kf.HIGH_WATERMARK_CHECKPOINT)
+
+    @cached_property
+    def cleaner_offset(self) -> int | None:
+        """Up to where the log cleaner has come, by the log dir's checkpoint; None when it does not say."""
+        if self.topic_partition is None or self.kind is not None:
+            return None
+        path = self.path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT
+        return checkpointed_offset(path, self.topic_partition)
 
     @cached_property
     def log_end_offset(self) -> int:
@@ -320,6 +330,13 @@ class Partition:
         properties = read_properties(self.path / kf.PARTITION_METADATA)
         return None if properties is None else properties.get("topic_id")
 
+    def gap_between(self, start: int, end: int) -> Finding | None:
+        """The note about offsets that lie between two segments and in neither; None where the log cleaner has been."""
+        if not self.is_whole or end <= (self.cleaner_offset or 0):
+            return None
+        is_compacted = None if self.cleaner_offset is None else False
+        return gap_finding(str(self.path), start, end, is_compacted=is_compacted)
+
     def effective(self, selection: Selection, *, include_deleted: bool = False) -> Selection:
         """A selection that leaves out what lies below the log start offset."""
         if include_deleted or self.log_start_offset <= (selection.start_offset or 0):
@@ -480,7 +497,9 @@ class Partition:
 
     @property
     def _chain(self) -> SegmentChain:
-        return SegmentChain(self.segments, must_open=self._is_planned)
+        # what was planned may leave out segments on purpose
+        gap_between = None if self._is_planned else self.gap_between
+        return SegmentChain(self.segments, must_open=self._is_planned, gap_between=gap_between)
 
     def _judge(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
         return ReadCommitted(
@@ -604,6 +623,26 @@ class Partition:
             if on_corruption == "stop" and not is_whole:
                 break  # a broker would delete the segments behind
         return total
+
+
+def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = None) -> Finding:
+    """The note about offsets between two segments that neither holds.
+
+    Parameters
+    ----------
+    path : str
+    start, end : int
+        Half-open.
+    is_compacted : bool, optional
+        Whether the rest of the log looks as the log cleaner leaves it; None where nobody looked.
+    """
+    why = {
+        None: "normal in a compacted topic; in others a segment is missing",
+        True: "there are gaps inside segments too, as the log cleaner leaves them",
+        False: "the log cleaner has not been here, so a segment seems to be missing",
+    }[is_compacted]
+    detail = f"offsets {start} to {end - 1} lie between two segments and in neither: {why}"
+    return Finding(Reason.OFFSET_GAP, detail, path=path, base_offset=start, last_offset=end - 1, damage=False)
 
 
 def _overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:

@@ -28,7 +28,8 @@ from kafkalog.log.scan_statistics import ScanStatistics
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_chain import Piece
 from kafkalog.log.segment_stream import OnCorruption
-from kafkalog.records.batch_table import WINDOW_BYTES, Window
+from kafkalog.records.batch_table import Window
+from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
 from kafkalog.state.read_committed import PLACE_BITS, ReadCommitted, Stretch
 from kafkalog.state.transaction_outcomes import KnownOutcomes, Outcomes

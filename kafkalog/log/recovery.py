@@ -17,8 +17,9 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
 from kafkalog.indexes.index_files import IndexBuilder
 from kafkalog.log.segment import Segment
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, walk
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.checked_walk import walk_checked
+from kafkalog.records.header_walk import walk
 from kafkalog.state.producers import read_markers
 from kafkalog.storage.source import BufferSource, Bytes, ByteSource
 

@@ -32,8 +32,9 @@ from kafkalog.errors import (
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex, integers
 from kafkalog.indexes.statistics import IndexStatistics, RollLimits, SegmentMeter
 from kafkalog.log.timestamp_search import TimestampSearch
-from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable, Window, intact_batch_at, is_chain, walk
+from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.checked_walk import walk_checked
+from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain, walk
 from kafkalog.storage.source import ByteSource, open_source
 
 
@@ -151,7 +152,7 @@ class Segment:
         Raises
         ------
         KafkalogError
-            See `kafkalog.records.batch_table.walk`. Also when an offset lies before the segment's base offset.
+            See `kafkalog.records.header_walk.walk`. Also when an offset lies before the segment's base offset.
         """
         self.findings = []
         if previous_offset is None:

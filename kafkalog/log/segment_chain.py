@@ -39,10 +39,18 @@ class SegmentChain:
     segments : sequence of Segment
     must_open : bool
         Whether a file that cannot be read raises whatever the reader wishes: it was there when reading was planned.
+    gap_between : callable, optional
+        Gives the finding, if any, about offsets (half-open) that lie between two segments and in neither.
     """
 
-    def __init__(self, segments: Sequence[Segment], *, must_open: bool) -> None:
-        self._segments, self._must_open = segments, must_open
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        *,
+        must_open: bool,
+        gap_between: Callable[[int, int], Finding | None] | None = None,
+    ) -> None:
+        self._segments, self._must_open, self._gap_between = segments, must_open, gap_between
 
     def pieces(
         self,
@@ -61,6 +69,7 @@ class SegmentChain:
             Headers cannot be walked, or a file cannot be read, with `on_corruption="raise"`.
         """
         previous: int | None = None
+        reached: int | None = None  # behind the last batch of the segment before, where its end is sound
         for number, segment in enumerate(self._segments):
             following = self._segments[number + 1].base_offset if number + 1 < len(self._segments) else None
             start = selection.start_offset
@@ -69,8 +78,13 @@ class SegmentChain:
             if selection.end_offset is not None and segment.base_offset >= selection.end_offset:
                 return
             if not wanted(segment):
-                previous = None
+                previous = reached = None
                 continue
+            if reached is not None and reached < segment.base_offset and self._gap_between is not None:
+                gap = self._gap_between(reached, segment.base_offset)
+                if gap is not None:
+                    report(gap)
+            reached = None
             if previous is None:
                 previous = segment.base_offset - 1
             stream: SegmentStream | None = None
@@ -105,6 +119,7 @@ class SegmentChain:
                 if stream.stopped:
                     return
                 previous = stream.previous
+                reached = stream.end_offset
 
     def stretches(
         self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"

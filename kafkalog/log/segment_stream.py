@@ -36,6 +36,8 @@ class SegmentStream:
     ----------
     previous : int
         The last offset seen.
+    end_offset : int or None
+        Behind the last batch, when all windows have been taken; None where damage hides the end.
     stopped : bool
         Whether damage ended it, and the partition with it (`on_corruption="stop"`).
     """
@@ -54,6 +56,7 @@ class SegmentStream:
         self.window_bytes = window_bytes
         self._checked = checked
         self.previous = previous
+        self.end_offset: int | None = None
         self.stopped = False
         self._last_position: int | None = None
         self._resynchroniser: Resynchroniser | None = None
@@ -84,6 +87,7 @@ class SegmentStream:
                     del window  # here and below: its memory serves the next one
                 for finding in self.segment.findings:
                     self.report(finding)
+                self.end_offset = max(self.previous + 1, self.segment.base_offset)
                 return
             except KafkalogError as error:
                 if on_corruption == "raise" or error.position is None:

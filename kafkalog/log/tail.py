@@ -29,6 +29,7 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import Window, valid_crcs
 from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, Stretch
 from kafkalog.state.transaction_outcomes import OutcomeLearner, Outcomes
+from kafkalog.storage.source import file_status
 
 HighWatermark = Literal["ignore", "checkpoint"]
 
@@ -309,7 +310,7 @@ class _Transactions:
         for base in [one for one in self._bases if self._numbers[one] >= number]:
             path, mine = self._path / kf.segment_file_name(base), self._numbers[base]
             is_last = base == self._bases[-1]
-            size = os.stat(path).st_size
+            size = file_status(path).st_size
             part = SegmentRange(path.name, size, 0, self._position if is_last else size, base, is_last)
             whole = PartitionRange(str(self._path), None, (part,))
             for stretch in whole.open(limits=self._limits).stretches(

@@ -20,8 +20,9 @@ from kafkalog.log.list_offsets import Visit
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, NAMED_TIMESTAMPS, parse_timestamps
-from kafkalog.records.batch_table import BatchTable, Window, intact_batch_at
+from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import intact_batch_at
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import ByteSource
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from kafkalog._kernels.header_walk import read_intact
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Limits
-from kafkalog.records.batch_table import COLUMNS, WINDOW_BYTES, BatchTable, Window, valid_crcs, walk
+from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, valid_crcs
+from kafkalog.records.header_walk import WINDOW_BYTES, walk
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes, ByteSource
 

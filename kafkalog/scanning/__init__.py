@@ -6,6 +6,8 @@
     `filters`         `filters=`: conditions judged before anything is copied
     `expressions`     Arrow expressions applied to decoded columns
     `user_functions`  `where=` and `extract=`: functions compiled with numba
+    `query`           `Query`: what is wanted, checked
+    `ordered_pool`    threads that work ahead on a plan; results in its order
     `execution`       one pass: windows planned, decoded by several threads, given in order
     `planning`        a scan divided into tasks for other processes
 

@@ -92,6 +92,7 @@ class BatchScan:
             on_corruption=on_corruption,
             memory_map=memory_map,
             limits=limits,
+            internal=True,
         )
         self._topics = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
         self._partitions = None if partitions is None else np.atleast_1d(partitions).tolist()

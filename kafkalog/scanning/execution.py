@@ -7,223 +7,47 @@ the number of threads changes nothing but the time.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, TypeGuard
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from kafkalog import format as kf
 from kafkalog.errors import (
-    DEFAULT_LIMITS,
     CorruptionWarning,
     Finding,
     Findings,
     FunctionWarning,
     KafkalogError,
-    Limits,
     Reason,
     warn,
 )
 from kafkalog.interchange.arrow_output import ArrowWriter
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.partition import Partition, lone_segment
+from kafkalog.log.partition import Partition
 from kafkalog.log.scan_statistics import ScanStatistics
-from kafkalog.log.segment import Segment
 from kafkalog.log.segment_chain import Piece
-from kafkalog.log.segment_stream import OnCorruption
-from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import Decoded, decode
-from kafkalog.records.selection import Predicate, Selection, Trouble
-from kafkalog.scanning.expressions import Residual
-from kafkalog.scanning.filters import Filter
-from kafkalog.scanning.user_functions import Extract, Where
-from kafkalog.state.read_committed import IsolationLevel
+from kafkalog.records.header_walk import WINDOW_BYTES
+from kafkalog.records.selection import Selection, Trouble
+from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
+from kafkalog.scanning.query import Query
 
 _MIN_WINDOW_BYTES: Final = 2**20
-_COMPRESSED_BYTES: Final = 2**19
 _SHOWN_OFFSETS: Final = 5
-_STEP_BEHIND_DAMAGE: Final = 8
-_ALL: Final = 2**31
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What is wanted of what, checked and in the types that the layers below take.
-
-    Attributes
-    ----------
-    target : LogDir or Partition or Segment
-    topics, partitions : list or None
-    start_offset, end_offset : int, dict of TopicPartition to int, or None
-    start_timestamp, end_timestamp : int or None
-        Milliseconds.
-    filter : Filter or None
-    where : Where or None
-    extract : Extract or None
-    residual : Residual or None
-        Judged on decoded columns.
-    """
-
-    target: LogDir | Partition | Segment
-    topics: Sequence[str] | None = None
-    partitions: Sequence[int] | None = None
-    start_offset: int | Mapping[kf.TopicPartition, int] | None = None
-    end_offset: int | Mapping[kf.TopicPartition, int] | None = None
-    start_timestamp: int | None = None
-    end_timestamp: int | None = None
-    filter: Filter | None = None
-    where: Where | None = None
-    extract: Extract | None = None
-    residual: Residual | None = None
-    isolation_level: IsolationLevel = "read_uncommitted"
-    include_control: bool = False
-    include_deleted: bool = False
-    on_corruption: OnCorruption = "raise"
-    check_crcs: bool = True
-    threads: int = 1
-    limits: Limits = DEFAULT_LIMITS
-
-    @property
-    def n_partitions(self) -> int:
-        """How many there are, wanted or not."""
-        return len(self.target) if isinstance(self.target, LogDir) else 1
-
-    def iter_partitions(self) -> Iterator[Partition | KafkalogError]:
-        """The partitions that topics and numbers leave, in order, or why one cannot be opened."""
-        if isinstance(self.target, (Segment, Partition)):
-            if self._names(self.target.topic_partition):
-                yield lone_segment(self.target) if isinstance(self.target, Segment) else self.target
-            return
-        for key in self.target:
-            if self._names(key):
-                try:
-                    yield self.target[key]
-                except KafkalogError as error:
-                    yield error
-
-    def _names(self, key: kf.TopicPartition | None) -> bool:
-        if key is None:
-            return self.topics is None and self.partitions is None
-        return (self.topics is None or key.topic in self.topics) and (
-            self.partitions is None or key.partition in self.partitions
-        )
-
-    def selections(self, partition: Partition) -> tuple[Selection, dict[Segment, Selection]] | None:
-        """What to select of a partition and of each of its segments; None, or no entry, where nothing can match."""
-        key = partition.topic_partition
-        topic, number = key or (None, None)
-        possible, condition = _bind(self.filter, topic=topic, partition=number)
-        if not possible:
-            return None
-        bounds = {} if condition is None else condition.bounds()
-        selection = Selection(
-            _larger(_offset_of(self.start_offset, key), bounds.get("start_offset")),
-            _smaller(_offset_of(self.end_offset, key), bounds.get("end_offset")),
-            _larger(self.start_timestamp, bounds.get("start_timestamp")),
-            self.end_timestamp,
-            self.include_control,
-            self._predicates(condition),
-            self.extract,
-        )
-        selection = partition.effective(selection, include_deleted=self.include_deleted)
-        mine = {}
-        for segment in partition.segments:
-            possible, rest = _bind(condition, segment=segment.path.name)
-            if possible:
-                mine[segment] = replace(selection, predicates=self._predicates(rest))
-        return selection, mine
-
-    def _predicates(self, condition: Filter | None) -> tuple[Predicate, ...]:
-        parts = () if condition is None else condition.split()
-        return (*parts, *(() if self.where is None else (self.where,)))
-
-    def conditions(self) -> dict[str, list[str]]:
-        """What is judged at which level, as text."""
-        levels: dict[str, list[str]] = {"partitions": [], "segments": [], "bytes": [], "batches": [], "records": []}
-        for name, value in (("topics", self.topics), ("partitions", self.partitions)):
-            if value is not None:
-                levels["partitions"].append(f"{name}={value}")
-        ranges: dict[str, Any] = {
-            "start_offset": self.start_offset,
-            "end_offset": self.end_offset,
-            "start_timestamp": self.start_timestamp,
-            "end_timestamp": self.end_timestamp,
-        }
-        if self.filter is not None:
-            for name, bound in self.filter.bounds().items():
-                if not isinstance(ranges[name], Mapping):
-                    ranges[name] = (_smaller if name == "end_offset" else _larger)(ranges[name], bound)
-        for name, bound in ranges.items():
-            if bound is not None:
-                text = f"{name}={bound}"
-                levels["records"].append(text)
-                if name != "end_timestamp":
-                    levels["batches"].append(text)
-                if name.endswith("offset"):
-                    levels["segments"].append(text)
-                if name == "start_offset":
-                    levels["bytes"].append(f"{text} by the offset index")
-        if self.isolation_level == "read_committed":
-            levels["batches"].append("read_committed")
-        if not self.include_control:
-            levels["batches"].append("no control batches")
-        for predicate in (self.filter, self.where):
-            if predicate is not None:
-                levels["records"].append(str(predicate))
-        if self.filter is not None:
-            terms = [term for group in self.filter.groups for term in group]
-            levels["partitions"] += [str(term) for term in terms if term.column in ("topic", "partition")]
-            levels["segments"] += [str(term) for term in terms if term.column == "segment"]
-            levels["batches"] += [str(term) for term in terms if term.is_of_batch]
-        if self.residual is not None:
-            levels["records"].append(str(self.residual.expression))
-        return levels
-
-
-def _bind(condition: Filter | None, **place: Any) -> tuple[bool, Filter | None]:
-    """Whether anything in a place can match, and what is left to judge there."""
-    if condition is None:
-        return True, None
-    bound = condition.bind(place)
-    return bound is not None, None if bound is True else bound
-
-
-def _larger(one: int | None, other: int | None) -> int | None:
-    return max((value for value in (one, other) if value is not None), default=None)
-
-
-def _smaller(one: int | None, other: int | None) -> int | None:
-    return min((value for value in (one, other) if value is not None), default=None)
-
-
-def _offset_of(offsets: int | Mapping[kf.TopicPartition, int] | None, key: kf.TopicPartition | None) -> int | None:
-    if isinstance(offsets, Mapping):
-        return None if key is None else offsets.get(key)
-    return offsets
 
 
 @dataclass(slots=True)
 class Task:
-    """Batches of a window, on their way through the pool."""
+    """Batches of a window, and where their records go."""
 
     piece: Piece
     partition: Partition
-    selection: Selection
-    first: int
-    stop: int
-    step: int = _ALL
-    """Most batches to decode in one call: few behind damage, where more may be near."""
-    future: Future[Decoded] | None = None
-
-    @property
-    def is_last(self) -> bool:
-        """Whether nothing of the window comes after these."""
-        return self.stop == len(self.piece.window.batches)
+    work: BatchTask[Decoded]
+    is_last: bool
+    """Whether nothing of the window comes after these."""
 
 
 class _Found(NamedTuple):
@@ -285,7 +109,7 @@ class Pass:
         KafkalogError
             As `run`.
         """
-        for event in self._plan():
+        for event in self._plan(OrderedPool(0), []):
             if isinstance(event, KafkalogError):
                 raise event
 
@@ -309,33 +133,26 @@ class Pass:
         if isinstance(query.target, LogDir):
             for finding in query.target.findings:
                 self.report(finding)
-        plan = self._plan()
-        waiting: deque[_Event] = deque()
-        ahead = query.threads if query.threads > 1 else 0
-        with ExitStack() as stack:
-            pool = stack.enter_context(ThreadPoolExecutor(query.threads, "kafkalog")) if ahead else None
-            stack.callback(self._report_failures)
-            stack.callback(lambda: [event.future.cancel() for event in waiting if _is_running(event)])
-            while True:
-                while len(waiting) <= ahead and (event := next(plan, None)) is not None:
-                    if isinstance(event, Task) and pool is not None:
-                        event.future = pool.submit(self._decode, event, names)
-                    waiting.append(event)
-                if not waiting:
-                    return
-                event = waiting.popleft()
-                if isinstance(event, KafkalogError):
-                    raise event
-                if isinstance(event, _Found):
-                    if id(event.partition) not in self._stopped:
+        # without threads a window is decoded when its turn comes, and its memory serves the next one
+        threads = query.threads if query.threads > 1 else 0
+        try:
+            with OrderedPool(threads) as pool:
+                for event in pool.ahead(self._plan(pool, names), threads):
+                    if isinstance(event, KafkalogError):
+                        raise event
+                    if isinstance(event, Task):
+                        for columns in self._decoded(event):
+                            yield event, columns
+                            del columns
+                        if event.is_last:
+                            self._leave(event.piece)
+                    elif id(event.partition) not in self._stopped:
                         self.report(event.finding)
-                    continue
-                yield from self._finish(event, names, pool)
-                if event.is_last:
-                    self._leave(event.piece)
-                event = None
+                    del event
+        finally:
+            self._report_failures()
 
-    def _plan(self) -> Iterator[_Event]:
+    def _plan(self, pool: OrderedPool, names: Sequence[str]) -> Iterator[_Event]:
         """What there is to do, in order; an error ends it."""
         query, counts = self.query, self.statistics
         window_bytes = max(WINDOW_BYTES // query.threads, _MIN_WINDOW_BYTES)
@@ -367,16 +184,20 @@ class Pass:
                         yield _Found(partition, found.pop(0))
                     if id(partition) in self._stopped:
                         break
-                    selection = by_segment[piece.segment]
-                    mask = selection.batch_mask(piece.window.batches)
-                    n_wanted = len(piece.window.batches) if mask is None else int(np.count_nonzero(mask))
+                    selection, batches = by_segment[piece.segment], piece.window.batches
+                    mask = selection.batch_mask(batches)
+                    n_wanted = len(batches) if mask is None else int(np.count_nonzero(mask))
                     counts.n_batches_decoded += n_wanted
                     if n_wanted:
-                        for first, stop in _split(piece.window.batches):
-                            yield Task(piece, partition, selection, first, stop)
+                        decode_rows = partial(self._decode, piece, selection, names)
+                        for first, stop in shares(batches):
+                            work = BatchTask(pool, decode_rows, first, stop)
+                            yield Task(piece, partition, work, stop == len(batches))
+                            del work
+                        del decode_rows
                     else:
                         self._leave(piece)
-                    del piece  # the memory of a window serves the next one once nobody holds it
+                    del piece, batches  # the memory of a window serves the next one once nobody holds it
                 for finding in found:
                     yield _Found(partition, finding)
         except KafkalogError as error:
@@ -388,40 +209,36 @@ class Pass:
         piece.source.release(piece.window.data, piece.window.start)
         self.progress(size)
 
-    def _decode(self, task: Task, names: Sequence[str]) -> Decoded:
+    def _decode(self, piece: Piece, selection: Selection, names: Sequence[str], first: int, stop: int) -> Decoded:
         return decode(
-            task.piece.window,
+            piece.window,
             names,
-            first=task.first,
-            stop=min(task.stop, task.first + task.step),
-            selection=task.selection,
+            first=first,
+            stop=stop,
+            selection=selection,
             check_crcs=self.query.check_crcs,
             limits=self.query.limits,
-            path=str(task.piece.segment.path),
+            path=str(piece.segment.path),
         )
 
-    def _finish(
-        self, task: Task, names: Sequence[str], pool: ThreadPoolExecutor | None
-    ) -> Iterator[tuple[Task, RecordColumns]]:
-        """Hand out what a task decoded, and go on with what it left, until all of it is done."""
+    def _decoded(self, task: Task) -> Iterator[RecordColumns]:
+        """What a task decodes, until all of it is done or damage has ended its partition."""
         counts = self.statistics
-        while task.first < task.stop and id(task.partition) not in self._stopped:
-            decoded = self._decode(task, names) if task.future is None else task.future.result()
-            task.first += decoded.n_batches + (decoded.error is not None)
-            task.step = _STEP_BEHIND_DAMAGE if decoded.error is not None else min(4 * task.step, _ALL)
-            task.future = None
-            # a few batches are sooner decoded than handed to another thread
-            if pool is not None and task.first < task.stop and task.step == _ALL:
-                task.future = pool.submit(self._decode, task, names)
+        if id(task.partition) in self._stopped:
+            return
+        for decoded in task.work.results():
             counts.n_records = (counts.n_records or 0) + decoded.n_records
             self._note(task, decoded.troubles)
             columns = self._rest(task, decoded.columns)
             if columns is not None:
                 counts.n_records_selected = (counts.n_records_selected or 0) + columns.n_records
-                yield task, columns
+                yield columns
                 del columns
             if decoded.error is not None:
                 self._meet(task, decoded.error)
+                if id(task.partition) in self._stopped:
+                    return
+            del decoded
 
     def _rest(self, task: Task, columns: RecordColumns | None) -> RecordColumns | None:
         """What an expression leaves of records."""
@@ -465,20 +282,3 @@ class Pass:
             self.findings.add(finding)
             warn(finding, FunctionWarning)
         self._failures = {}
-
-
-def _is_running(event: _Event) -> TypeGuard[Any]:
-    return isinstance(event, Task) and event.future is not None
-
-
-def _split(batches: BatchTable) -> Iterator[tuple[int, int]]:
-    """Rows of a window to decode at a time: all, or what of compressed batches several threads can share."""
-    n = len(batches)
-    if not np.bitwise_or.reduce(batches.attributes) & kf.CODEC_MASK:
-        yield 0, n
-        return
-    share = (batches.position - batches.position[0]) // _COMPRESSED_BYTES
-    first = 0
-    for stop in [*(np.flatnonzero(np.diff(share)) + 1).tolist(), n]:
-        yield first, stop
-        first = stop

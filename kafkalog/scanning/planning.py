@@ -29,8 +29,8 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, first_offset, place_of
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
-from kafkalog.records.batch_table import intact_batch_at, is_chain
-from kafkalog.scanning.execution import Query
+from kafkalog.records.header_walk import intact_batch_at, is_chain
+from kafkalog.scanning.query import Query
 from kafkalog.scanning.scan import Scan
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
 from kafkalog.state.transaction_outcomes import Outcomes
@@ -105,6 +105,7 @@ def plan(
     isolation_level: IsolationLevel = "read_uncommitted",
     on_corruption: OnCorruption = "raise",
     include_deleted: bool = False,
+    internal: bool = False,
     task_bytes: int = TASK_BYTES,
     min_tasks: int | None = None,
     max_records: int | None = None,
@@ -122,7 +123,7 @@ def plan(
         Only these.
     start_offset, end_offset : int or mapping of TopicPartition to int, optional
         Half-open. Without an end it is where the files end now: what is appended later is not read.
-    isolation_level, on_corruption, include_deleted
+    isolation_level, on_corruption, include_deleted, internal
         As `kafkalog.scan`. With ``on_corruption="stop"`` a partition is one task, because what lies behind damage is
         not to be read.
     task_bytes : int
@@ -154,7 +155,7 @@ def plan(
     target = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     found: list[Finding] = list(target.findings) if isinstance(target, LogDir) else []
     wanted: list[Partition] = []
-    for partition in _partitions(target, topics, partitions, topic_partitions):
+    for partition in _partitions(target, topics, partitions, topic_partitions, internal):
         if isinstance(partition, KafkalogError):
             if on_corruption == "raise":
                 raise partition
@@ -195,10 +196,11 @@ def _partitions(
     topics: Sequence[str] | None,
     numbers: Sequence[int] | None,
     keys: Collection[kf.TopicPartition] | None,
+    internal: bool,
 ) -> Iterator[Partition | KafkalogError]:
     """Those that are wanted, or why one cannot be opened."""
     if keys is None or not isinstance(target, LogDir):
-        yield from Query(target, topics=topics, partitions=numbers).iter_partitions()
+        yield from Query(target, topics=topics, partitions=numbers, internal=internal).iter_partitions()
         return
     for key in target:
         if key in keys and (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers):

@@ -39,6 +39,7 @@ class ScanOptions(TypedDict, total=False):
     isolation_level: IsolationLevel
     include_control: bool
     include_deleted: bool
+    internal: bool
     on_corruption: OnCorruption
     check_crcs: bool
     threads: int | None
@@ -64,6 +65,7 @@ def scan(
     isolation_level: IsolationLevel = "read_uncommitted",
     include_control: bool = False,
     include_deleted: bool = False,
+    internal: bool = False,
     on_corruption: OnCorruption = "raise",
     check_crcs: bool = True,
     threads: int | None = None,
@@ -115,6 +117,10 @@ def scan(
         Also the records that brokers write for themselves: transaction markers, Raft's.
     include_deleted : bool
         Also records below the log start offset that are still in the file.
+    internal : bool
+        Also the topics that hold the state of brokers (``__consumer_offsets``, ``__transaction_state``,
+        ``__share_group_state``, ``__cluster_metadata``, ``__remote_log_metadata``). By default they are left out of a
+        log dir; one that `topics` names, or whose directory or file is the path, is always read.
     on_corruption : {"raise", "stop", "skip"}
         Damage raises; or ends its partition there, as a broker's recovery would; or is passed over. The latter two
         warn (`CorruptionWarning`) and fill `Scan.findings`. A file that cannot be read, be it for a bad disk, is
@@ -168,6 +174,7 @@ def scan(
         isolation_level=isolation_level,
         include_control=include_control,
         include_deleted=include_deleted,
+        internal=internal,
         on_corruption=on_corruption,
         check_crcs=check_crcs,
         threads=threads,

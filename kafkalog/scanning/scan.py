@@ -38,9 +38,10 @@ from kafkalog.log.scan_statistics import Explanation
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
-from kafkalog.scanning.execution import Pass, Query, Task
+from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.expressions import Residual, is_expression
 from kafkalog.scanning.filters import Filters, milliseconds, parse_filters
+from kafkalog.scanning.query import Query
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
 
@@ -91,6 +92,7 @@ class Scan:
         extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None = None,
         include_control: bool = False,
         include_deleted: bool = False,
+        internal: bool = False,
         on_corruption: OnCorruption = "raise",
         check_crcs: bool = True,
         threads: int | None = None,
@@ -142,6 +144,7 @@ class Scan:
             check_crcs=bool(check_crcs),
             threads=_positive("threads", threads, os.cpu_count() or 1),
             limits=limits,
+            internal=bool(internal),
         )
         self._batch_size = None if batch_size is None else _positive("batch_size", batch_size, 1)
         self.progress: Callable[[int], object] | None = None
@@ -294,8 +297,10 @@ class Scan:
     def _check_names(self) -> None:
         """Topics, partitions and keys of offsets have to be there: a slip would read nothing, silently."""
         query, target = self._query, self._query.target
-        keys = list(target) if isinstance(target, LogDir) else [target.topic_partition]
-        known = {key for key in keys if key is not None}
+        if isinstance(target, LogDir):
+            known = set(target.select(internal=query.internal or query.topics is not None))
+        else:
+            known = set() if target.topic_partition is None else {target.topic_partition}
         topics = sorted({key.topic for key in known})
         for topic in query.topics or ():
             if topic not in topics:

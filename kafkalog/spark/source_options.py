@@ -10,6 +10,7 @@ import base64
 import binascii
 import difflib
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ _SUPPORTED: Final = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "includeHeaders",
+    "internal",
     "failOnDataLoss",
     "kafka.isolation.level",
     "isolationLevel",
@@ -85,11 +87,6 @@ _EXAMPLE_TIMESTAMPS = '{"topicA": {"0": 123456789, "1": 123456789},\n"topicB": {
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
-)
-"""Read only by who names them; neither a pattern nor the default finds them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -114,6 +111,8 @@ class Topics:
     assigned: frozenset[kf.TopicPartition] | None = None
     subscribed: frozenset[str] | None = None
     pattern: str | None = None
+    internal: bool = False
+    """Whether a pattern or the default finds internal topics, too."""
 
     def wants(self, key: kf.TopicPartition) -> bool:
         """Whether this one is."""
@@ -121,7 +120,7 @@ class Topics:
             return key in self.assigned
         if self.subscribed is not None:
             return key.topic in self.subscribed
-        if key.topic in INTERNAL_TOPICS:
+        if key.topic in kf.INTERNAL_TOPICS and not self.internal:
             return False
         return self.pattern is None or re.fullmatch(self.pattern, key.topic) is not None
 
@@ -266,6 +265,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _topics(given: Mapping[str, str]) -> Topics:
+    internal = _boolean(given, "internal", False) or any(map(_is_internal, _paths(given)))
     strategies = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
     if len(strategies) > 1:
         raise ValueError(
@@ -293,8 +293,16 @@ def _topics(given: Mapping[str, str]) -> Topics:
             re.compile(value.strip())
         except re.error as error:
             raise ValueError(f"subscribePattern is no regular expression: {error}") from error
-        return Topics(pattern=value.strip())
-    return Topics()
+        return Topics(pattern=value.strip(), internal=internal)
+    return Topics(internal=internal)
+
+
+def _is_internal(path: str) -> bool:
+    """Whether a path is the directory of an internal topic's partition, or a file in it."""
+    location = os.path.abspath(path)
+    names = [os.path.basename(location), os.path.basename(os.path.dirname(location))]
+    found = [kf.parse_partition_directory(name) for name in (names if location.endswith(kf.LOG_SUFFIX) else names[:1])]
+    return any(one is not None and one.topic_partition.topic in kf.INTERNAL_TOPICS for one in found)
 
 
 def _bound(given: Mapping[str, str], which: str, default: int) -> Bound:

@@ -8,7 +8,6 @@
     `epoch_cache`           the epoch checkpoint, made of batches and the file
     `checkpoints`           the text files of a partition and of a log dir
     `log_config`            the settings of a topic
-    `setting_names`         settings of a broker that a log does not depend on
     `cluster_metadata`      topic settings out of `__cluster_metadata-0`
     `cluster_topics`        topic ids and replicas out of `__cluster_metadata-0`
 

@@ -8,6 +8,7 @@ Read as a broker reads them, and encoded as it writes them; who writes the bytes
 from __future__ import annotations
 
 import base64
+import functools
 import os
 import uuid
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Reason, SidecarError
+from kafkalog.errors import KafkalogError, Reason, SidecarError
 from kafkalog.storage.source import read_file
 
 MAX_CHECKPOINT_BYTES: Final = 64 * 2**20
@@ -73,6 +74,23 @@ def read_offset_checkpoint(path: Pathish) -> dict[kf.TopicPartition, int] | None
         key = kf.TopicPartition(topic, _integer(path, number, partition, 31))
         result[key] = _integer(path, number, offset, 63)
     return result
+
+
+def checkpointed_offset(path: Pathish, key: kf.TopicPartition) -> int | None:
+    """What a checkpoint of offsets says of a partition; None where it says nothing or cannot be read.
+
+    For looking up many partitions one by one: the last few files are remembered as long as they do not change.
+    """
+    try:
+        status = os.stat(path)
+        return _remembered(os.fspath(path), status.st_ino, status.st_mtime_ns, status.st_size).get(key)
+    except (OSError, KafkalogError):
+        return None
+
+
+@functools.lru_cache(maxsize=8)
+def _remembered(path: str, *stamp: int) -> dict[kf.TopicPartition, int]:
+    return read_offset_checkpoint(path) or {}
 
 
 def read_leader_epochs(path: Pathish) -> npt.NDArray[np.void] | None:

@@ -15,8 +15,8 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
-from kafkalog.records.batch_table import walk
 from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import open_source
 

@@ -1,12 +1,13 @@
 """LogConfig: the settings of a topic, from Kafka's defaults, a topic's properties or a broker's `server.properties`.
 
 Mirrors `LogConfig`, `TopicConfig` and `ServerTopicConfigSynonyms`: names and defaults are Kafka 4.3's, topic names
-become fields in snake_case. A writer uses those that decide over bytes and segments; the others are kept, so that a
-configuration can be handed on. Settings of a broker that no log depends on are passed over.
+become fields in snake_case. A writer uses those that decide on bytes and segments; the others are kept, so that a
+configuration can be passed on. Settings of a broker that no log depends on are skipped.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +15,6 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final
 
 from kafkalog.errors import ConfigWarning, warn
-from kafkalog.state.setting_names import OPEN_NAMESPACES, OTHER_SETTINGS
 from kafkalog.storage.source import read_file
 
 MAX_PROPERTIES_BYTES: Final = 4 * 2**20
@@ -24,6 +24,8 @@ LONG_MAX: Final = 2**63 - 1
 
 _HOUR: Final = 3_600_000
 _INTERNAL_SEGMENT_BYTES: Final = "internal.segment.bytes"
+_MISSPELT: Final = 0.9
+"""A name so much like a setting is taken for it, misspelt; no other setting of a broker (2.8 to 4.3) comes to 0.88."""
 
 
 def _setting(
@@ -190,7 +192,8 @@ class LogConfig:
         Warns
         -----
         ConfigWarning
-            A name that Kafka does not have; a value that a broker of 4.x refuses.
+            A name that is nearly, and not quite, that of a setting; a value that a broker of 4.x refuses. Other names
+            are a broker's, or a plugin's, and are skipped.
 
         Notes
         -----
@@ -200,8 +203,9 @@ class LogConfig:
         for name in given:
             if not isinstance(name, str):
                 raise TypeError(f"the name of a setting is a str, not {name!r}")
-            if not is_setting(name):
-                warn(f"{name} is not a setting of a Kafka topic or broker: it is ignored", ConfigWarning)
+            near = None if is_setting(name) else nearest_setting(name, cutoff=_MISSPELT)
+            if near is not None:
+                warn(f"{name} is not a setting of a topic: it is ignored; is {near} meant?", ConfigWarning)
         values: dict[str, object] = {}
         for item in fields(cls):
             found = _found(item, given)
@@ -235,9 +239,7 @@ def _names(item: Field[Any]) -> Iterator[tuple[str, int]]:
     yield from item.metadata["synonyms"]
 
 
-_KNOWN: Final = (
-    OTHER_SETTINGS | {name for item in fields(LogConfig) for name, _ in _names(item)} | {_INTERNAL_SEGMENT_BYTES}
-)
+_KNOWN: Final = {name for item in fields(LogConfig) for name, _ in _names(item)} | {_INTERNAL_SEGMENT_BYTES}
 
 
 def checked_config(config: LogConfig | None) -> LogConfig:
@@ -253,13 +255,13 @@ def checked_config(config: LogConfig | None) -> LogConfig:
 
 
 def is_setting(name: str) -> bool:
-    """Whether a Kafka topic or broker has a setting of this name."""
-    return name in _KNOWN or name.startswith(OPEN_NAMESPACES)
+    """Whether a topic has a setting of this name, or a broker one that is the topics' default."""
+    return name in _KNOWN
 
 
-def topic_settings() -> list[str]:
-    """The names of a topic's settings."""
-    return [_topic_name(item) for item in fields(LogConfig)]
+def nearest_setting(name: str, *, cutoff: float = 0.6) -> str | None:
+    """The setting whose name is most like this one; None where none is like it (see `difflib.get_close_matches`)."""
+    return next(iter(difflib.get_close_matches(name, sorted(_KNOWN), 1, cutoff)), None)
 
 
 def _found(item: Field[Any], given: Mapping[str, object]) -> tuple[str, object, int] | None:

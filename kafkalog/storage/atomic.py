@@ -19,6 +19,7 @@ from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteErr
 
 StrPath = str | os.PathLike[str]
 
+STAGED_SUFFIX: Final = ".kafkalog-staged"
 OLD_SUFFIX: Final = ".kafkalog-old"
 _RENAME_NOREPLACE: Final = 1
 _RENAME_EXCHANGE: Final = 2
@@ -97,24 +98,53 @@ def rename_new(path: Path, target: Path) -> None:
 
 
 def rename_back(path: Path, old: Path) -> None:
-    """Undo a rename, if it was made."""
+    """Undo a rename, if it was made and the old name is still free."""
     if not os.path.lexists(old):
         os.rename(path, old)
 
 
 def swap(one: Path, other: Path) -> None:
-    """Exchange two names, in one step where the file system can."""
-    if not try_move(one, other, replace=True):
-        aside = one.with_suffix(OLD_SUFFIX)
-        os.rename(other, aside)
+    """Exchange two names, in one step where the file system can; a failure leaves both as they were."""
+    if try_move(one, other, replace=True):
+        return
+    aside = one.with_suffix(OLD_SUFFIX)
+    os.rename(other, aside)
+    try:
         os.rename(one, other)
-        os.rename(aside, one)
+        try:
+            os.rename(aside, one)
+        except BaseException:
+            os.rename(other, one)
+            raise
+    except BaseException:
+        os.rename(aside, other)
+        raise
 
 
-def swap_back(new: Path, there: Path, old: os.stat_result) -> None:
-    """Undo an exchange, if it was made."""
-    if not os.path.samestat(os.lstat(there), old):
-        swap(new, there)
+def identity(path: Path) -> tuple[int, int, int, int]:
+    """What tells a file or directory from another one, and from itself after somebody wrote to it."""
+    found = os.lstat(path)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def take_back(there: Path, new: Path, placed: tuple[int, int, int, int]) -> None:
+    """Undo a rename or an exchange, if it was made and what it placed is still there as it was.
+
+    Parameters
+    ----------
+    there, new : Path
+        The name that it was moved to, and the one that it had.
+    placed : tuple
+        Its `identity` before the move. What others put in its place, or wrote to it, is theirs and stays.
+    """
+    if not os.path.lexists(there):
+        if os.path.lexists(new) and identity(new) != placed:
+            os.rename(new, there)  # the old one
+    elif identity(there) == placed:
+        if os.path.lexists(new):
+            swap(new, there)
+        else:
+            os.rename(there, new)
 
 
 def truncate_file(path: StrPath, size: int) -> None:

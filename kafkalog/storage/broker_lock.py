@@ -1,6 +1,8 @@
-"""Whether a broker is running on a log dir: a POSIX record lock on its `.lock`, which `flock` does not see.
+"""Locks that keep brokers and other writers out while something is written.
 
-Mirrors Kafka's `FileLock`: `is_locked` asks, `hold_locks` keeps brokers out while something is written.
+A broker that runs on a log dir holds a POSIX record lock on its `.lock`, which `flock` does not see: `is_locked` asks,
+`hold_locks` keeps brokers out. Mirrors Kafka's `FileLock`. A log dir without `.lock` has nothing of the kind, so
+writers of kafkalog also hold an `flock` on each partition directory (`hold_partitions`), which leaves no file behind.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from pathlib import Path
 
 from kafkalog.errors import Reason, UnsafePathError, WriteError
 from kafkalog.format import LOCK_FILE, META_PROPERTIES
+from kafkalog.storage.atomic import STAGED_SUFFIX, is_same, try_lock, writing
+from kafkalog.storage.open_file_limit import allow_open_files, count_open_files
 
 _FLOCK = "hhqqi4x"  # struct flock on Linux, 64-bit
 _F_OFD_GETLK = 36
@@ -67,6 +71,44 @@ def hold_locks(log_dirs: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
                 _take(path)
                 stack.callback(_let_go, path)
         yield
+
+
+@contextlib.contextmanager
+def hold_partitions(partitions: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
+    """Hold partition directories, so that no other writer of kafkalog changes them meanwhile, in any process.
+
+    Directories that are not there need no lock, since no two writers can create one; neither do those within one that
+    is being staged, which its owner has to itself. A file system without locks is written to without.
+
+    Raises
+    ------
+    UnsafePathError
+        Another writer holds one.
+    WriteError
+        One cannot be opened; or this process may not have as many files open.
+    """
+    process = os.getpid()
+    paths = [Path(path) for path in dict.fromkeys(map(os.path.realpath, partitions)) if os.path.exists(path)]
+    paths = [path for path in paths if not any(part.endswith(STAGED_SUFFIX) for part in path.parts)]
+    if len(paths) > 1:
+        allow_open_files(count_open_files() + len(paths), path=paths[0].parent)
+    with contextlib.ExitStack() as stack:
+        for path in paths:
+            with writing(path):
+                descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                stack.callback(_release, descriptor, process)
+                if not try_lock(descriptor) or not is_same(descriptor, path):
+                    detail = "another process or writer is writing to this partition: try again when it is done"
+                    raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
+        yield
+
+
+def _release(descriptor: int, process: int) -> None:
+    """Close it, and give up its lock, which else lives on in forks; they themselves may not give it up."""
+    if process == os.getpid():
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 def _take(path: Path) -> None:

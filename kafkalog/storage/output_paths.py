@@ -10,8 +10,7 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnsafePathError
-from kafkalog.storage.atomic import StrPath, resolve, writing
-from kafkalog.storage.staging import STAGED_SUFFIX
+from kafkalog.storage.atomic import STAGED_SUFFIX, StrPath, resolve, writing
 
 _LOG_DIR_FILES: Final = (
     kf.META_PROPERTIES,

@@ -314,6 +314,20 @@ def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
         return source.window(0, source.size).tobytes()
 
 
+def file_status(path: str | os.PathLike[str]) -> os.stat_result:
+    """Size and times of a file, links followed.
+
+    Raises
+    ------
+    ReadError
+        It is not there, or its directory may not be searched.
+    """
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise _read_error(error, os.fspath(path)) from error
+
+
 def _identity(status: os.stat_result) -> FileIdentity:
     return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 

@@ -36,21 +36,21 @@ from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteErr
 from kafkalog.storage.atomic import (
     MAY_NOT_LAST,
     OLD_SUFFIX,
+    STAGED_SUFFIX,
     StrPath,
     fsync_directory,
+    identity,
     is_same,
     remove_tree,
     rename_back,
     rename_new,
     resolve,
     swap,
-    swap_back,
+    take_back,
     try_lock,
     try_move,
     writing,
 )
-
-STAGED_SUFFIX: Final = ".kafkalog-staged"
 
 _STAGED_NAME: Final = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(STAGED_SUFFIX)}", re.DOTALL)
 _MAX_NAME_BYTES: Final = 200  # of the destination's name in the temporary one: names end at 255
@@ -289,7 +289,8 @@ def staged_additions(
 
     Notes
     -----
-    A crash leaves the directory as it was after one of the moves, each file complete.
+    Only what was placed here is taken back: a file that somebody replaced or wrote to meanwhile stays. A crash leaves
+    the directory as it was after one of the moves, each file complete.
     """
     with _Stage(target, overwrite=True, stage_in=stage_in, is_directory=True) as stage:
         directory = StagedDirectory(stage.path, stage.target)
@@ -315,11 +316,11 @@ def _move_all(stage: _Stage, groups: list[list[Move]]) -> None:
                         if os.path.lexists(there):
                             undo.append(partial(rename_back, aside, there))
                             os.rename(there, aside)
-                    elif what == "put" and os.path.lexists(there):
-                        undo.append(partial(swap_back, new, there, os.lstat(there)))
+                        continue
+                    undo.append(partial(take_back, there, new, identity(new)))
+                    if what == "put" and os.path.lexists(there):
                         swap(new, there)
                     else:
-                        undo.append(partial(rename_back, there, new))
                         rename_new(new, there)
             with writing(stage.target):
                 fsync_directory(stage.target)
@@ -451,14 +452,7 @@ class _Stage:
         if try_move(self.path, self.target, replace=replace):
             return
         if replace and self._is_directory:
-            aside = self.path.with_suffix(OLD_SUFFIX)
-            os.rename(self.target, aside)
-            try:
-                os.rename(self.path, self.target)
-            except BaseException:
-                os.rename(aside, self.target)
-                raise
-            os.rename(aside, self.path)
+            swap(self.path, self.target)
         else:
             if not replace and os.path.lexists(self.target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))

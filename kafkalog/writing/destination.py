@@ -1,7 +1,7 @@
 """Where a writer's partition goes: staged outside of the log dir, and moved into place in an order that counts.
 
-Holds the lock of the log dir meanwhile. What segments contain is not known here; `PartitionWriter` tells what a crash
-leaves.
+Holds the locks of the log dir and of the partition meanwhile. What segments contain is not known here;
+`PartitionWriter` tells what a crash leaves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metad
 from kafkalog.state.epoch_cache import as_array, merge
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_snapshot
 from kafkalog.storage.atomic import truncate_file
-from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.output_paths import check_log_dir, check_stage_in, hand_over, staging_directory
 from kafkalog.storage.staging import Move, staged_additions, staged_directory
 from kafkalog.writing.log_end import ExistingLog, read_existing
@@ -80,6 +80,7 @@ class Destination:
             else:
                 if not path.is_dir():
                     raise UnsafePathError(Reason.UNSAFE_PATH, "what is there is not a directory", path=path)
+                stack.enter_context(hold_partitions([path]))
                 self.existing = read_existing(
                     path, index_interval_bytes=index_interval_bytes, truncate_tail=truncate_tail, limits=limits
                 )

@@ -27,11 +27,11 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.state.producers import ProducerSnapshot
-from kafkalog.storage.atomic import OLD_SUFFIX
-from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.storage.atomic import OLD_SUFFIX, STAGED_SUFFIX
+from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.output_paths import check_log_dir, check_stage_in, hand_over, staging_directory
 from kafkalog.storage.source import read_file
-from kafkalog.storage.staging import STAGED_SUFFIX, staged_file
+from kafkalog.storage.staging import staged_file
 from kafkalog.writing.commit_log import Commits, read_commits
 from kafkalog.writing.log_end import read_existing
 from kafkalog.writing.partition_writer import PartitionWriter
@@ -306,7 +306,7 @@ def commit(
     OutputExistsError
         A partition or a file is there by now that was not.
     UnsafePathError
-        A broker runs on the log dir, or two tasks wrote to one partition.
+        A broker runs on the log dir, another writer is at one of the partitions, or two tasks wrote to one.
     WriteError
         Files could not be moved; what was moved is back.
 
@@ -326,18 +326,19 @@ def commit(
         if not partitions and record is None:
             remove_job(job)
             return True
-        for each in partitions:
-            _check_unchanged(place.log_dir / each.name, each)
-        intent = _Intent(str(place.log_dir), dict(record or {}), list(partitions), not place.log_dir.exists())
-        intent.write(job)
-        try:
-            _carry_out(place, job, intent)
-        except _HalfMovedError:
-            raise
-        except Exception:
-            # what was moved is back: without the intent it is as if nothing had been tried
-            (job / INTENT_FILE).unlink(missing_ok=True)
-            raise
+        with hold_partitions(place.log_dir / each.name for each in partitions):
+            for each in partitions:
+                _check_unchanged(place.log_dir / each.name, each)
+            intent = _Intent(str(place.log_dir), dict(record or {}), list(partitions), not place.log_dir.exists())
+            intent.write(job)
+            try:
+                _carry_out(place, job, intent)
+            except _HalfMovedError:
+                raise
+            except Exception:
+                # what was moved is back: without the intent it is as if nothing had been tried
+                (job / INTENT_FILE).unlink(missing_ok=True)
+                raise
         commits.add(record)
         remove_job(job)
     return True
@@ -437,9 +438,10 @@ def _finish_begun(place: Place) -> list[str]:
         intent = _Intent.read(job)
         if intent.log_dir != str(place.log_dir):
             continue
-        for each in intent.partitions:
-            _check_ours(place.log_dir / each.name, job / each.staged, each)
-        _carry_out(place, job, intent)
+        with hold_partitions(place.log_dir / each.name for each in intent.partitions):
+            for each in intent.partitions:
+                _check_ours(place.log_dir / each.name, job / each.staged, each)
+            _carry_out(place, job, intent)
         place.commits().add(intent.record)
         remove_job(job)
         finished += [each.name for each in intent.partitions]

@@ -30,6 +30,7 @@ from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import parse_topic_id, read_leader_epochs, read_properties
 from kafkalog.state.producers import ProducerSnapshot, ProducerState, read_snapshot
+from kafkalog.storage.source import file_status
 
 
 @dataclass(slots=True)
@@ -126,7 +127,7 @@ def read_existing(
 
 def _stamp(path: Path, last: Segment | None) -> tuple[tuple[str, ...], int]:
     names = tuple(sorted(name for name in os.listdir(path) if name.endswith(kf.LOG_SUFFIX)))
-    return names, last.path.stat().st_size if last is not None else 0
+    return names, file_status(last.path).st_size if last is not None else 0
 
 
 def _read_topic_id(path: Path) -> str | None:

@@ -106,7 +106,8 @@ class PartitionWriter:
     Raises
     ------
     UnsafePathError
-        The name is no topic's and partition's; a broker holds the lock of the log dir; there is nowhere to stage.
+        The name is no topic's and partition's; a broker holds the lock of the log dir; another writer is at the
+        partition; there is nowhere to stage.
     TruncatedTailError
         The partition that is there ends in a torn batch, and `truncate_tail` is False.
     CorruptionError
@@ -131,7 +132,8 @@ class PartitionWriter:
     segments, whole; a broker starts on it, clean shutdown marker or not. An error takes back what was moved in; only a
     torn tail that was cut off stays off.
 
-    The lock of the log dir is held from beginning to end, if there is one.
+    A partition that is there has one writer at a time, in any process: it is locked from beginning to end, and so is
+    the log dir, if it has a lock file.
 
     Batches are appended one by one, as a leader does since Kafka 3.9; a segment is rolled as `SegmentRoll` says, and a
     batch larger than `segment.bytes`, which a broker refuses, has a segment of its own.

@@ -238,3 +238,48 @@ def test_exporting_reads_and_leaves_the_source_as_it_is(run: Any, log_dir_copy: 
     before = state()
     assert run("export", log_dir_copy, "-o", tmp_path / "lake", "--partition-by", "topic,partition")[0] == 0
     assert state() == before
+
+
+def test_internal_topics_are_left_out_unless_they_are_named(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    mixed = tmp_path / "mixed"
+    for source, name in (("p-multi-0", "orders-0"), ("p-multi-1", "__consumer_offsets-7"), ("p-txn-0", "__mine-0")):
+        shutil.copytree(log_dir / source, mixed / name)
+
+    def topics(*argv: object) -> set[str]:
+        code, out, err = run("cat", *argv, "--json", "--columns", "topic")
+        assert code == 0
+        assert ("internal topics are left out: __consumer_offsets; -t names them" in err) == (argv == (mixed,))
+        return {json.loads(line)["topic"] for line in out.splitlines()}
+
+    assert topics(mixed) == {"orders", "__mine"}
+    assert topics(mixed, "--internal") == {"orders", "__mine", "__consumer_offsets"}
+    assert topics(mixed, "-t", "__consumer_offsets") == {"__consumer_offsets"}
+    assert topics(mixed / "__consumer_offsets-7") == {"__consumer_offsets"}
+    assert topics(mixed / "__consumer_offsets-7", mixed / "orders-0") == {"orders", "__consumer_offsets"}
+    assert kafkalog.scan(mixed).count_rows() == 122 + kafkalog.scan(mixed, topics="__mine").count_rows()
+    assert kafkalog.scan(mixed, internal=True).count_rows() == kafkalog.scan(mixed).count_rows() + 99
+    with pytest.raises(ValueError, match="no partition 7 here; there are 0"):
+        kafkalog.scan(mixed, partitions=7)
+    with pytest.raises(ValueError, match="no partition __consumer_offsets-7 here to begin or end at"):
+        kafkalog.scan(mixed, start_offset={("__consumer_offsets", 7): 5})
+    # what is about files takes all of them
+    assert {row.topic_partition.topic for row in kafkalog.scan_batches(mixed).iter_rows() if row.topic_partition} == {
+        "orders",
+        "__mine",
+        "__consumer_offsets",
+    }
+    assert len(kafkalog.verify(mixed).partitions) == 3
+    assert b"__consumer_offsets-7" in run("ls", mixed)[1]
+
+
+def test_an_exported_log_dir_can_be_loaded(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    broker = tmp_path / "broker"
+    for source, name in (("p-multi-0", "orders-0"), ("p-multi-1", "__consumer_offsets-7")):
+        shutil.copytree(log_dir / source, broker / name)
+    (broker / "meta.properties").write_text("version=1\n")
+    code, _, err = run("export", broker, "-o", tmp_path / "all.parquet")
+    assert code == 0
+    assert "internal topics are left out: __consumer_offsets" in err
+    code, _, err = run("load", tmp_path / "all.parquet", "-o", tmp_path / "copy")
+    assert code == 0, err
+    assert kafkalog.scan(tmp_path / "copy").count_rows() == 122

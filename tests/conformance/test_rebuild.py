@@ -16,7 +16,7 @@ from conformance.jars import class_path, java
 from conformance.kafka import Broker, Truth
 
 import kafkalog
-from kafkalog.operations.rebuilding.rebuild import KINDS
+from kafkalog.operations.rebuilding.rebuilder import KINDS
 
 pytestmark = pytest.mark.broker
 

@@ -17,7 +17,7 @@ from conformance.kafka import Client, OldBroker, wait_until
 from conformance.test_rebuild import DERIVED, QUIET, bare_copy, derived_files, epochs_below
 
 import kafkalog
-from kafkalog.operations.rebuilding.rebuild import KINDS
+from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.producers import read_snapshot
 

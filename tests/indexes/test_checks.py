@@ -15,7 +15,8 @@ import kafkalog
 from kafkalog.errors import Finding
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.segment import Segment
-from kafkalog.records.batch_table import BatchTable, walk
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
 
 BASE = 40

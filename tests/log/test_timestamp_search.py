@@ -12,7 +12,7 @@ from builder import batch_v2, record_v2
 
 from kafkalog.errors import CorruptionError
 from kafkalog.log.timestamp_search import TimestampSearch, parse_timestamps
-from kafkalog.records.batch_table import walk
+from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
 
 MOMENT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)

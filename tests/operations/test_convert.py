@@ -544,6 +544,31 @@ def test_damage_is_left_out_or_ends_the_log(options: dict[str, Any], tmp_path: P
     assert len(rows(tmp_path / "skip-0")) >= 600 - n_lost - 1
 
 
+@pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"config": kafkalog.LogConfig(segment_bytes=200)}])
+def test_a_batch_whose_offsets_reach_beyond_the_next_segment_is_damage(options: Any, tmp_path: Path) -> None:
+    one = [builder.record_v2(0, 0, b"k", b"v")]
+    far = builder.batch_v2(one, base_offset=1095)  # a flipped bit: no checksum covers the offset
+    segments = [
+        (0, builder.batch_v2(one, base_offset=0) + far),
+        (340, builder.batch_v2(one, base_offset=340)),
+        (500, builder.batch_v2(one, base_offset=500)),
+    ]
+    source = write_partition(tmp_path / "t-0", segments)
+    with pytest.raises(CorruptionError, match="offset_outside_segment"):
+        kafkalog.convert(source, tmp_path / "u-0", **options)
+    with pytest.warns(kafkalog.CorruptionWarning):
+        report = kafkalog.convert(source, tmp_path / "u-0", on_corruption="skip", **options)
+    assert [row[0] for row in rows(tmp_path / "u-0")] == [0, 340, 500]
+    assert Reason.OFFSET_OUTSIDE_SEGMENT in {finding.reason for finding in report.findings.rows}
+
+
+def test_a_log_that_would_begin_where_no_record_can_be_is_damage(tmp_path: Path) -> None:
+    source = write_partition(tmp_path / "t-0", [(2**63 - 1, builder.batch_v2([builder.record_v2(0, 0, b"k", b"v")]))])
+    for mode in ("raise", "skip"):
+        with pytest.raises(CorruptionError, match="no record can be"):
+            kafkalog.convert(source, tmp_path / "u-0", on_corruption=mode)  # type: ignore[arg-type]
+
+
 DAMAGE: dict[str, tuple[Callable[[bytearray, int, int], object], set[Reason]]] = {
     "crc": (lambda data, start, stop: data.__setitem__(stop - 1, data[stop - 1] ^ 1), {Reason.CRC_MISMATCH}),
     "size": (

@@ -434,6 +434,27 @@ def test_an_error_about_a_control_record_names_the_file_and_the_position(
     assert str(caught.value) == str(said_in_text.value)
 
 
+@pytest.mark.parametrize("magic", [3, 8, 127])
+def test_objects_of_a_batch_of_an_unknown_magic_are_those_of_v2_as_its_lines_are(magic: int, tmp_path: Path) -> None:
+    for records in ([], [ONE], [ONE] * 9):
+        batch = bytearray(builder.batch_v2(records))
+        batch[16] = magic
+        path = write_log(tmp_path, bytes(batch))
+        kinds = Counter(row["kind"] for row in kafkalog.dump(path, deep_iteration=True).rows())
+        lines = list(kafkalog.dump(path, deep_iteration=True))
+        assert kinds["batch"] == sum(line.startswith("baseOffset") for line in lines) == 1
+        assert kinds["record"] == sum(line.startswith("| offset") for line in lines) == len(records)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_objects_of_a_message_that_ends_inside_its_own_fields_are_damage(magic: int, tmp_path: Path) -> None:
+    whole = builder.message(0, b"k", b"v", magic=magic)
+    for size in range(26, len(whole)):
+        path = write_log(tmp_path, whole[:8] + struct.pack(">i", size - 12) + whole[12:size])
+        with pytest.raises(CorruptionError):
+            list(kafkalog.dump(path, deep_iteration=True).rows())
+
+
 def test_objects_of_what_lies_beside_a_log_are_its_numbers() -> None:
     folder = golden_sets.LOG_DIR / "p-txn-0"
     dump = kafkalog.dump(sorted(folder.glob("*index")) + sorted(folder.glob("*.snapshot")))

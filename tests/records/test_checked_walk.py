@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import FileChangedError, KafkalogError, Limits
 from kafkalog.records import checked_walk
-from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, valid_crcs, walk
+from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, valid_crcs
 from kafkalog.records.checked_walk import walk_checked
+from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource, Bytes, PreadSource, open_source
 
 Found = tuple[list[tuple[Any, ...]], list[bool], tuple[Any, ...] | None]

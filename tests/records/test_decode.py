@@ -15,8 +15,8 @@ from reading import EVERYTHING, read, without_magic
 import kafkalog
 from kafkalog._kernels.wire import STATUS, decode_unsigned_varint, decode_varint, decode_varlong
 from kafkalog.errors import Limits, Reason
-from kafkalog.records.batch_table import walk
 from kafkalog.records.columns import ALL_COLUMNS, BinaryColumn, RecordColumns
+from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import BufferSource
 

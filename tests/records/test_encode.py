@@ -31,10 +31,11 @@ from strategies import BLOBS, TIMESTAMPS, VALUES
 from kafkalog._kernels import encode as kernels
 from kafkalog.errors import KafkalogError, Reason, UnwritableError
 from kafkalog.format import Codec
-from kafkalog.records.batch_table import COLUMNS, BatchTable, walk
+from kafkalog.records.batch_table import COLUMNS, BatchTable
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
 from kafkalog.records.encode import BatchSpec, cut_batches, encode_batches, encode_marker
+from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
 
 CODECS = [Compression(codec) for codec in Codec]

@@ -1,8 +1,7 @@
 """Hostile bytes: whatever a file holds, nothing but a `KafkalogError` comes of it, soon, and in little memory.
 
-Inputs are made out of batches of every kind that brokers wrote, at three levels: any byte changed; changed, then sizes
-and checksum made right again, so that the decoders see it; changed under the compression. `KAFKALOG_FUZZ_SEED` and
-`KAFKALOG_FUZZ_N` choose other inputs and more of them. What was found once is in `regress/` and stays there.
+Inputs are made by `mutants`. `KAFKALOG_FUZZ_SEED` and `KAFKALOG_FUZZ_N` choose other inputs and more of them. What was
+found once is in `regress/` and stays there.
 """
 
 from __future__ import annotations
@@ -21,20 +20,18 @@ import time
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import builder
-import golden_sets
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-import reference
 import zstandard
 from guard import Guard, guarded
+from mutants import BASE, BEFORE, BEHIND, I32, I64, LEVELS, golden_batches, hostile_batches, mutants, repaired, seeds
 from reading import EVERYTHING, read
 
 import kafkalog
@@ -47,9 +44,9 @@ from kafkalog._kernels import indexes as index_kernels
 from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import wire as wire_kernels
 from kafkalog.errors import KafkalogError, Limits, Reason
-from kafkalog.records.batch_table import walk
 from kafkalog.records.columns import ALL_COLUMNS, RecordColumns
 from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))
@@ -59,14 +56,6 @@ LIMITS = Limits(max_decompressed_bytes=4 * 2**20)
 MEMORY_GROWTH = 200 * 2**20
 SECONDS = 1.0
 BYTES_A_SECOND = 256 * 2**20
-
-BASE = 1000
-"""Base offset of every seed, so that there is room for a batch before it and behind it."""
-ENVELOPE = 12
-
-I32 = (0, 1, 2, 7, -1, -2, 13, 14, 21, 22, 48, 49, 2**31 - 1, 2**31 - 8, -(2**31), 2**16, 2**24, 2**30)
-I64 = (0, 1, -1, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**63), -(2**62))
-
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
@@ -160,318 +149,6 @@ def feed(data: bytes, mode: Mode, at_start: bool = False) -> Drained:
 
 def peak_rss() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-# --- seeds ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Seed:
-    """A batch to start from."""
-
-    data: bytes
-    magic: int
-    codec: int
-    payload_start: int
-    """Where the records, compressed or not, start."""
-    plain: bytes
-    """The records, or what a v0 or v1 message wraps; empty where it wraps nothing."""
-
-
-def payload_start(batch: bytes) -> int:
-    if batch[16] == 2:
-        return 61
-    key = 18 if batch[16] == 0 else 26
-    size = int.from_bytes(batch[key : key + 4], "big", signed=True)
-    return key + 4 + max(size, 0) + 4
-
-
-def make_seed(batch: bytes) -> Seed:
-    batch = struct.pack(">q", BASE) + batch[8:]
-    magic = batch[16]
-    codec = (batch[22] if magic == 2 else batch[17]) & 7
-    start = payload_start(batch)
-    payload = batch[start:]
-    if codec:
-        payload = reference.decompress(codec, payload, magic) if len(payload) else b""
-    elif magic < 2:
-        payload = b""
-    return Seed(batch, magic, codec, start, payload)
-
-
-def kind_of(batch: bytes) -> tuple[int, ...]:
-    if batch[16] == 2:
-        return 2, batch[22], int(batch[57:61] == bytes(4))
-    return batch[16], batch[17]
-
-
-@functools.cache
-def golden_batches() -> dict[tuple[int, ...], list[bytes]]:
-    """Distinct batches that brokers wrote, by what their attributes say, the smallest first."""
-    found: dict[tuple[int, ...], set[bytes]] = {}
-    for name in golden_sets.SETS:
-        for partition in golden_sets.partitions(name).values():
-            for path in sorted(partition.glob("*.log")):
-                data = path.read_bytes()
-                for start, stop in builder.batch_positions(data):
-                    if 26 <= stop - start <= 20_000:
-                        batch = data[start:stop]
-                        found.setdefault(kind_of(batch), set()).add(batch)
-    return {kind: sorted(batches, key=lambda batch: (len(batch), batch)) for kind, batches in sorted(found.items())}
-
-
-def records(n: int = 3) -> list[bytes]:
-    """Records with all that a record can have."""
-    return [
-        builder.record_v2(
-            i, i * 7, (None, b"", b"key")[i % 3], (b"value" * 9, None, b"")[i % 3], [(b"h", b"1"), (b"", None)]
-        )
-        for i in range(n)
-    ]
-
-
-def overlong(value: int) -> bytes:
-    """The varint of more bytes than any reader may take."""
-    return b"\xff" * 10 + builder.varint(value)
-
-
-@functools.cache
-def hostile_batches() -> tuple[bytes, ...]:
-    """Batches with a lie in each size and count field there is."""
-    made: list[bytes] = []
-    sizes = (2**31 - 1, -1, 2**62, -(2**31), -(2**63), 2**31, 2**30, 0, 1)
-    plain = b"".join(records())
-    for size in sizes:
-        narrow = builder.wrap32(size)
-        for codec in range(5):
-            made += [
-                builder.batch_v2(records(), codec=codec, records_count=narrow),
-                builder.batch_v2(records(), codec=codec, last_offset_delta=narrow),
-                builder.batch_v2(records(), codec=codec, length=narrow),
-            ]
-        varint = builder.varint(size)
-        # attributes, timestamp delta, offset delta, key, value, headers, each with a size that is a lie
-        bodies = [
-            b"\0\0\0" + varint + b"key\2v\0",
-            b"\0\0\0\6key" + varint + b"value\0",
-            b"\0\0\0\6key\2v" + varint,
-            b"\0\0\0\6key\2v" + varint + b"\2h\0\2h\0",
-            b"\0\0\0\6key\2v\2" + varint + b"h\0",
-            b"\0\0\0\6key\2v\2\2h" + varint + b"h",
-            b"\0" + varint + varint + b"\6key\2v\0",
-        ]
-        for body in bodies:
-            for codec in (0, 4):
-                made.append(builder.batch_v2([builder.varint(len(body)) + body], codec=codec, records_count=1))
-                made.append(builder.batch_v2([varint + body], codec=codec, records_count=1))
-        made.append(builder.batch_v2([varint + plain], records_count=1))
-        for magic in (0, 1):
-            made.append(builder.message(0, b"k", b"v" * 9, magic=magic, size=narrow))
-            for at in (18, 18 + 4 + 1) if magic == 0 else (26, 26 + 4 + 1):
-                message = builder.message(0, b"k", b"v" * 9, magic=magic)
-                lie = message[:at] + struct.pack(">i", narrow) + message[at + 4 :]
-                made.append(builder.fix_crc(lie))
-                for codec in (1, 2, 3):
-                    made.append(builder.wrapper([lie], offset=0, magic=magic, codec=codec))
-            lie = builder.message(0, b"k", b"v", magic=magic, size=narrow)
-            made += [builder.wrapper([lie], offset=0, magic=magic, codec=codec) for codec in (1, 2, 3)]
-    unsigned = (2**31 - 1, 2**32 - 1, 2**32, 2**62, 2**31, 0, 1, 2**26)
-    for size in unsigned:
-        word = size & 0xFFFFFFFF
-        raw = builder.snappy_raw(plain)
-        lz4 = builder.lz4_frame(plain, content_size=True)
-        lz4_plain = builder.lz4_frame(plain)
-        gzip = builder.gzip_member(plain)
-        zstd_header = b"\x28\xb5\x2f\xfd"
-        payloads = [
-            (2, builder.unsigned_varint(size) + raw[2:]),
-            (2, b"\x82SNAPPY\0" + struct.pack(">iiI", 1, 1, word) + raw),
-            (2, b"\x82SNAPPY\0" + struct.pack(">III", word, word, len(raw)) + raw),
-            (3, lz4_plain[:7] + struct.pack("<I", word) + lz4_plain[11:]),
-            (
-                3,
-                lz4[:6]
-                + struct.pack("<Q", size)
-                + builder.lz4_header_checksum(lz4[4:6] + struct.pack("<Q", size), 2)
-                + lz4[15:],
-            ),
-            (1, gzip[:-4] + struct.pack("<I", word)),
-            (1, gzip[:3] + b"\4" + gzip[4:10] + struct.pack("<H", word & 0xFFFF) + gzip[10:]),
-            (4, zstd_header + b"\xe0" + struct.pack("<Q", size) + b"\x01\0\0"),
-            (4, zstd_header + b"\xc0\xf8" + struct.pack("<Q", size) + b"\x03\0\0\0"),
-            (4, zstd_header + b"\0" + bytes((size >> 24 & 0xFF,)) + struct.pack("<I", word)[:3] + plain),
-            (4, b"\x50\x2a\x4d\x18" + struct.pack("<I", word) + plain),
-        ]
-        for codec, payload in payloads:
-            made.append(builder.batch_v2(records(), codec=codec, payload=payload))
-            if codec < 4:
-                made += [builder.wrapper([], offset=3, magic=magic, codec=codec, payload=payload) for magic in (0, 1)]
-    for body in (overlong(3), b"\xff" * 9, b"\x80" * 4, b"\x80" * 5 + b"\0" * 9):
-        made += [builder.batch_v2([body], codec=codec, records_count=1) for codec in range(5)]
-        made.append(builder.batch_v2([builder.varint(len(body) + 1) + b"\0" + body], records_count=1))
-    return tuple(struct.pack(">q", BASE) + batch[8:] for batch in made)
-
-
-@functools.cache
-def seeds() -> tuple[Seed, ...]:
-    """Batches of every kind: the smallest and a larger one of each that brokers wrote, and built ones."""
-    chosen: list[bytes] = []
-    for batches in golden_batches().values():
-        small = [batch for batch in batches if len(batch) <= 1500]
-        chosen += [*small[:3], *small[len(small) // 2 :][:1], *small[-1:]]
-        chosen += [batch for batch in batches if len(batch) > 1500][:1]
-    for codec in range(5):
-        payload = b"".join(records(5))
-        for variant in range(builder.N_VARIANTS[codec]):
-            form = builder.compress_variant(codec, payload, 2, variant)
-            chosen.append(builder.batch_v2(records(5), codec=codec, payload=form, transactional=bool(variant % 2)))
-    for magic in (0, 1):
-        inner = [builder.message(i, b"k" * i, (b"value", None, b"")[i % 3], magic=magic, timestamp=i) for i in range(4)]
-        for codec in (1, 2, 3):
-            for variant in range(builder.N_VARIANTS[codec]):
-                payload = builder.compress_variant(codec, b"".join(inner), magic, variant)
-                chosen.append(builder.wrapper([], offset=3, magic=magic, codec=codec, payload=payload))
-    chosen += [
-        builder.control_batch(builder.COMMIT),
-        builder.batch_v2([], last_offset_delta=3),
-        builder.batch_v2(records(40)),
-    ]
-    return tuple(make_seed(batch) for batch in dict.fromkeys(chosen))
-
-
-# --- mutating ---------------------------------------------------------------------------------------------------------
-
-INTERESTING = np.array([0, 1, 2, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF, 0x10, 0x20, 0x40, 0x0E, 0x3D], np.uint8)
-WORDS = np.array([list(struct.pack(">i", value)) for value in I32], np.uint8)
-LONGS = np.array([list(struct.pack(">q", value)) for value in I64], np.uint8)
-V2_FIELDS = np.array([8, 12, 17, 23, 53, 57])
-LEGACY_FIELDS = np.array([8, 12, 18, 22, 26, 30])
-
-
-def mutants(
-    rng: np.random.Generator, data: bytes, n: int, *, hot: int = 0, fields: npt.NDArray[np.int_] | None = None
-) -> Iterator[bytes]:
-    """Changed copies of some bytes: a few bits, bytes or big-endian integers, then a fifth cut, spliced or repeated.
-
-    Half of the changes fall on the first `hot` bytes; integers go to `fields` where they are given.
-    """
-    size = len(data)
-    if not size:
-        yield from (rng.bytes(int(length)) for length in rng.integers(0, 40, n))
-        return
-    rows = np.tile(np.frombuffer(data, np.uint8), (n, 1))
-    n_changes = rng.integers(1, 5, n)
-    row = np.repeat(np.arange(n), n_changes)
-    total = row.size
-    at = rng.integers(0, size, total)
-    if hot:
-        at = np.where(rng.random(total) < 0.5, rng.integers(0, min(hot, size), total), at)
-    old = rows[row, at]
-    kind = rng.integers(0, 4, total)
-    flipped = old ^ (np.uint8(1) << rng.integers(0, 8, total).astype(np.uint8))
-    stepped = old + np.where(rng.random(total) < 0.5, np.uint8(1), np.uint8(255))
-    rows[row, at] = np.choose(
-        kind, [flipped, stepped, INTERESTING[rng.integers(0, INTERESTING.size, total)], rng.integers(0, 256, total)]
-    )
-    for table, share in ((WORDS, 3), (LONGS, 12)):
-        width = table.shape[1]
-        if size >= width:
-            some = rng.permutation(n)[: n // share]
-            where = rng.integers(0, size - width + 1, some.size)
-            if fields is not None:
-                where = np.minimum(fields[rng.integers(0, fields.size, some.size)], size - width)
-            rows[some[:, None], where[:, None] + np.arange(width)] = table[rng.integers(0, len(table), some.size)]
-    changed = rows.tobytes()
-    what = rng.integers(0, 20, n).tolist()
-    first = rng.integers(0, size, n).tolist()
-    length = np.minimum(rng.geometric(0.15, n), size).tolist()
-    for i in range(n):
-        one = changed[i * size : (i + 1) * size]
-        start = first[i]
-        if what[i] == 0:
-            one = one[:start]
-        elif what[i] == 1:
-            one = one[:start] + one[start + length[i] :]
-        elif what[i] == 2:
-            one = one[: start + length[i]] + one[start:]
-        elif what[i] == 3:
-            one = one[:start] + one[length[i] : length[i] + 30] + one[start:]
-        yield one
-
-
-def repaired(batch: bytes) -> bytes:
-    """A batch with the size and the checksum of its bytes, if it is long enough to have them."""
-    if len(batch) < 26:
-        return batch
-    size = struct.pack(">i", len(batch) - ENVELOPE)
-    if batch[16] == 2:
-        return b"".join(
-            (batch[:8], size, batch[12:17], struct.pack(">I", crc_kernels.checksum_crc32c(batch[21:])), batch[21:])  # type: ignore[arg-type]
-        )
-    return b"".join((batch[:8], size, struct.pack(">I", zlib.crc32(batch[16:])), batch[16:]))
-
-
-def packed(codec: int, plain: bytes, magic: int) -> bytes:
-    if codec == builder.GZIP:
-        return builder.gzip_member(plain, 1)
-    if codec == builder.ZSTD:
-        return ZSTD.compress(plain)
-    return builder.compress(codec, plain, magic)
-
-
-ZSTD = zstandard.ZstdCompressor(level=1)
-
-
-def with_records(seed: Seed, codec: int, plain: bytes) -> bytes:
-    """A seed with other records, compressed anew, sizes and checksum right."""
-    payload = packed(codec, plain, seed.magic)
-    head = bytearray(seed.data[: seed.payload_start])
-    at = 22 if seed.magic == 2 else 17
-    head[at] = head[at] & 0xF8 | codec
-    if seed.magic < 2:
-        head[-4:] = struct.pack(">i", len(payload))
-    return repaired(bytes(head) + payload)
-
-
-def raw_inputs(rng: np.random.Generator, seed: Seed, n: int) -> Iterator[bytes]:
-    """Level 1: nothing is repaired."""
-    return mutants(rng, seed.data, n, hot=seed.payload_start)
-
-
-def repaired_inputs(rng: np.random.Generator, seed: Seed, n: int) -> Iterator[bytes]:
-    """Level 2: sizes and checksum are right again, but for a few."""
-    fields = V2_FIELDS if seed.magic == 2 else LEGACY_FIELDS
-    keep_magic = rng.random(n) < 0.9
-    for i, one in enumerate(mutants(rng, seed.data, n, hot=seed.payload_start, fields=fields)):
-        if keep_magic[i] and len(one) > 16:
-            one = one[:16] + seed.data[16:17] + one[17:]
-        yield repaired(one)
-
-
-def recompressed_inputs(rng: np.random.Generator, seed: Seed, n: int) -> Iterator[bytes]:
-    """Level 3: what the compression hides is changed, under each codec in turn."""
-    if seed.magic < 2 and not seed.plain:
-        yield from repaired_inputs(rng, seed, n)
-        return
-    codecs = (0, 1, 2, 3, 4) if seed.magic == 2 else (1, 2, 3)
-    count = struct.pack(">i", 0)
-    counts = rng.integers(0, 40, n)
-    for i, plain in enumerate(mutants(rng, seed.plain, n)):
-        batch = with_records(seed, codecs[i % len(codecs)], plain)
-        if seed.magic == 2 and counts[i] < 8:
-            count = struct.pack(">i", int(counts[i]))
-            batch = repaired(batch[:57] + count + batch[61:])
-        yield batch
-
-
-LEVELS: dict[str, tuple[Callable[[np.random.Generator, Seed, int], Iterator[bytes]], float]] = {
-    "raw": (raw_inputs, 0.3),
-    "repaired": (repaired_inputs, 0.4),
-    "recompressed": (recompressed_inputs, 0.3),
-}
-
-BEFORE = builder.batch_v2(records(2), base_offset=0)
-BEHIND = builder.batch_v2(records(2), base_offset=2**40)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -1154,7 +831,7 @@ def status(name):
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
-read(test_fuzz.builder.batch_v2(test_fuzz.records()))
+read(test_fuzz.BEFORE)
 found = {}
 for path in sorted(pathlib.Path(sys.argv[2]).iterdir()):
     data = path.read_bytes()

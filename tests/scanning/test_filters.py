@@ -40,6 +40,7 @@ INTEGERS = (
 BOOLEANS = ("is_transactional", "is_control")
 TEXTS = ("topic", "segment")
 BINARY = ("key", "value")
+INTEGER_TIMES = pa.schema({"timestamp": pa.int64(), "value": pa.binary()})
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -406,6 +407,50 @@ def _for_pyarrow(term: tuple[Any, ...], schema: pa.Schema) -> tuple[Any, ...] | 
 
 
 # --- words, values, places --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", [builder.GZIP, builder.SNAPPY, builder.LZ4])
+def test_a_v1_wrapper_at_offset_0_holds_offsets_that_its_header_does_not_tell(tmp_path: Path, codec: int) -> None:
+    # as librdkafka sends it: the wrapper's own offset is 0 and not that of the last message
+    messages = [builder.message(i, b"k", b"%d" % i, timestamp=10 + i) for i in range(4)]
+    log = builder.wrapper(messages, offset=0, codec=codec, timestamp=13) + builder.message(4, b"k", b"4", timestamp=14)
+    (tmp_path / f"{0:020}.log").write_bytes(log)
+    path = tmp_path / f"{0:020}.log"
+    everything = kafkalog.read_table(path, columns=["offset", "value"]).to_pylist()
+    assert [row["offset"] for row in everything] == [0, 1, 2, 3, 4]
+    for operation in (">", ">=", "==", "<", "<="):
+        for value in range(-1, 6):
+            found = kafkalog.read_table(path, columns=["offset", "value"], filters=[("offset", operation, value)])
+            expected = [row for row in everything if COMPARISONS[operation](row["offset"], value)]
+            assert found.to_pylist() == expected, (operation, value)
+    for start in range(6):
+        found = kafkalog.read_table(path, columns=["offset", "value"], start_offset=start)
+        assert found.to_pylist() == everything[start:]
+
+
+@pytest.mark.parametrize("codec", [builder.GZIP, builder.SNAPPY])
+def test_a_v0_wrapper_may_hold_messages_with_timestamps_that_its_header_does_not_tell(
+    tmp_path: Path, codec: int
+) -> None:
+    inner = [builder.message(i, b"k", b"%d" % i, magic=1, timestamp=10 + i) for i in range(4)]
+    log = builder.wrapper(inner, offset=3, magic=0, codec=codec) + builder.message(4, b"k", b"4", magic=0)
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(log)
+    everything = kafkalog.read_table(path, columns=["timestamp", "value"]).cast(INTEGER_TIMES).to_pylist()
+    assert [row["timestamp"] for row in everything] == [10, 11, 12, 13, None]
+    for operation in (">", ">=", "==", "<", "<="):
+        for value in range(9, 15):
+            filters = [("timestamp", operation, value)]
+            found = kafkalog.read_table(path, columns=["timestamp", "value"], filters=filters).cast(INTEGER_TIMES)
+            expected = [
+                row
+                for row in everything
+                if row["timestamp"] is not None and COMPARISONS[operation](row["timestamp"], value)
+            ]
+            assert found.to_pylist() == expected, (operation, value)
+    for start in range(9, 15):
+        found = kafkalog.read_table(path, columns=["timestamp", "value"], start_timestamp=start).cast(INTEGER_TIMES)
+        assert found.to_pylist() == [row for row in everything if (row["timestamp"] or -1) >= start]
 
 
 @pytest.mark.parametrize(

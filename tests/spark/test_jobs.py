@@ -376,3 +376,18 @@ def test_options_that_make_no_sense_are_refused(spark: SparkSession, log_dir: Pa
         jobs.export(spark, log_dir, tmp_path / "out", format="xls")
     with pytest.raises(AttributeError):
         _ = jobs.nonsense
+
+
+def test_internal_topics_are_left_out_unless_they_are_named(spark: SparkSession, log_dir: Path, tmp_path: Path) -> None:
+    mixed = tmp_path / "mixed"
+    for source, name in (("p-multi-0", "orders-0"), ("p-multi-1", "__consumer_offsets-7")):
+        shutil.copytree(log_dir / source, mixed / name)
+    assert jobs.scan(spark, mixed).count() == 122
+    assert jobs.scan(spark, mixed, internal=True).count() == 122 + 99
+    assert jobs.scan(spark, mixed, topics="__consumer_offsets").count() == 99
+    jobs.register(spark)
+    source = spark.read.format("kafkalog")
+    assert source.load(str(mixed)).count() == 122
+    assert source.option("internal", "true").load(str(mixed)).count() == 122 + 99
+    rows = jobs.export(spark, mixed, tmp_path / "out", format="jsonl", internal=True).collect()
+    assert {row.topic for row in rows} == {"orders", "__consumer_offsets"}

@@ -24,6 +24,9 @@ def test_without_options_everything_is_read_but_internal_topics() -> None:
     assert options.topics.wants(A0)
     assert not options.topics.wants(kf.TopicPartition("__consumer_offsets", 3))
     assert parse(subscribe="__consumer_offsets").topics.wants(kf.TopicPartition("__consumer_offsets", 3))
+    assert parse(internal="true", subscribePattern="__.*").topics.wants(kf.TopicPartition("__consumer_offsets", 3))
+    for path in ("/log/__consumer_offsets-3", f"/log/__consumer_offsets-3/{0:020d}.log"):
+        assert parse(path=path).topics.wants(kf.TopicPartition("__consumer_offsets", 3))
 
 
 @pytest.mark.parametrize(

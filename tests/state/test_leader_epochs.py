@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.cli import main
-from kafkalog.records.batch_table import walk
+from kafkalog.records.header_walk import walk
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.storage.source import BufferSource
 

@@ -16,7 +16,8 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog._kernels.crc import checksum_crc32c
 from kafkalog.errors import SidecarError
-from kafkalog.records.batch_table import BatchTable, walk
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.header_walk import walk
 from kafkalog.state.producers import ProducerSnapshot, ProducerState, encode_snapshot, read_markers, read_snapshot
 from kafkalog.state.transactions import Outcome
 from kafkalog.storage.source import BufferSource, ByteSource
@@ -212,3 +213,17 @@ def test_what_has_no_producer_costs_and_changes_nothing() -> None:
     assert state.update(table).size == 0
     assert len(state) == 0
     assert repr(state) == "ProducerState(0 producers, 0 open transactions)"
+
+
+@pytest.mark.parametrize(("n", "n_buckets"), [(11, 16), (12, 16), (13, 32), (24, 32), (25, 64)])
+def test_the_hash_map_grows_with_the_entry_that_is_more_than_three_quarters(n: int, n_buckets: int) -> None:
+    # multiples of 16 would all share the first bucket until it grows; odd ones keep it from being a tree
+    ids = [16 * i + i % 7 for i in range(n)]
+    state = ProducerState()
+    feed(state, b"".join(batch(offset, producer_id, 0, 0) for offset, producer_id in enumerate(ids)))
+    expected = sorted(ids, key=lambda producer_id: producer_id % n_buckets)
+    assert expected != sorted(ids, key=lambda producer_id: producer_id % (2 * n_buckets))
+    assert state.entries()["producer_id"].tolist() == expected
+    # a broker that loads the snapshot puts them into a map of its own, in the order of the file
+    loaded = ProducerState(ProducerSnapshot(n, state.entries()))
+    assert loaded.entries()["producer_id"].tolist() == expected

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from kafkalog import format as kf
 from kafkalog.errors import LimitExceededError, Limits
-from kafkalog.records.batch_table import BatchTable, walk
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.header_walk import walk
 from kafkalog.state.transactions import OpenTransaction, Outcome, TransactionReplay, rows_of_transactions
 from kafkalog.storage.source import BufferSource
 

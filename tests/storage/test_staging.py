@@ -20,8 +20,9 @@ import kafkalog
 from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
 from kafkalog.storage import atomic as file_steps
 from kafkalog.storage import staging as publish
+from kafkalog.storage.atomic import STAGED_SUFFIX
 from kafkalog.storage.output_paths import check_outside, check_stage_in
-from kafkalog.storage.staging import STAGED_SUFFIX, staged_directory, staged_file
+from kafkalog.storage.staging import staged_directory, staged_file
 from kafkalog.writing.job_commit import Place
 
 NEW = {"a": b"new" * 1000, "d/b": b"", "d/e/c": b"more"}

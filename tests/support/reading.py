@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from reference import Record
 
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
-from kafkalog.records.batch_table import WINDOW_BYTES, walk
 from kafkalog.records.columns import ALL_COLUMNS, RecordColumns
 from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import WINDOW_BYTES, walk
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import BufferSource, ByteSource
 

@@ -39,7 +39,7 @@ from kafkalog.errors import (
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.columns import RecordColumns
 from kafkalog.state.checkpoints import encode_partition_metadata, parse_topic_id, read_leader_epochs
-from kafkalog.state.producers import read_snapshot
+from kafkalog.state.producers import encode_snapshot, read_snapshot
 from kafkalog.storage import atomic as file_steps
 from kafkalog.writing.batch_builder import next_sequence
 
@@ -396,11 +396,66 @@ def test_nothing_is_appended_behind_damage(path: Path) -> None:
     assert nothing_left(path)
 
 
+@pytest.mark.parametrize("n_before", [0, 1])
+def test_the_first_batch_behind_a_snapshot_is_replayed_and_none_before_it(path: Path, n_before: int) -> None:
+    table = {"value": [b"a", b"b"], "timestamp": [1, 2]}
+    with PartitionWriter(path) as writer:
+        writer.append(table, producer=(7, 0))
+        writer.append(table, producer=(7, 0))
+        writer.roll()
+        for _ in range(n_before):
+            writer.append(table)
+        writer.append(table, producer=(8, 0))
+    end = 6 + 2 * n_before
+    names = sorted(file.name for file in path.glob("*.snapshot"))
+    assert names == [f"{4:020}.snapshot", f"{end:020}.snapshot"]
+    (path / names[1]).unlink()
+    # what lies before the snapshot is not looked at again
+    log = path / f"{0:020}.log"
+    content = bytearray(log.read_bytes())
+    content[80] ^= 1
+    log.write_bytes(content)
+    with PartitionWriter(path) as writer:
+        writer.append(table, producer=(8, 0))
+        writer.append(table, producer=(7, 0))
+    last = kafkalog.Partition(path).segments[-1].batches
+    assert last.base_offset.tolist() == [end, end + 2]
+    assert last.producer_id.tolist() == [8, 7]
+    assert last.base_sequence.tolist() == [2, 4]
+
+
+def test_a_snapshot_in_the_middle_of_a_segment_is_gone_on_from(path: Path) -> None:
+    table = {"value": [b"a", b"b"], "timestamp": [1, 2]}
+    with PartitionWriter(path) as writer:
+        writer.append(table, producer=(7, 0))
+    with PartitionWriter(path.with_name("orders-1"), start_offset=2) as writer:
+        writer.append(table, producer=(8, 0))
+    # as where a broker was killed behind its snapshot: the segment goes on
+    with (path / f"{0:020}.log").open("ab") as log:
+        log.write((path.with_name("orders-1") / f"{2:020}.log").read_bytes())
+    shutil.rmtree(path.with_name("orders-1"))
+    # what a snapshot tells is not replayed once more
+    snapshot = path / f"{2:020}.snapshot"
+    entries = read_snapshot(snapshot).entries.copy()
+    entries["last_sequence"] = 41
+    snapshot.write_bytes(encode_snapshot(entries))
+    with PartitionWriter(path) as writer:
+        for producer in ((8, 0), (7, 0)):
+            writer.append(table, producer=producer)
+    last = kafkalog.Partition(path).segments[-1].batches
+    assert (last.base_offset.tolist(), last.base_sequence.tolist()) == ([4, 6], [2, 42])
+
+
 def test_a_partition_that_somebody_writes_to_meanwhile_is_left_alone(path: Path) -> None:
     write(path)
+    longer = path.parent / "copy" / path.name
+    shutil.copytree(path, longer)
+    write(longer, seed=1)
     writer = PartitionWriter(path)
     writer.append(columns_of(draw(10)))
-    write(path, seed=1)
+    # whoever it is holds no lock
+    shutil.copytree(longer, path, dirs_exist_ok=True)
+    shutil.rmtree(longer.parent)
     old = files_in(path)
     with pytest.raises(FileChangedError, match="in the meantime"):
         writer.close()

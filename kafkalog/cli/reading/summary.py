@@ -162,6 +162,10 @@ def summarise(partition: Partition, progress: Callable[[int], object]) -> Partit
         found.kind = partition.kind
         done += segment.size_in_bytes
         progress(done)
+        before = summary.segments[-1] if summary.segments else None
+        if before is not None and before.end < found.start and not before.damaged:
+            gap = partition.gap_between(before.end, found.start)
+            summary.findings += [] if gap is None else [gap]
         summary.add(found)
         summary.segments.append(found)
     summary.start = partition.log_start_offset

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
@@ -180,6 +181,15 @@ def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]
         state = f"{counted(n_damage, 'finding')} of damage" if n_damage else "OK"
         yield escape_line(f"{name}  {'other files' if partition.segments else 'no segments'}  {state}")
         yield from _finding_lines(partition.findings, verbose=verbose)
+    yield from _gap_lines(name, partition)
+
+
+def _gap_lines(name: str, partition: VerifiedPartition) -> Iterator[str]:
+    """What the log cleaner has removed; gaps that it does not explain are findings."""
+    compacted = [gap.end - gap.start for gap in partition.gaps if gap.is_compacted]
+    if compacted:
+        between = f"{counted(len(compacted), 'gap')} between segments, {counted(sum(compacted), 'offset')}"
+        yield escape_line(f"{name}  {between}: the log cleaner has been here")
 
 
 def _verdict(segment: VerifiedSegment) -> str:
@@ -221,7 +231,14 @@ def _json_lines(partition: VerifiedPartition) -> Iterator[str]:
         }
         yield json.dumps(fields)
     rest = [finding.as_dict() for finding in partition.findings]
-    fields = {"kind": "partition", "path": partition.path, **place, "ok": partition.is_ok, "findings": rest}
+    fields = {
+        "kind": "partition",
+        "path": partition.path,
+        **place,
+        "ok": partition.is_ok,
+        "gaps": [asdict(gap) for gap in partition.gaps],
+        "findings": rest,
+    }
     yield json.dumps(fields)
 
 

@@ -62,6 +62,15 @@ on which a broker runs is refused. On stdout is a line for each file that is new
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
     parser = add_command(commands, "reindex", _WORDS, writes=True)
+    add_options(parser)
+    parser.add_argument("--jobs", metavar="N", type=_jobs, default=1, help="segments to read at a time (default: 1)")
+    parser.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what `kafkalog spark rebuild-indexes` has, too."""
     where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
     where.add_argument("--out", metavar="DIR", help="make this directory, with a directory a partition")
     where.add_argument("--in-place", action="store_true", help="replace the files beside the .log files")
@@ -76,39 +85,30 @@ def add_parser(commands: Any) -> None:
     )
     add_selection(what)  # type: ignore[arg-type]
     how = parser.add_argument_group("how")
-    add_damage_options(how)
     how.add_argument(
-        "--index-interval-bytes",
-        metavar="N",
-        type=_interval,
-        help="the topics' index.interval.bytes (K and M are understood); auto, the default, finds it out",
-    )
-    how.add_argument("--jobs", metavar="N", type=_jobs, default=1, help="segments to read at a time (default: 1)")
-    how.add_argument(
-        "--now",
-        metavar="TIME",
-        type=timestamp,
-        help="drop producers from snapshots that were idle for a day at that time, as a broker does that rebuilds then:"
-        " ms, or ISO 8601 with Z or an offset (default: none, so that a result does not depend on the day)",
-    )
-    how.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")
-    add_limits(parser)
-    parser.set_defaults(run=run)
-
-
-def add_damage_options(parser: Any) -> None:
-    """Add ``--damaged`` and ``--backup``."""
-    parser.add_argument(
         "--damaged",
         choices=("keep", "cut"),
         default="keep",
         help="segments whose .log is damaged keep the files they have (keep, the default), or get indexes that end"
         " before the damage (cut)",
     )
-    parser.add_argument(
+    how.add_argument(
         "--backup",
         action=argparse.BooleanOptionalAction,
         help="in place: keep old files as NAME.kafkalog-backup beside the new ones (the default)",
+    )
+    how.add_argument(
+        "--index-interval-bytes",
+        metavar="N",
+        type=_interval,
+        help="the topics' index.interval.bytes (K and M are understood); auto, the default, finds it out",
+    )
+    how.add_argument(
+        "--now",
+        metavar="TIME",
+        type=timestamp,
+        help="drop producers from snapshots that were idle for a day at that time, as a broker does that rebuilds then:"
+        " ms, or ISO 8601 with Z or an offset (default: none, so that a result does not depend on the day)",
     )
 
 

@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.commands import SUMMARIES
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, names, timestamp
-from kafkalog.cli.scan_options import add_on_corruption, add_scan_selection, path_of, scan_options, usage_errors
+from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, names
+from kafkalog.cli.scan_options import (
+    add_on_corruption,
+    add_scan_selection,
+    open_records,
+    path_of,
+    scan_options,
+    usage_errors,
+)
 from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes
-from kafkalog.cli.writing.reindex import add_damage_options, note_backups
+from kafkalog.cli.writing import reindex
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -203,26 +210,7 @@ def _add_verify(jobs: Any) -> None:
 
 def _add_rebuild(jobs: Any) -> None:
     parser = _add_job(jobs, "rebuild-indexes", _REBUILD, _run_rebuild, writes=True)
-    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
-    where.add_argument("--out", metavar="DIR", help="make this directory, with a directory a partition")
-    where.add_argument("--in-place", action="store_true", help="replace the files beside the .log files")
-    where.add_argument("--dry-run", action="store_true", help="write nothing: say what would change in place")
-    add_selection(parser)
-    parser.add_argument(
-        "--kinds",
-        metavar="K,...",
-        type=names,
-        default=["offset", "time", "txn"],
-        help="of offset, time, txn (these by default), snapshot, epochs",
-    )
-    add_damage_options(parser)
-    parser.add_argument("--index-interval-bytes", metavar="N", type=_bytes, help="default: found out")
-    parser.add_argument(
-        "--now",
-        metavar="TIME",
-        type=timestamp,
-        help="drop producers from snapshots that were idle for a day at that time (default: none)",
-    )
+    reindex.add_options(parser)
     parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
     add_limits(parser)
 
@@ -289,7 +277,7 @@ def _run_scan(args: argparse.Namespace, console: Console) -> None:
 
         needed = ["key", "value", "topic", "partition", "offset", "timestamp"]
         columns = args.columns or (needed if args.sql is None else None)
-        frame = scan(spark, path_of(args), columns=columns, **options)
+        frame = scan(spark, open_records(args, console), columns=columns, **options)
         _show(_ask(spark, frame, "records", args.sql or _RECORDS_SQL), args, console)
 
 
@@ -440,7 +428,7 @@ def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
     counts = ", ".join(f"{n:,} {change}" for change, n in sorted(changes.items()))
     verb = "would be" if args.dry_run else "compared with what is there:" if args.out is not None else "are"
     console.note(f"{sum(changes.values()):,} files {verb} {counts}" if counts else "no files")
-    note_backups(n_backups, console)
+    reindex.note_backups(n_backups, console)
 
 
 def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: dict[str, int], with_same: bool) -> None:
@@ -470,7 +458,7 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
         try:
             frame = export(
                 spark,
-                path_of(args),
+                open_records(args, console),
                 args.output,
                 format=args.format,
                 partition_by=args.partition_by,

@@ -31,6 +31,7 @@ from kafkalog.records.selection import Selection
 _COMPRESSED_BYTES: Final = 2**19
 _STEP_BEHIND_DAMAGE: Final = 8
 _ALL: Final = 2**31
+_MAX_OFFSET: Final = 2**63 - 1
 
 
 class Sink(Protocol):
@@ -128,6 +129,9 @@ class Conversion:
             self._bases = [max(base, self._start) for base in bases]
             self._bases[:n_below] = [self._start] * n_below
             self._bases = self._bases or [self._start]
+        if self._bases[-1] >= _MAX_OFFSET:
+            detail = f"the log would begin at {self._bases[-1]}, where no record can be"
+            raise CorruptionError(Reason.OFFSET_OUTSIDE_SEGMENT, detail, path=partition.path)
         self.start_offset = self.end_offset = self._bases[0]
         self.counts = Counts()
         self._stopped = False
@@ -289,20 +293,27 @@ class Conversion:
         """Batches of which each lies behind the one before: a log of others no broker takes."""
         batches = window.batches
         least = max(self.end_offset, self._bases[number])
+        # the names of the files say where the next segment begins, and no checksum covers the offset of a batch
+        end = next((base for base in self._bases[number + 1 :] if base > self._bases[number]), _MAX_OFFSET)
         behind = np.concatenate([[least], batches.last_offset[:-1] + 1])
-        if (batches.base_offset >= behind).all():
+        if (batches.base_offset >= behind).all() and (batches.last_offset < end).all():
             return window
         kept = []
         for row, (first, last) in enumerate(
             zip(batches.base_offset.tolist(), batches.last_offset.tolist(), strict=True)
         ):
-            if first >= least and not self._stopped:
+            if self._stopped:
+                break
+            path = str(self.partition.segments[number].path)
+            if first < least:
+                detail = f"offsets {first} to {last} come behind {least - 1}: the batch is left out"
+                self._meet(CorruptionError(Reason.OFFSET_ORDER, detail, path=path, base_offset=first))
+            elif last >= end:
+                detail = f"offsets {first} to {last} reach beyond the next segment, at {end}: the batch is left out"
+                self._meet(CorruptionError(Reason.OFFSET_OUTSIDE_SEGMENT, detail, path=path, base_offset=first))
+            else:
                 kept.append(row)
                 least = last + 1
-            elif not self._stopped:
-                detail = f"offsets {first} to {last} come behind {least - 1}: the batch is left out"
-                path = str(self.partition.segments[number].path)
-                self._meet(CorruptionError(Reason.OFFSET_ORDER, detail, path=path, base_offset=first))
         rows = np.array(kept, np.int64)
         return assemble([Part(rows, Window(window.data, window.start, batches[rows]))])
 

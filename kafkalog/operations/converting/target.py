@@ -23,6 +23,7 @@ from kafkalog.state.cluster_metadata import BROKER, TOPIC, ClusterConfigs, read_
 from kafkalog.state.epoch_cache import Epochs, truncate_from_start
 from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, read_snapshot
+from kafkalog.storage.source import file_status
 from kafkalog.writing.partition_writer import PartitionWriter
 
 _MAX_SEGMENT_BYTES: Final = 2**31 - 1
@@ -127,7 +128,7 @@ class PartitionSink:
 
     def append(self, window: Window, segment: Segment) -> None:
         """Batches that come from a segment, as they are; retention counts from the time of its file."""
-        self._writer.append_batches(window, modified_ms=segment.path.stat().st_mtime_ns // 10**6)
+        self._writer.append_batches(window, modified_ms=file_status(segment.path).st_mtime_ns // 10**6)
 
 
 def _topic_id(partition: Partition) -> str | None:

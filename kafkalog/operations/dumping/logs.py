@@ -29,8 +29,8 @@ from kafkalog.errors import (
 from kafkalog.operations.dumping.control import describe
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.operations.dumping.report import Report
-from kafkalog.records.batch_table import walk
 from kafkalog.records.codecs import Arena, decompress_into
+from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import Bytes, ByteSource
 
 WINDOW_BYTES: Final = 2**20

@@ -24,9 +24,10 @@ from kafkalog.operations.dumping.logs import WINDOW_BYTES, explain_end, unknown_
 from kafkalog.operations.dumping.options import DECODERS, DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.operations.dumping.time_index import dump_time_index
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, whole_batches
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import Decoded, decode
+from kafkalog.records.header_walk import whole_batches
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import Bytes, ByteSource
 
@@ -34,6 +35,7 @@ Row = dict[str, Any]
 
 _COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "sequence", "key", "value", "headers")
 _TORN_ENVELOPE: Final = 17
+_SMALLEST_MESSAGE: Final = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
 _EVERYTHING: Final = Selection(include_control=True)
 _HEADER_FIELDS: Final = (
     "base_offset",
@@ -223,6 +225,12 @@ class _Log:
             if magic >= 2 and size < kf.RECORD_BATCH_OVERHEAD:
                 detail = "the size field is smaller than any batch of this magic"
                 raise CorruptionError(Reason.SIZE_TOO_SMALL, detail, path=self._source.path, position=position)
+            if magic < 2 and size < _SMALLEST_MESSAGE:
+                detail = "the size field is smaller than any message of this magic"
+                raise CorruptionError(Reason.SIZE_TOO_SMALL, detail, path=self._source.path, position=position)
+            if magic > 2:
+                # Kafka's tool reads what comes after v2 as v2
+                table.magic[0] = 2
             decoded = self._decode(Window(batch, position, table), 0, 1)
             yield from self._record_rows(decoded.columns, table)
             if decoded.error is not None:

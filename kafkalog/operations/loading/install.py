@@ -31,7 +31,8 @@ from kafkalog.errors import (
 )
 from kafkalog.log.partition import Partition
 from kafkalog.operations.rebuilding.index_interval import index_interval
-from kafkalog.operations.rebuilding.rebuild import KINDS, rebuild_indexes
+from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
+from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.operations.verifying.verify import verify as verify_path
 from kafkalog.state.checkpoints import (
     encode_offset_checkpoint,
@@ -43,7 +44,7 @@ from kafkalog.state.checkpoints import (
 from kafkalog.state.cluster_metadata import ClusterConfigs, read_cluster_configs
 from kafkalog.state.cluster_topics import ClusterTopics, read_cluster_topics
 from kafkalog.state.producers import read_snapshot
-from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
+from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
 from kafkalog.storage.output_paths import check_stage_in, hand_over, staging_directory
 from kafkalog.storage.source import open_source, read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
@@ -167,8 +168,10 @@ def install(
     if source == target:
         raise UnsafePathError(Reason.UNSAFE_PATH, "it is in the log dir already", path=source)
     refuse_if_locked([source.parent])
-    with hold_locks([root]):
-        targets = Targets(root, topic_id=given, replace=replace, metadata_log_dir=metadata_log_dir, limits=limits)
+    with (
+        hold_locks([root]),
+        Targets(root, topic_id=given, replace=replace, metadata_log_dir=metadata_log_dir, limits=limits) as targets,
+    ):
         known_id, is_replaced = targets.check(key)
         partition = Partition(source, limits=limits)
         _check_source(partition, verify)
@@ -205,7 +208,8 @@ def install(
 class Targets:
     """What a stopped broker's log dir says of partitions that are to come into it: each is allowed, or refused.
 
-    Nothing is written but by `complete`, so all of many partitions are checked before the first of them comes.
+    Nothing is written but by `complete`, so all of many partitions are checked before the first of them comes. Those
+    that are there are held against other writers until the block ends.
 
     Parameters
     ----------
@@ -238,10 +242,18 @@ class Targets:
         self._metadata_dir = root if metadata_log_dir is None else Path(metadata_log_dir)
         self.topics = read_cluster_topics(self._metadata_dir, limits=limits)
         self._checked: dict[str, str | None] = {}
+        self._locks = contextlib.ExitStack()
+
+    def __enter__(self) -> Targets:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._locks.close()
 
     def check(self, key: kf.TopicPartition) -> tuple[str | None, bool]:
         """The topic id that the broker will look for, and whether the partition is there; refuse what cannot come."""
         known_id = self._expected_id(key)
+        self._locks.enter_context(hold_partitions([self._root / str(key)]))
         is_there = _check_target(self._root / str(key), self._replace, self._limits)
         self._checked[str(key)] = known_id
         return known_id, is_there

@@ -341,7 +341,9 @@ def run_load(
         raise NotKafkaError(Reason.NOT_KAFKA, "there is no such log dir to install into", path=log_dir)
     if os.path.lexists(log_dir) and not log_dir.is_dir():
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "what is there is not a directory", path=log_dir)
-    with hold_locks([log_dir]) if log_dir.is_dir() else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        if log_dir.is_dir():
+            stack.enter_context(hold_locks([log_dir]))
         targets = None
         if install:
             targets = Targets(
@@ -351,6 +353,7 @@ def run_load(
                 metadata_log_dir=metadata_log_dir,
                 limits=options.limits,
             )
+            stack.enter_context(targets)
         if dry_run:
             load = _Load(log_dir, None, options, targets)
             load.read(sources, progress)

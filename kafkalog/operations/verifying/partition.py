@@ -21,18 +21,19 @@ from kafkalog.indexes.transaction_check import TransactionIndexCheck
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
+from kafkalog.operations.verifying.losses import OffsetGap, check_losses
 from kafkalog.operations.verifying.segment import Surroundings, VerifiedSegment, open_index
-from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable, valid_crcs, walk
+from kafkalog.records.batch_table import BatchTable, valid_crcs
+from kafkalog.records.header_walk import WINDOW_BYTES, walk
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.producers import ProducerState, read_snapshot
 from kafkalog.storage.source import open_source
 
-_INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 _CHECKPOINTS: Final = (
     kf.LOG_START_OFFSET_CHECKPOINT,
     kf.HIGH_WATERMARK_CHECKPOINT,
     kf.RECOVERY_POINT_CHECKPOINT,
-    "cleaner-offset-checkpoint",
+    kf.CLEANER_OFFSET_CHECKPOINT,
 )
 _NEAR: Final = 8
 _ATTEMPTS: Final = 5
@@ -44,7 +45,7 @@ Add = Callable[[Finding], None]
 
 def check_partition(
     partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add, *, indexes_only: bool
-) -> None:
+) -> list[OffsetGap]:
     """Check what spans segments; findings about a transaction index go to its segment, the others to `add`.
 
     Parameters
@@ -56,6 +57,11 @@ def check_partition(
     add : callable
     indexes_only : bool
         Leave out what is no index.
+
+    Returns
+    -------
+    list of OffsetGap
+        Between segments.
     """
     for before, after in itertools.pairwise(segments):
         if before.last_offset >= after.base_offset:
@@ -69,12 +75,14 @@ def check_partition(
     _compare_spacings(segments)
     _check_transactions(partition, segments, around, add)
     if indexes_only or not partition.path.is_dir():
-        return
+        return []
     _check_log_start(partition, segments, around, add)
     names = sorted(os.listdir(partition.path))
-    logs = {segment.path.name for segment in partition.segments}
-    if len(logs) == sum(name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names):
-        _check_strays(partition, names, logs, add)
+    gaps: list[OffsetGap] = []
+    if len(partition.segments) == sum(
+        name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names
+    ):
+        gaps = check_losses(partition, segments, around, names, add)
         _check_epochs(partition, segments, add)
     for name in names:
         path = partition.path / name
@@ -87,11 +95,19 @@ def check_partition(
     if properties is not None and (properties.get("version") != "0" or len(properties.get("topic_id", "")) != 22):
         detail = "no version 0 with a topic id of 22 characters: a broker does not start on it"
         add(Finding(Reason.CHECKPOINT_SYNTAX, detail, path=str(metadata)))
+    return gaps
 
 
 def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add) -> None:
     """A log start offset behind the end of the log costs a broker the whole log."""
-    if around.is_live or not partition.is_whole or any(one.error is not None for one in partition.segments):
+    if (
+        around.is_live
+        or not partition.is_whole
+        or not segments
+        or any(one.error is not None for one in partition.segments)
+    ):
+        return
+    if not segments:
         return
     start, end = partition.log_start_offset, segments[-1].last_offset + 1
     if start > end:
@@ -152,14 +168,6 @@ def _compare_spacings(segments: Sequence[VerifiedSegment]) -> None:
             )
             path = kf.sidecar_name(segment.path, kf.INDEX_SUFFIX)
             segment.findings.append(Finding(Reason.INDEX_SPARSE, detail, path=path, base_offset=segment.base_offset))
-
-
-def _check_strays(partition: Partition, names: list[str], logs: set[str], add: Add) -> None:
-    for name in names:
-        stem, suffix = os.path.splitext(name)
-        if suffix in _INDEX_SUFFIXES and kf.parse_base_offset(name) is not None and stem + kf.LOG_SUFFIX not in logs:
-            detail = "an index without a .log: a broker deletes it when it starts"
-            add(Finding(Reason.UNKNOWN_FILE, detail, path=str(partition.path / name), damage=False))
 
 
 def _check_transactions(

@@ -31,8 +31,9 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
-from kafkalog.records.batch_table import WINDOW_BYTES, BatchTable, Window, valid_crcs
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
 from kafkalog.storage.broker_lock import is_locked
 from kafkalog.storage.source import ByteSource
@@ -90,6 +91,8 @@ class VerifiedSegment:
         Counted, not kept.
     has_aborted : bool
         Whether there is an abort marker, or one that cannot be read.
+    has_gaps : bool
+        Whether offsets are missing inside batches of v2, or between two of them that follow on each other.
     spacing : Spacing or None
         How far apart the entries of the offset index lie.
     epochs : int64[n, 2]
@@ -104,6 +107,7 @@ class VerifiedSegment:
     findings: list[Finding] = field(default_factory=list)
     n_more_findings: int = 0
     has_aborted: bool = False
+    has_gaps: bool = False
     spacing: Spacing | None = None
     epochs: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
@@ -201,6 +205,7 @@ class SegmentCheck:
                     check.feed(batches)
             epochs.feed(batches)
             largest = max(largest, int(batches.max_timestamp.max()))
+            result.has_gaps |= _have_gaps(batches, result.last_offset if int(batches.position[0]) == end else None)
             result.has_aborted |= bool((batches.is_control & (batches.control_type <= 0)).any())
             result.n_batches += len(batches)
             is_far = segment.has_base_offset and batches.last_offset[-1] - segment.base_offset > kf.MAX_RELATIVE_OFFSET
@@ -278,6 +283,15 @@ class SegmentCheck:
 
 
 _EVERYTHING: Final = Selection(include_control=True)
+
+
+def _have_gaps(batches: BatchTable, previous: int | None) -> bool:
+    """Whether offsets are missing; `previous` is that of the batch before, None where it is not known."""
+    is_v2 = batches.magic >= 2
+    before = np.concatenate([[batches.base_offset[0] - 1 if previous is None else previous], batches.last_offset[:-1]])
+    follows = batches.position == np.concatenate([batches.position[:1], batches.next_position[:-1]])
+    lacks = is_v2 & (batches.records_count <= batches.last_offset - batches.base_offset)
+    return bool((lacks | (follows & (batches.base_offset > before + 1))).any())
 
 
 def _too_far(segment: Segment, batches: BatchTable) -> Finding:

@@ -21,6 +21,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Li
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition, lone_segment
 from kafkalog.log.segment import Segment
+from kafkalog.operations.verifying.losses import OffsetGap
 from kafkalog.operations.verifying.partition import check_partition, check_root
 from kafkalog.operations.verifying.segment import SegmentCheck, Surroundings, VerifiedSegment
 
@@ -43,6 +44,8 @@ class VerifiedPartition:
         About the directory, its snapshots and checkpoints; those about a segment and its indexes are with the segment.
     n_more_findings : int
         Counted, not kept.
+    gaps : list of OffsetGap
+        Between segments, those of a compacted topic as well.
     """
 
     path: str
@@ -51,6 +54,7 @@ class VerifiedPartition:
     segments: list[VerifiedSegment]
     findings: list[Finding] = field(default_factory=list)
     n_more_findings: int = 0
+    gaps: list[OffsetGap] = field(default_factory=list)
 
     def all_findings(self) -> Iterator[Finding]:
         """Those about the segments, then those about the directory."""
@@ -225,7 +229,7 @@ def verified_partition(
         # no matter to who reads, but the end of a broker
         is_fatal = finding.reason is Reason.UNKNOWN_FILE and kf.is_fatal_name(os.path.basename(finding.path or ""))
         findings.add(replace(finding, damage=True) if is_fatal and os.path.isfile(finding.path or "") else finding)
-    check_partition(partition, segments, around, findings.add, indexes_only=indexes_only)
+    gaps = check_partition(partition, segments, around, findings.add, indexes_only=indexes_only)
     return VerifiedPartition(
         path=str(partition.path),
         topic_partition=partition.topic_partition,
@@ -233,6 +237,7 @@ def verified_partition(
         segments=segments,
         findings=findings.rows,
         n_more_findings=findings.n_more + sum(segment.n_more_findings for segment in segments),
+        gaps=gaps,
     )
 
 

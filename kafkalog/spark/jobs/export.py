@@ -118,6 +118,7 @@ def export(
     isolation_level: IsolationLevel = "read_uncommitted",
     include_control: bool = False,
     include_deleted: bool = False,
+    internal: bool = False,
     on_corruption: OnCorruption = "raise",
     check_crcs: bool = True,
     task_bytes: int = 2 * TASK_BYTES,
@@ -135,7 +136,7 @@ def export(
     format, partition_by, columns, compression, row_group_rows, encoding, null, overwrite
         As `kafkalog.export`. Without `partition_by` it holds a file a task, ``part-00000-0.parquet`` and so on.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
-include_control, include_deleted, on_corruption, check_crcs
+include_control, include_deleted, internal, on_corruption, check_crcs
         As `kafkalog.scan`.
     task_bytes : int
         About how many bytes of `.log` files a task reads, and so makes files of.
@@ -183,6 +184,7 @@ include_control, include_deleted, on_corruption, check_crcs
         isolation_level=isolation_level,
         on_corruption=on_corruption,
         include_deleted=include_deleted,
+        internal=internal,
         task_bytes=task_bytes,
         limits=limits,
     )

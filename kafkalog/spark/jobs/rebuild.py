@@ -30,7 +30,8 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.choosing import check_places, choose
 from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval
 from kafkalog.operations.rebuilding.outputs import Apart, InPlace, Nowhere, Target
-from kafkalog.operations.rebuilding.rebuild import DEFAULT_KINDS, Rebuilder, check_options, is_replayed
+from kafkalog.operations.rebuilding.rebuild import DEFAULT_KINDS, check_options
+from kafkalog.operations.rebuilding.rebuilder import Rebuilder, is_replayed
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile, Skipped
 from kafkalog.scanning.filters import milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
@@ -47,7 +48,7 @@ from kafkalog.spark.jobs.tables import (
     run_now,
 )
 from kafkalog.state.cluster_metadata import ClusterConfigs, read_cluster_configs
-from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_directory
 
@@ -150,7 +151,7 @@ def rebuild_indexes(
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         Log dirs or partition directories, as driver and executors both have them.
     kinds, out, in_place, backup, damaged, index_interval_bytes, topics, partitions, dry_run, now, limits
-        As `kafkalog.rebuild_indexes`. The lock of the log dirs is held by the driver.
+        As `kafkalog.rebuild_indexes`. The locks of log dirs and partitions are held by the driver.
     task_bytes : int
         About how many bytes of `.log` files a task reads, but a segment at least.
     work_dir : path-like, optional
@@ -200,6 +201,8 @@ def rebuild_indexes(
             stack.enter_context(ledger.held())
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
+            stack.enter_context(hold_partitions(one.path for one in chosen))
+            stack.enter_context(hold_partitions(one.path for one in chosen))
         staged = None
         if out is not None and not dry_run:
             staged = str(stack.enter_context(staged_directory(out)).path)

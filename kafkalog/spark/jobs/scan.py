@@ -48,6 +48,7 @@ def scan(
     isolation_level: IsolationLevel = "read_uncommitted",
     include_control: bool = False,
     include_deleted: bool = False,
+    internal: bool = False,
     on_corruption: OnCorruption = "raise",
     check_crcs: bool = True,
     task_bytes: int = TASK_BYTES,
@@ -68,7 +69,7 @@ def scan(
     include_headers : bool
         Also headers, beside the default columns.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
-include_control, include_deleted, on_corruption, check_crcs
+include_control, include_deleted, internal, on_corruption, check_crcs
         As `kafkalog.scan`. What `filters` and `where` leave out never reaches Spark.
     task_bytes : int
         About how many bytes of `.log` files a task reads: segments are cut, or packed together.
@@ -102,6 +103,7 @@ include_control, include_deleted, on_corruption, check_crcs
         isolation_level=isolation_level,
         on_corruption=on_corruption,
         include_deleted=include_deleted,
+        internal=internal,
         task_bytes=task_bytes,
         min_tasks=min_tasks,
         limits=limits,
@@ -170,6 +172,7 @@ def batches(
         end_offset=end_offset,
         on_corruption=on_corruption,
         include_deleted=True,
+        internal=True,
         task_bytes=task_bytes,
         limits=limits,
     )

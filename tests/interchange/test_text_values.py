@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.interchange.text_numbers import Place, milliseconds, texts_of, whole_numbers
+from kafkalog.interchange.text_values import SourceColumn, milliseconds, texts_of, whole_numbers
 
-AT = Place("at", lambda row: row + 2)
+AT = SourceColumn("at", lambda row: f"line {row + 2}")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -178,7 +178,7 @@ def test_a_column_of_one_kind_or_two_is_taken_whole(texts: list[str | None], mon
     def never(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("kafkalog.interchange.text_numbers._one_by_one", never)
+    monkeypatch.setattr("kafkalog.interchange.text_values._one_by_one", never)
     column = pa.array(texts * (400_000 // len(texts)))
     start = time.process_time()
     assert len(milliseconds(column, AT, truncate=True)) == 400_000

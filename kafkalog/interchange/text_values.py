@@ -1,0 +1,409 @@
+"""Text to numbers, timestamps, byte strings and headers, as other tools write them, a column at a time.
+
+Numbers and timestamps in the usual forms, digits and ISO 8601, are converted by Arrow, a whole column at once; others a
+value at a time. A value that cannot be converted raises `UnwritableError` with the line it is in.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import re
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog import format as kf
+from kafkalog.errors import Reason, UnwritableError
+from kafkalog.interchange.arrow_output import binary_array
+from kafkalog.records.columns import BinaryColumn
+
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_CYCLE_DAYS: Final = 146_097
+"""Days of the 400 years after which the calendar repeats."""
+_N_FIRST: Final = 64
+
+HEADERS_TYPE: Final = pa.list_(
+    pa.struct([pa.field("key", pa.large_binary(), nullable=False), pa.field("value", pa.large_binary())])
+)
+
+Decoder = Callable[[str | bytes], bytes]
+
+_DIGITS: Final = "^-?[0-9]+$"
+# pandas writes whole numbers as 1.0 in a column where some are missing
+_WHOLE: Final = re.compile(r"([+-]?\d{1,30})(?:\.0{1,30})?", re.ASCII)
+_MOMENT: Final = re.compile(
+    r"(\d{4}|[+-]\d{4,9})-(\d\d)-(\d\d)"
+    r"(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?)?",
+    re.ASCII,
+)
+_NULLS: Final = ("\\N", "NULL", "null", "None", "NaN", "nan", "NaT", "NA", "N/A")
+_TOO_LARGE: Final = "does not fit 64 bits"
+_TOO_EARLY: Final = "is before 1970, which no record's timestamp can be"
+_NO_ZONE: Final = "has no time zone: say which one it is in (naive_timezone, --timezone), or write Z or an offset"
+_FINER: Final = (
+    "is finer than a millisecond, which is all that Kafka keeps "
+    "(truncate_timestamps, --truncate-timestamps cuts it off)"
+)
+
+
+class SourceColumn:
+    """A column of a text file, for messages about its values.
+
+    Parameters
+    ----------
+    name : str
+    where : callable
+        Where in the file a row is: ``"line 7"``.
+    """
+
+    def __init__(self, name: str, where: Callable[[int], str]) -> None:
+        self.name, self.where = name, where
+
+    def refused(self, row: int, what: str, *, reason: Reason = Reason.COLUMN_VALUE) -> UnwritableError:
+        """The exception for a value that cannot be taken."""
+        return UnwritableError(reason, f"{self.where(row)}: {self.name} {what}")
+
+
+def shown(value: Any) -> str:
+    """A value for a message, not too long."""
+    text = repr(value[:80] if isinstance(value, (str, bytes)) else value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def texts_of(values: pa.Array, column: SourceColumn) -> pa.Array:
+    """Bytes as text; UnwritableError for what is not UTF-8."""
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                (value or b"").decode()
+            except UnicodeDecodeError as error:
+                raise column.refused(row, f"is not UTF-8: {shown(value)}") from error
+        raise
+
+
+def whole_numbers(texts: pa.Array, column: SourceColumn) -> pa.Array:
+    """Text as int64; null where there is none.
+
+    Parameters
+    ----------
+    texts : pyarrow.StringArray
+    column : SourceColumn
+    """
+    texts = _without_empty(texts)
+    found = _quick_numbers(texts)
+    if found is not None:
+        return found
+    values = texts.to_pylist()
+    numbers = np.zeros(len(values), np.int64)
+    for row, text in enumerate(values):
+        if text is not None:
+            number = _whole(text)
+            if number is None:
+                raise column.refused(row, f"is a whole number, not {shown(text)}{_null_hint(text)}")
+            numbers[row] = _fitting(number, row, text, column)
+    return integer_array(numbers, texts.is_valid().to_numpy(zero_copy_only=False))
+
+
+def milliseconds(
+    texts: pa.Array, column: SourceColumn, *, naive_timezone: str | None = None, truncate: bool = False
+) -> pa.Array:
+    """Timestamps as int64 milliseconds since 1970: each a whole number of them, or ISO 8601.
+
+    Parameters
+    ----------
+    texts : pyarrow.StringArray or pyarrow.LargeStringArray
+        Null and empty text are no timestamp.
+    column : SourceColumn
+    naive_timezone : str, optional
+        The time zone of timestamps without Z or an offset; without it they are refused.
+    truncate : bool
+        Whether to cut off what is finer than a millisecond, downwards; otherwise it is refused.
+
+    Returns
+    -------
+    pyarrow.Int64Array
+        -1 (no timestamp) where a number says so.
+
+    Raises
+    ------
+    UnwritableError
+        With the line and the value.
+
+    Examples
+    --------
+    >>> texts = pa.array(["1700000000000", "2023-11-14T22:13:20Z", "2300-01-01 00:00:00+01", None])
+    >>> milliseconds(texts, SourceColumn("timestamp", lambda row: f"line {row + 2}")).to_pylist()
+    [1700000000000, 1700000000000, 10413788400000, None]
+    """
+    texts = _without_empty(texts)
+    found = _quick(texts, naive_timezone, truncate)
+    return _one_by_one(texts, column, naive_timezone, truncate) if found is None else found
+
+
+def refuse_early(numbers: pa.Array, values: Sequence[Any], column: SourceColumn) -> None:
+    """UnwritableError for timestamps before 1970."""
+    early = np.asarray(pc.less(pc.fill_null(numbers, 0), kf.NO_TIMESTAMP).to_numpy(zero_copy_only=False), np.bool_)
+    if early.any():
+        row = int(np.argmax(early))
+        raise column.refused(row, f"{_TOO_EARLY}: {shown(values[row])}")
+
+
+def integer_array(numbers: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_]) -> pa.Array:
+    """Numbers, null where they are not valid."""
+    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [bitmap, pa.py_buffer(numbers)])
+
+
+def _without_empty(texts: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(texts, pa.scalar("", texts.type)), pa.scalar(None, texts.type), texts)
+
+
+def _quick_numbers(texts: pa.Array) -> pa.Array | None:
+    """All of them as numbers; None if they are not all digits."""
+    if pc.all(pc.match_substring_regex(texts, _DIGITS)).as_py() is False:
+        return None
+    try:
+        return _cast(texts, pa.int64())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _quick(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Array | None:
+    """All of them as milliseconds; None unless they are digits and one kind of ISO 8601, with nothing to refuse."""
+    nothing = pa.scalar(None, texts.type)
+    is_number = pc.match_substring_regex(texts, _DIGITS)
+    numbers = _quick_numbers(pc.if_else(is_number, texts, nothing))
+    moments = _quick_moments(pc.if_else(is_number, nothing, texts), naive_timezone, truncate)
+    if numbers is None or moments is None:
+        return None
+    is_early = [pc.any(pc.less(numbers, kf.NO_TIMESTAMP)).as_py(), pc.any(pc.less(moments, 0)).as_py()]
+    return None if any(is_early) else pc.coalesce(numbers, moments)
+
+
+def _quick_moments(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Array | None:
+    """All of them as milliseconds; None unless Arrow reads them all as one kind of ISO 8601."""
+    for zone in ("UTC", None):
+        for unit, per_millisecond in (("us", 1000), ("ns", 1_000_000)):
+            try:
+                moments = _cast(texts, pa.timestamp(unit, zone))
+                if zone is None:
+                    if naive_timezone is None:
+                        return None
+                    moments = _zoned(moments, naive_timezone)
+            except pa.ArrowInvalid:
+                continue
+            valid = moments.is_valid().to_numpy(zero_copy_only=False)
+            whole, rest = np.divmod(pc.fill_null(moments.view(pa.int64()), 0).to_numpy(), per_millisecond)
+            return integer_array(whole, valid) if truncate or not rest.any() else None
+    return None
+
+
+def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    pc.cast(texts[:_N_FIRST], kind)  # a cast that fails is slow, as Arrow makes an error of each value
+    return pc.cast(texts, kind)
+
+
+def _zoned(moments: Any, zone: str) -> Any:
+    # UTC needs no time zone database, which small images lack
+    return moments if zone == "UTC" else pc.assume_timezone(moments, zone)
+
+
+def _one_by_one(texts: pa.Array, column: SourceColumn, naive_timezone: str | None, truncate: bool) -> pa.Array:
+    values = texts.to_pylist()
+    numbers = np.zeros(len(values), np.int64)
+    naive = []
+    for row, text in enumerate(values):
+        if text is None:
+            continue
+        number, is_naive, lowest = _whole(text), False, kf.NO_TIMESTAMP
+        if number is None:
+            moment, lowest = _moment(text), 0
+            if moment is None:
+                what = "is neither milliseconds, nor ISO 8601 with Z or an offset"
+                raise column.refused(row, f"{what}: {shown(text)}{_null_hint(text)}")
+            number, is_finer, is_naive = moment
+            if is_finer and not truncate:
+                raise column.refused(row, f"{_FINER}: {shown(text)}")
+        if is_naive and naive_timezone is None:
+            raise column.refused(row, f"{_NO_ZONE}: {shown(text)}")
+        if is_naive:
+            naive.append(row)
+        elif number < lowest:
+            raise column.refused(row, f"{_TOO_EARLY}: {shown(text)}")
+        numbers[row] = _fitting(number, row, text, column)
+    if naive and naive_timezone is not None:
+        for row, number in zip(naive, _in_zone(numbers, naive, naive_timezone, values, column), strict=True):
+            if number < 0:
+                raise column.refused(row, f"{_TOO_EARLY}: {shown(values[row])}")
+            numbers[row] = number
+    return integer_array(numbers, texts.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _in_zone(
+    numbers: npt.NDArray[np.int64], rows: list[int], zone: str, texts: list[str], column: SourceColumn
+) -> list[int]:
+    """Local times of these rows as milliseconds since 1970."""
+    moments = pa.array(numbers[rows]).view(pa.timestamp("ms"))
+    try:
+        return _zoned(moments, zone).view(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    except pa.ArrowInvalid:
+        for row, moment in zip(rows, moments, strict=True):
+            try:
+                _zoned(moment, zone)
+            except pa.ArrowInvalid as error:
+                problem = " ".join(str(error).split())
+                raise column.refused(row, f"is no time of {zone}: {shown(texts[row])}: {problem}") from error
+        raise
+
+
+def _whole(text: str) -> int | None:
+    found = _WHOLE.fullmatch(text.strip())
+    return None if found is None else int(found[1])
+
+
+def _moment(text: str) -> tuple[int, bool, bool] | None:
+    """Milliseconds of ISO 8601, whether it is finer than that, and whether it has no zone."""
+    found = _MOMENT.fullmatch(text.strip())
+    if found is None:
+        return None
+    year, month, day = map(int, found.group(1, 2, 3))
+    hour, minute, second = (int(part or 0) for part in found.group(4, 5, 6))
+    utc, sign = found.group(8, 9)
+    ahead_hours, ahead_minutes = (int(part or 0) for part in found.group(10, 11))
+    if hour > 23 or minute > 59 or second > 59 or ahead_hours > 23 or ahead_minutes > 59:
+        return None
+    alike = 2000 + year % 400
+    try:
+        days = date(alike, month, day).toordinal() - _EPOCH_DAY + (year - alike) // 400 * _CYCLE_DAYS
+    except ValueError:
+        return None
+    fraction = found[7] or ""
+    ahead = 60 * ahead_hours + ahead_minutes
+    minutes = 60 * (24 * days + hour) + minute - (-ahead if sign == "-" else ahead)
+    number = 1000 * (60 * minutes + second) + int(fraction[:3].ljust(3, "0"))
+    return number, bool(fraction[3:].strip("0")), utc is None and sign is None
+
+
+def _fitting(number: int, row: int, text: str, column: SourceColumn) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise column.refused(row, f"{_TOO_LARGE}: {shown(text)}")
+    return number
+
+
+def _null_hint(text: str) -> str:
+    return " (null, --null, says what stands for null in CSV)" if text.strip() in _NULLS else ""
+
+
+def _base64(text: str | bytes) -> bytes:
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        data = text.encode() if isinstance(text, str) else text
+        if b"\n" not in data:
+            raise
+        # in lines, as encode() of Postgres, base64 and MIME write it
+        return binascii.a2b_base64(data.replace(b"\r", b"").replace(b"\n", b""), strict_mode=True)
+
+
+def _hex(text: str | bytes) -> bytes:
+    # Postgres writes its bytes as \\x00ff
+    return binascii.unhexlify(text[2:] if text[:2] in ("\\x", b"\\x") else text)
+
+
+def _utf8(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+DECODERS: Final[dict[str, Decoder]] = {"base64": _base64, "hex": _hex, "utf8": _utf8}
+
+
+def text_array(values: Sequence[str | None], column: SourceColumn) -> pa.Array:
+    """Strings as large_string; UnwritableError for one that holds half a surrogate."""
+    encoded = []
+    for row, value in enumerate(values):
+        try:
+            encoded.append(None if value is None else value.encode())
+        except UnicodeEncodeError as error:
+            raise column.refused(row, f"holds half a surrogate, which is no text: {shown(value)}") from error
+    return binary_array(_binary(encoded), pa.large_binary()).cast(pa.large_string())
+
+
+def _binary(values: Sequence[bytes | None]) -> BinaryColumn:
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
+    data = np.frombuffer(b"".join([value for value in values if value]), np.uint8)
+    valid = None
+    if any(value is None for value in values):
+        valid = np.array([value is not None for value in values], np.bool_)
+    return BinaryColumn(offsets, data, valid)
+
+
+def bytes_array(values: Sequence[Any], column: SourceColumn, encoding: str) -> pa.Array:
+    """Texts in an encoding as large_binary; UnwritableError for one that is not in it."""
+    decode = DECODERS[encoding]
+    try:
+        if all(value is None or type(value) in (str, bytes) for value in values):
+            plain = [None if value is None else decode(value) if value else b"" for value in values]
+            return binary_array(_binary(plain), pa.large_binary())
+    except ValueError:
+        pass  # which value it is is found below
+    decoded = [_decoded(value, row, column, decode, encoding) for row, value in enumerate(values)]
+    return binary_array(_binary(decoded), pa.large_binary())
+
+
+def _decoded(value: Any, row: int, column: SourceColumn, decode: Decoder, encoding: str) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, (str, bytes)):
+            return decode(value)
+        if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
+            return _base64(value["base64"])
+    except ValueError as error:
+        hint = " (encoding, --encoding, says what it is)" if encoding != "utf8" else ""
+        raise column.refused(row, f"is not {encoding}: {shown(value)}: {error}{hint}") from error
+    hint = " (make it text, with tojson of jq for example, and say that it is utf8: encoding, --encoding)"
+    what = f"is text in {encoding}, or null, not {shown(value)}{hint}"
+    raise column.refused(row, what, reason=Reason.COLUMN_TYPE)
+
+
+def header_lists(values: Sequence[Any], column: SourceColumn, encoding: str) -> pa.Array:
+    """Headers out of ``[[name, value], ...]``, as JSON or as JSON text."""
+    decode = DECODERS[encoding]
+    offsets = np.zeros(len(values) + 1, np.int64)
+    keys: list[bytes | None] = []
+    contents: list[bytes | None] = []
+    for row, value in enumerate(values):
+        for pair in () if value == [] or value in (None, "", "[]", b"", b"[]") else _pairs(value, row, column):
+            try:
+                keys.append(pair[0].encode())
+            except UnicodeEncodeError as error:
+                what = f"has half a surrogate in a name, which is no text: {shown(pair[0])}"
+                raise column.refused(row, what) from error
+            contents.append(_decoded(pair[1], row, column, decode, encoding))
+        offsets[row + 1] = len(keys)
+    names, texts = binary_array(_binary(keys), pa.large_binary()), binary_array(_binary(contents), pa.large_binary())
+    items = pa.StructArray.from_arrays([names, texts], fields=list(HEADERS_TYPE.value_type))
+    ends = pa.py_buffer(offsets.astype(np.int32))
+    return pa.Array.from_buffers(HEADERS_TYPE, len(values), [None, ends], 0, children=[items])
+
+
+def _pairs(value: Any, row: int, column: SourceColumn) -> list[tuple[str, Any]]:
+    if isinstance(value, (str, bytes)):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise column.refused(row, f"is no JSON: {error}") from error
+    if isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in value
+    ):
+        return [(pair[0], pair[1]) for pair in value]
+    raise column.refused(row, f'is a list of ["name", "value"], not {shown(value)}', reason=Reason.COLUMN_TYPE)

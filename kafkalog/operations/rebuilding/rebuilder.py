@@ -1,0 +1,391 @@
+"""The work of a rebuild: segments are read several ahead, and their files are made in order.
+
+Mirrors `LogLoader.recoverLog` and `UnifiedLog.rebuildProducerState`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import (
+    Finding,
+    KafkalogError,
+    Limits,
+    OutputExistsError,
+    Reason,
+    SidecarError,
+    UnsafePathError,
+    WriteError,
+)
+from kafkalog.log.partition import Partition
+from kafkalog.log.recovery import RecoveredSegment, recover
+from kafkalog.log.segment import Segment
+from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval, max_index_bytes
+from kafkalog.operations.rebuilding.outputs import Target, old_content
+from kafkalog.operations.rebuilding.report import Change, Damaged, Kind, RebuildReport, RebuiltFile, Skipped
+from kafkalog.operations.rebuilding.snapshots import ProducerReplay
+from kafkalog.scanning.ordered_pool import OrderedPool, Pending
+from kafkalog.state import epoch_cache as leader_epochs
+from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
+from kafkalog.state.cluster_metadata import ClusterConfigs, read_cluster_configs
+from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_snapshot
+
+KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
+
+_REPLAYED = frozenset({"txn", "snapshot"})
+
+
+@dataclass(slots=True)
+class _Work:
+    """A partition, or segments of it, and how far it is."""
+
+    partition: Partition
+    only: frozenset[int] | None
+    kinds: frozenset[str]
+    interval: IndexInterval
+    replay: ProducerReplay
+    segments: list[Segment]
+    max_index_bytes: int
+    found: list[RecoveredSegment] = field(default_factory=list)
+    is_stopped: bool = False
+    damaged_at: int | None = None
+    """Base offset of the first damaged segment that is left as it is: what producers did is known up to there."""
+
+    def file(self, base_offset: int, suffix: str) -> Path:
+        return self.partition.path / kf.segment_file_name(base_offset, suffix)
+
+
+def is_replayed(kinds: Iterable[str]) -> bool:
+    """Whether any of the kinds needs to know what producers did."""
+    return not _REPLAYED.isdisjoint(kinds)
+
+
+def _shortened(finding: Finding) -> Finding:
+    """With what to know before a broker is started that does not recover the segment."""
+    if not finding.damage:
+        return finding
+    detail = (
+        "its indexes end there, too: without recovery, as after a clean shutdown, a broker serves what lies behind, but"
+        " finds no times there, and retention counts from the last entry"
+    )
+    return replace(finding, detail=f"{finding.detail}; {detail}")
+
+
+class Rebuilder:
+    """Goes through segments, several ahead, and hands out files in order.
+
+    Parameters
+    ----------
+    report : RebuildReport
+        What was done is added to it.
+    target : Target
+    is_in_place : bool
+    damaged : {"keep", "cut"}
+    limits : Limits
+    progress, on_file : callable
+        As `rebuild_indexes`.
+    read : callable, optional
+        ``read(segment, index_interval_bytes, with_producers)`` gives what `recover` gives, from where it has been kept.
+    """
+
+    def __init__(
+        self,
+        report: RebuildReport,
+        target: Target,
+        *,
+        is_in_place: bool,
+        damaged: Damaged,
+        limits: Limits,
+        progress: Callable[[int], object] = lambda n_bytes: None,
+        on_file: Callable[[RebuiltFile], object] = lambda file: None,
+        read: Callable[[Segment, int, bool], RecoveredSegment] | None = None,
+    ) -> None:
+        self._report, self._target, self._is_in_place, self._damaged = report, target, is_in_place, damaged
+        self._read = read
+        self._limits, self._progress, self._on_file = limits, progress, on_file
+        self._failed: list[KafkalogError] = []
+        self._configs: dict[Path, ClusterConfigs | None] = {}
+
+    def plan(
+        self,
+        partition: Partition,
+        only: frozenset[int] | None,
+        kinds: frozenset[str],
+        given: int | IndexInterval | None,
+        now_ms: int | None,
+    ) -> _Work:
+        """What is to be done in a partition."""
+        if isinstance(given, IndexInterval):
+            interval = given
+        else:
+            interval = IndexInterval(given, "given") if given is not None else self._interval(partition)
+        self._report.intervals[partition.path.absolute().name] = interval
+        segments, newest = partition.segments, None
+        if only is not None:
+            kinds, segments, newest = self._plan_segments(partition, only, kinds)
+        replay = ProducerReplay(partition.log_start_offset, now_ms=now_ms, newest=newest, limits=self._limits)
+        # what was not read for the interval is not read for this
+        configs = self._configs.get(partition.path.absolute().parent)
+        return _Work(partition, only, kinds, interval, replay, segments, max_index_bytes(partition, configs))
+
+    def run(self, works: Iterable[_Work], jobs: int) -> None:
+        """Rebuild all.
+
+        Raises
+        ------
+        WriteError, UnsafePathError
+            A file could not be written; in place, when all other partitions are done.
+        """
+        with OrderedPool(jobs, "kafkalog-rebuild") as pool:
+            # as many again are read, lest a reader stand still while files are written
+            for step in pool.ahead(self._steps(pool, works), 2 * jobs):
+                self._take_step(*step)
+        if self._failed:
+            first, *others = self._failed
+            first.add_note("all that could be written is in place; run it again for the rest, once the cause is gone")
+            for error in others:
+                first.add_note(f"also {error}")
+            raise first
+
+    def _steps(
+        self, pool: OrderedPool, works: Iterable[_Work]
+    ) -> Iterator[tuple[_Work, Segment | None, Pending[RecoveredSegment] | None]]:
+        """Segments as they are read, and the end of each partition."""
+        for work in works:
+            for segment in work.segments:
+                if work.is_stopped:
+                    break
+                yield work, segment, pool.submit(partial(self._recover, work, segment))
+            yield work, None, None
+
+    def _take_step(self, work: _Work, segment: Segment | None, pending: Pending[RecoveredSegment] | None) -> None:
+        try:
+            if segment is None or pending is None:
+                self._finish(work)
+            else:
+                self._receive(work, segment, pending)
+        except (WriteError, OutputExistsError, UnsafePathError) as error:
+            if not self._is_in_place:
+                raise
+            self._failed.append(error)
+            work.found.clear()  # nothing more of this partition
+            if segment is not None:
+                self._stop(work, segment, f"behind {Path(error.path or segment.path).name}, which could not be written")
+
+    def _receive(self, work: _Work, segment: Segment, pending: Pending[RecoveredSegment]) -> None:
+        if work.is_stopped:
+            return
+        try:
+            found = pending.result()
+        except KafkalogError as error:
+            why = f"behind {segment.path.name}, which could not be read to its end ({error.reason.value})"
+            self._stop(work, segment, why)
+            self._report.findings.add(error.to_finding())
+            return
+        self._take(work, found)
+
+    def _recover(self, work: _Work, segment: Segment) -> RecoveredSegment:
+        with_producers = is_replayed(work.kinds)
+        if self._read is not None:
+            return self._read(segment, work.interval.n_bytes, with_producers)
+        return recover(segment, work.interval.n_bytes, with_producers=with_producers, progress=self._progress)
+
+    def _take(self, work: _Work, found: RecoveredSegment) -> None:
+        """Write the files of a segment."""
+        n_files = len(self._report.files)
+        base = found.segment.base_offset
+        self._report.n_bytes_read += found.n_valid_bytes
+        if self._damaged == "keep" and found.finding is not None and found.finding.damage:
+            self._report.findings.add(found.finding)
+            self._leave(work, found.segment)
+            return
+        kinds = work.kinds
+        if work.damaged_at is None:
+            work.found.append(found)
+        else:
+            kinds -= _REPLAYED
+        aborted = work.replay.feed(found) if kinds & _REPLAYED else np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
+        found.replay = []
+        if work.only is None or base in work.only:
+            if "offset" in kinds:
+                self._put_index(work, found, kf.INDEX_SUFFIX, "offset", found.offset_entries)
+            if "time" in kinds:
+                self._put_index(work, found, kf.TIME_INDEX_SUFFIX, "time", found.time_entries)
+            # no file is made for no entries, but one that is there is emptied
+            if "txn" in kinds and (aborted.size or found.segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists()):
+                self._put_index(work, found, kf.TRANSACTION_INDEX_SUFFIX, "txn", aborted)
+        found.drop_entries()
+        if found.finding is not None:
+            is_shortened = self._is_in_place and any(one.change == "changed" for one in self._report.files[n_files:])
+            self._report.findings.add(_shortened(found.finding) if is_shortened else found.finding)
+        if found.is_cut or found.is_emptied:
+            why = f"behind the damage in {found.segment.path.name}: recovery deletes it"
+            self._stop(work, found.segment, why)
+
+    def _put_index(
+        self, work: _Work, found: RecoveredSegment, suffix: str, kind: Kind, entries: npt.NDArray[np.void]
+    ) -> None:
+        path = found.segment.sidecar_path(suffix)
+        # AbstractIndex.isFull, before each entry; and AbstractIndex.resize cannot cut what is in use
+        if kind == "txn" or entries.size <= work.max_index_bytes // entries.dtype.itemsize:
+            self._put(path, kind, entries.tobytes(), entries.size)
+            return
+        detail = (
+            f"not written: {entries.nbytes} bytes are needed, and segment.index.bytes is {work.max_index_bytes}; a"
+            " broker fails when it recovers such a segment, and does not start where it is the last one. Take a larger"
+            " index interval"
+        )
+        self._report.findings.add(Finding(Reason.INDEX_SIZE, detail, path=str(path)))
+
+    def _leave(self, work: _Work, segment: Segment) -> None:
+        """Keep the files of a damaged segment, and those of later ones that depend on what it hides."""
+        why = 'its .log is damaged, and it keeps the files it has (damaged="cut", --damaged cut: they end there)'
+        if work.only is None or segment.base_offset in work.only:
+            self._skip(segment, work.kinds & {"offset", "time", "txn"}, why)
+        if work.damaged_at is not None:
+            return
+        work.damaged_at = segment.base_offset
+        why = f"behind the damage in {segment.path.name}, which hides what producers did"
+        for later in work.segments[work.segments.index(segment) + 1 :]:
+            if work.only is None or later.base_offset in work.only:
+                self._skip(later, work.kinds & {"txn"}, why)
+        at = str(work.partition.path)
+        if "snapshot" in work.kinds:
+            self._report.skipped.append(Skipped(at, "snapshot", why))
+        if "epochs" in work.kinds and not work.found:
+            self._report.skipped.append(Skipped(at, "epochs", f"no segment before the damage in {segment.path.name}"))
+
+    def _stop(self, work: _Work, segment: Segment, why: str) -> None:
+        """Leave what is behind a segment alone."""
+        work.is_stopped = True
+        for later in work.segments[work.segments.index(segment) + 1 :]:
+            self._report.skipped.extend(Skipped(str(later.path), kind, why) for kind in KINDS[:3] if kind in work.kinds)
+
+    def _finish(self, work: _Work) -> None:
+        """What is the partition's: snapshots, and leader epochs."""
+        if work.found:
+            self._put_common(work)
+        self._target.settle()
+
+    def _put_common(self, work: _Work) -> None:
+        log_end_offset = work.found[-1].next_offset
+        bases = [found.segment.base_offset for found in work.found]
+        if work.damaged_at is not None:
+            log_end_offset = work.damaged_at  # the last snapshot is the one at the damaged segment's base
+            bases.append(log_end_offset)
+        if "snapshot" in work.kinds:
+            snapshots = work.replay.finish(bases, log_end_offset)
+            wanted = snapshots.keys() if work.only is None else self._snapshots_of(work, work.only)
+            for offset, entries in sorted(snapshots.items()):
+                if offset in wanted:
+                    self._put(
+                        work.file(offset, kf.PRODUCER_SNAPSHOT_SUFFIX),
+                        "snapshot",
+                        encode_snapshot(entries),
+                        entries.size,
+                    )
+            if work.only is None and not work.is_stopped and work.damaged_at is None:
+                self._remove_strays(work, snapshots)
+        if "epochs" in work.kinds:
+            self._put_epochs(work, log_end_offset)
+
+    @staticmethod
+    def _snapshots_of(work: _Work, only: frozenset[int]) -> set[int]:
+        """Offsets of the snapshots at the beginning and at the end of segments that were named."""
+        all_bases = [one.base_offset for one in work.partition.segments]
+        ends = [*all_bases[1:], work.found[-1].next_offset]
+        return set(only) | {end for base, end in zip(all_bases, ends, strict=True) if base in only}
+
+    def _remove_strays(self, work: _Work, kept: Iterable[int]) -> None:
+        names = {kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX) for offset in kept}
+        for path in sorted(work.partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}")):
+            if path.name not in names and kf.parse_base_offset(path.name) is not None:
+                backup = self._target.remove(path) if self._is_in_place else None
+                self._note(RebuiltFile(str(path), "snapshot", 0, 0, "removed", None if backup is None else str(backup)))
+
+    def _put_epochs(self, work: _Work, log_end_offset: int) -> None:
+        path = work.partition.path / kf.LEADER_EPOCH_CHECKPOINT
+        existing = None
+        try:
+            existing = read_leader_epochs(path)
+        except KafkalogError as error:
+            self._report.findings.add(error.to_finding())
+        found = leader_epochs.epochs_of(found.epochs for found in work.found)
+        merged = leader_epochs.merge(
+            existing,
+            found,
+            None if work.is_stopped or work.damaged_at is not None else log_end_offset,
+            covered_to=max((one.map_end_offset for one in work.found if one.epochs), default=0),
+        )
+        if work.partition.log_start_offset > work.found[0].segment.base_offset:
+            merged = leader_epochs.truncate_from_start(merged, work.partition.log_start_offset)
+        if merged or path.exists():
+            self._put(path, "epochs", encode_checkpoint(merged), len(merged))
+
+    def _put(self, path: Path, kind: Kind, data: bytes, n_entries: int) -> None:
+        old = old_content(path)
+        change: Change = "same" if old == data else "changed" if path.exists() else "new"
+        backup = None
+        if change == "same":
+            self._target.keep(path, data)
+        else:
+            backup = self._target.put(path, data)
+        self._note(RebuiltFile(str(path), kind, n_entries, len(data), change, None if backup is None else str(backup)))
+
+    def _note(self, file: RebuiltFile) -> None:
+        self._report.files.append(file)
+        self._on_file(file)
+
+    def _interval(self, partition: Partition) -> IndexInterval:
+        root = partition.path.absolute().parent
+        if root not in self._configs:
+            self._configs[root] = configs = read_cluster_configs(root, limits=self._limits)
+            for finding in configs.findings if configs is not None else ():
+                self._report.findings.add(finding)
+        return index_interval(partition, self._configs[root])
+
+    def _plan_segments(
+        self, partition: Partition, only: frozenset[int], kinds: frozenset[str]
+    ) -> tuple[frozenset[str], list[Segment], ProducerSnapshot | None]:
+        """What of the kinds can be made for some segments, which segments to read for it, and the state before."""
+        named = [one for one in partition.segments if one.base_offset in only]
+        first = named[0]
+        before = [one for one in partition.segments if one.base_offset <= named[-1].base_offset]
+        self._skip(first, kinds & {"epochs"}, "leader epochs are the whole partition's: name the directory")
+        kinds -= {"epochs"}
+        if not kinds & _REPLAYED:
+            return kinds, named, None
+        newest = self._newest_snapshot(partition, first.base_offset)
+        if newest is not None:
+            start = newest.end_offset or 0
+            number = max((number for number, one in enumerate(before) if one.base_offset <= start), default=0)
+            if before[number].base_offset == start:
+                return kinds, before[number:], newest
+        if first.base_offset and before[0] is first and partition.topic_partition is None:
+            why = "a segment alone does not tell what its producers did before, and no snapshot does"
+            self._skip(first, kinds & _REPLAYED, why)
+            return kinds - _REPLAYED, named, None
+        return kinds, before, None
+
+    def _newest_snapshot(self, partition: Partition, upto: int) -> ProducerSnapshot | None:
+        paths = sorted(partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"), reverse=True)
+        bases = {one.base_offset for one in partition.segments}
+        for path in paths:
+            offset = kf.parse_base_offset(path.name)
+            if offset is None or not partition.log_start_offset <= offset <= upto or offset not in bases:
+                continue
+            try:
+                return read_snapshot(path)
+            except KafkalogError as error:
+                self._report.findings.add(error.to_finding(damage=isinstance(error, SidecarError)))
+        return None
+
+    def _skip(self, segment: Segment, kinds: Iterable[str], why: str) -> None:
+        self._report.skipped.extend(Skipped(str(segment.path), kind, why) for kind in KINDS if kind in set(kinds))

@@ -1,0 +1,221 @@
+"""Records that are gone from a partition: what other files prove, and what only the offsets show.
+
+A segment begins where the one before it ends. Where it does not, a segment was lost, or the log cleaner removed what
+lay there. An index, a producer snapshot or a checkpoint that knows of more than the log holds tells which.
+Nothing is looked at while a broker runs: it writes checkpoints behind the log, and deletes files one by one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.log.partition import Partition, gap_finding
+from kafkalog.operations.verifying.segment import Surroundings, VerifiedSegment
+from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
+
+_INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
+    kf.INDEX_SUFFIX: OffsetIndex,
+    kf.TIME_INDEX_SUFFIX: TimeIndex,
+    kf.TRANSACTION_INDEX_SUFFIX: TransactionIndex,
+}
+_END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT)
+
+Add = Callable[[Finding], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetGap:
+    """Offsets that no segment holds, between two that are there.
+
+    Attributes
+    ----------
+    start, end : int
+        Half-open.
+    is_compacted : bool
+        Whether the log cleaner explains it: by its checkpoint, or by the gaps that it left inside segments.
+    """
+
+    start: int
+    end: int
+    is_compacted: bool
+
+
+def check_losses(
+    partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, names: Sequence[str], add: Add
+) -> list[OffsetGap]:
+    """Report what is gone.
+
+    Parameters
+    ----------
+    partition : Partition
+        A whole one.
+    segments : sequence of VerifiedSegment
+        Of all its segments.
+    around : Surroundings
+    names : sequence of str
+        Of all files in the directory.
+    add : callable
+
+    Returns
+    -------
+    list of OffsetGap
+        Also those that the cleaner explains, which are no finding.
+    """
+    orphans = {} if around.is_live or partition.kind == "delete" else _orphans(partition, segments, names, add)
+    snapshots = [] if around.is_live else _offsets(names, kf.PRODUCER_SNAPSHOT_SUFFIX)
+    bases = {segment.base_offset for segment in segments}
+    gaps = [*_gaps(partition, segments)]
+    damaged = {one.last_offset + 1 for one in segments if any(found.path == one.path for found in one.findings)}
+    for gap in gaps:
+        proofs = [name for base, found in orphans.items() if gap.start <= base < gap.end for name in found]
+        if not gap.is_compacted:
+            proofs += [
+                _snapshot(offset) for offset in snapshots if gap.start <= offset < gap.end and offset not in bases
+            ]
+        if proofs:
+            add(_missing_segment(partition, gap.start, gap.end, proofs))
+        elif gap.start not in damaged and not (gap.is_compacted and partition.cleaner_offset is not None):
+            add(gap_finding(str(partition.path), gap.start, gap.end, is_compacted=gap.is_compacted))
+    if around.is_live or partition.kind is not None or any(segment.error for segment in partition.segments):
+        return gaps
+    known_end = _known_ends(partition, snapshots)
+    if not segments:
+        _check_empty(partition, names, orphans, known_end, add)
+        return gaps
+    if orphans and min(orphans) < segments[0].base_offset:
+        before = {base: found for base, found in orphans.items() if base < segments[0].base_offset}
+        proofs = [name for found in before.values() for name in found]
+        add(_missing_segment(partition, min(before), segments[0].base_offset, proofs))
+    end = segments[-1].last_offset + 1
+    behind = {what: offset for what, offset in known_end.items() if offset > end}
+    for base, found in orphans.items():
+        if base >= end:
+            behind |= dict.fromkeys(found, base)
+    # a log whose last segment is damaged may end where the damage begins, which is a finding of its own
+    if behind and not any(finding.damage and finding.path == segments[-1].path for finding in segments[-1].findings):
+        said = ", ".join(f"{what} ({offset})" for what, offset in behind.items())
+        detail = f"the log ends at offset {end}, and these know of more: {said}"
+        last = max(max(behind.values()) - 1, end)
+        add(Finding(Reason.LOG_END_MISSING, detail, path=str(partition.path), base_offset=end, last_offset=last))
+    return gaps
+
+
+def _gaps(partition: Partition, segments: Sequence[VerifiedSegment]) -> Iterator[OffsetGap]:
+    cleaned = partition.cleaner_offset
+    has_gaps = any(segment.has_gaps for segment in segments)
+    for before, after in itertools.pairwise(segments):
+        start, end = before.last_offset + 1, after.base_offset
+        if start < end:
+            yield OffsetGap(start, end, has_gaps if cleaned is None else end <= cleaned)
+
+
+def _orphans(
+    partition: Partition, segments: Sequence[VerifiedSegment], names: Sequence[str], add: Add
+) -> dict[int, list[str]]:
+    """Indexes with entries whose `.log` is gone, by base offset; those that brokers leave behind are notes.
+
+    Deletion renames the `.log` first; the log cleaner puts several segments into one and then deletes them.
+    """
+    logs = {os.path.basename(segment.path) for segment in segments}
+    is_cleaning = any(name.endswith((kf.SWAP_SUFFIX, kf.CLEANED_SUFFIX)) for name in names)
+    lost: dict[int, list[str]] = {}
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        base = kf.parse_base_offset(name)
+        log = stem + kf.LOG_SUFFIX
+        if suffix not in _INDEXES or base is None or log in logs:
+            continue
+        is_covered = any(one.base_offset < base <= one.last_offset for one in segments)
+        is_below_start = bool(segments) and base < partition.log_start_offset and base < _checked_start(partition)
+        is_usual = is_cleaning or is_covered or is_below_start or log + kf.DELETED_SUFFIX in names
+        if not is_usual and _has_entries(partition.path / name, base):
+            lost.setdefault(base, []).append(name)
+        else:
+            detail = "an index without a .log: a broker deletes it when it starts"
+            add(Finding(Reason.UNKNOWN_FILE, detail, path=str(partition.path / name), damage=False))
+    return dict(sorted(lost.items()))
+
+
+def _checked_start(partition: Partition) -> int:
+    """The log start offset that the log dir's checkpoint has, 0 for none."""
+    return _checkpointed(partition, kf.LOG_START_OFFSET_CHECKPOINT) or 0
+
+
+def _has_entries(path: Path, base_offset: int) -> bool:
+    """Whether an index tells of records; a broker makes it empty, and fills it with zeros until it is closed."""
+    try:
+        return len(_INDEXES[path.suffix].open(path, base_offset)) > 0
+    except KafkalogError:
+        return True
+
+
+def _known_ends(partition: Partition, snapshots: Iterable[int]) -> dict[str, int]:
+    """Offsets to which the log has reached once, by who says so."""
+    ends = {name: _checkpointed(partition, name) for name in _END_CHECKPOINTS}
+    found = {name: offset for name, offset in ends.items() if offset is not None}
+    return found | {_snapshot(offset): offset for offset in snapshots}
+
+
+def _check_empty(
+    partition: Partition,
+    names: Sequence[str],
+    orphans: dict[int, list[str]],
+    known_ends: dict[str, int],
+    add: Add,
+) -> None:
+    """A directory without a segment: a broker makes the first one before anything else."""
+    proofs = [name for found in orphans.values() for name in found]
+    proofs += [name for name, offset in known_ends.items() if offset > 0]
+    proofs += [name for name in (kf.PARTITION_METADATA,) if name in names]
+    try:
+        epochs = read_leader_epochs(partition.path / kf.LEADER_EPOCH_CHECKPOINT)
+    except KafkalogError:
+        epochs = None  # reported with the checkpoints
+    if epochs is not None and epochs.size:
+        proofs.append(kf.LEADER_EPOCH_CHECKPOINT)
+    is_deleting = any(name.endswith((kf.DELETED_SUFFIX, kf.SWAP_SUFFIX)) for name in names)
+    if not proofs or (is_deleting and not orphans):
+        detail = "there is no .log: a broker makes an empty one when it starts"
+        add(Finding(Reason.SEGMENT_MISSING, detail, path=str(partition.path), damage=False))
+        return
+    start = max(partition.log_start_offset, 0)
+    end = max([start, *known_ends.values(), *(base + 1 for base in orphans)])
+    add(_missing_segment(partition, start, end, proofs))
+
+
+def _missing_segment(partition: Partition, start: int, end: int, proofs: Sequence[str]) -> Finding:
+    detail = f"offsets {start} to {end - 1} are gone" if end > start else "all segments are gone"
+    shown = ", ".join(proofs[:_SHOWN]) + (f" and {len(proofs) - _SHOWN} more" if len(proofs) > _SHOWN else "")
+    return Finding(
+        Reason.SEGMENT_MISSING,
+        f"{detail}: a .log is missing, as {shown} proves",
+        path=str(partition.path),
+        base_offset=start,
+        last_offset=end - 1 if end > start else None,
+    )
+
+
+_SHOWN: Final = 4
+
+
+def _checkpointed(partition: Partition, name: str) -> int | None:
+    if partition.topic_partition is None:
+        return None
+    return checkpointed_offset(partition.path.absolute().parent / name, partition.topic_partition)
+
+
+def _offsets(names: Iterable[str], suffix: str) -> list[int]:
+    found = (kf.parse_base_offset(name) for name in names if name.endswith(suffix))
+    return [offset for offset in found if offset is not None]
+
+
+def _snapshot(offset: int) -> str:
+    return kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX)

@@ -1,0 +1,339 @@
+"""The walk over batch headers: bytes of a segment to batch tables, a window at a time.
+
+Walking reads headers only; records are decoded elsewhere, after selecting. It never gives up silently: what is neither
+a batch nor the end of the file is raised, after the batches before it were handed out. Mirrors Kafka's
+`FileLogInputStream` and the header half of `DefaultRecordBatch` and `AbstractLegacyRecordBatch`.
+
+What a batch begins with::
+
+    v0, v1   offset 8 | size 4 | crc 4 | magic 1 | attributes 1 | (v1) timestamp 8 | key, value
+    v2       base offset 8 | size 4 | leader epoch 4 | magic 1 | crc 4 | attributes 2 | last offset delta 4
+             | base timestamp 8 | max timestamp 8 | producer id 8, epoch 2 | base sequence 4 | records count 4 | records
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels import header_walk as kernels
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionError,
+    FileChangedError,
+    KafkalogError,
+    LimitExceededError,
+    Limits,
+    Reason,
+    TruncatedTailError,
+    error_from_status,
+)
+from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, valid_crcs
+from kafkalog.storage.source import Bytes, ByteSource
+
+WINDOW_BYTES: Final = 2**22
+"""Bytes read at a time: small enough to stay in a core's cache until its records are decoded."""
+
+_ROWS = 8192  # of one kernel call
+_MIN_WINDOW = 64  # an envelope, and then some
+_TORN_ENVELOPE = 17  # bytes up to and with the magic: too few to judge
+_NEED_MORE = STATUS["NEED_MORE"]
+_OUTPUT_FULL = STATUS["OUTPUT_FULL"]
+
+
+def walk(
+    source: ByteSource,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    previous_offset: int = -1,
+    window_bytes: int = WINDOW_BYTES,
+    first_window_bytes: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Iterator[Window]:
+    """Walk the batch headers of a segment.
+
+    Parameters
+    ----------
+    source : ByteSource
+    start, stop : int
+        Where to begin (a batch boundary) and where the file is taken to end, in bytes.
+    previous_offset : int
+        Offsets must rise above this one; -1 for any.
+    window_bytes : int
+        Bytes to read at a time. A batch that is larger gets a window of its own.
+    first_window_bytes : int, optional
+        Bytes to read first, where more damage may be near; doubled from window to window.
+    limits : Limits
+
+    Yields
+    ------
+    Window
+        Never empty; in file order. The receiver may `source.release` it.
+
+    Raises
+    ------
+    TruncatedTailError
+        The file ends inside a batch (`partial_tail`) or in zeros (`zero_fill`): normal at the end of a partition's
+        last segment. Like all others, raised after the batches before it were handed out.
+    CorruptionError
+        At `position` there is no batch; or its offset does not rise.
+    LimitExceededError
+        A batch is larger than `limits.max_batch_bytes`.
+
+    Notes
+    -----
+    Kafka takes a batch that is cut off for the end of the log, so a wrong length hides everything behind it. Here the
+    rest of the file has to hold no intact batch for that to be believed.
+
+    A preallocated file may be written to while it is walked. What is not as it should be there is looked at again, as
+    long as the file was modified a moment ago: it may be half written. Batches are handed out when their checksums are
+    right. The end is where zeros were seen behind a whole batch.
+
+    Source: FileLogInputStream.nextBatch, Kafka 4.3.
+    """
+    stop = source.size if stop is None else stop
+    window_bytes = max(window_bytes, _MIN_WINDOW)
+    next_bytes = min(first_window_bytes or window_bytes, window_bytes)
+    position = start
+    scratch = _Scratch()
+    while position < stop:
+        data = _window(source, position, min(position + next_bytes, stop))
+        next_bytes = min(2 * next_bytes, window_bytes)
+        stop, size, before = min(stop, source.size), data.size, previous_offset
+        tables, status, reached, needed, previous_offset = scratch.walk(data, position, before)
+        if not tables and status == _NEED_MORE and size < needed <= stop - position:
+            _check_batch_size(source, position, needed, stop, limits)
+            source.release(data, position)
+            data = _window(source, position, position + needed)
+            stop, size = min(stop, source.size), data.size
+            tables, status, reached, needed, previous_offset = scratch.walk(data, position, before)
+        # taken from the bytes that were judged: on a second look there may be others
+        rest = data[reached - position :]
+        head, is_zero = rest[:_TORN_ENVELOPE].tobytes(), status == STATUS["SIZE_TOO_SMALL"] and not rest.any()
+        del rest
+        is_half_written = False
+        if tables:
+            table = BatchTable.concatenate(tables) if len(tables) > 1 else tables[0]
+            if source.is_being_written() and (row := _half_written(source, Window(data, position, table))) is not None:
+                is_half_written, reached, table = True, int(table.position[row]), table[:row]
+                previous_offset = int(table.last_offset[-1]) if row else before
+            if size > limits.max_batch_bytes and (table.size_in_bytes > limits.max_batch_bytes).any():
+                row = int(np.argmax(table.size_in_bytes > limits.max_batch_bytes))
+                if row:
+                    yield Window(data, position, table[:row])
+                _check_batch_size(source, int(table.position[row]), int(table.size_in_bytes[row]), stop, limits)
+            if len(table):
+                yield Window(data, position, table)
+            else:
+                source.release(data, position)
+            del data, table, tables  # its memory can serve the next window if nobody else holds it
+        else:
+            source.release(data, position)
+        seen, at_end = position + size - reached, position + size == stop
+        looked_at, position = position + size, reached
+        # of an envelope that the window cuts, more has to be seen before it is judged
+        goes_on = not at_end and (seen <= _TORN_ENVELOPE or position + needed <= stop)
+        if is_half_written or (status == _NEED_MORE and (position == stop or goes_on)):
+            continue
+        try:
+            if is_zero and _is_zero(source, looked_at, stop):
+                raise _zero_fill(source, position, stop)
+            error = _explain(source, status, position, head, needed, previous_offset, stop, limits)
+        except FileChangedError:
+            if not source.follow_cut(position):
+                raise
+            stop = min(stop, source.size)
+            continue
+        if not source.await_writer(position):
+            raise error
+
+
+def _window(source: ByteSource, start: int, stop: int) -> Bytes:
+    """Bytes of a source; fewer where a preallocated file was cut meanwhile, as a roll does it."""
+    while True:
+        try:
+            return source.window(start, stop)
+        except FileChangedError:
+            if not source.follow_cut(start):
+                raise
+            stop = min(stop, source.size)
+
+
+def _half_written(source: ByteSource, window: Window) -> int | None:
+    """The first row of a window that is worth another look, since its checksum is wrong; None if there is none."""
+    wrong = np.flatnonzero(~valid_crcs(window))
+    if not wrong.size or not source.await_writer(int(window.batches.position[wrong[0]])):
+        return None
+    return int(wrong[0])
+
+
+def table_of(data: Bytes, n_batches: int) -> BatchTable:
+    """The table of whole batches one behind the other, as many as there are; positions are relative to `data`."""
+    tables, status, reached, _, _ = _Scratch(n_batches).walk(data, 0, -1)
+    table = tables[0] if tables else BatchTable.empty()
+    if status != _NEED_MORE or reached != data.size or len(table) != n_batches:
+        raise ValueError(f"{data.size} bytes are not {n_batches} batches with rising offsets")
+    return table
+
+
+def whole_batches(data: Bytes, position: int) -> BatchTable:
+    """The table of the whole batches that `data` begins with, as far as their offsets rise; none is no error."""
+    return BatchTable.concatenate(_Scratch().walk(data, position, -1)[0])
+
+
+class _Scratch:
+    """Room for the rows of one kernel call, used again and again."""
+
+    def __init__(self, rows: int = _ROWS) -> None:
+        room = BatchTable.empty(rows)
+        self._columns: list[npt.NDArray[Any]] = [getattr(room, name) for name in COLUMNS]
+
+    def walk(self, data: Bytes, start: int, previous_offset: int) -> tuple[list[BatchTable], int, int, int, int]:
+        """Tables, status, position reached, bytes needed there, last offset seen."""
+        tables: list[BatchTable] = []
+        status, reached, needed = _OUTPUT_FULL, start, 0
+        columns = self._columns
+        while status == _OUTPUT_FULL:
+            status, n, reached, needed = kernels.walk_batches(data, reached - start, start, previous_offset, *columns)
+            if n:
+                tables.append(BatchTable(*(column[:n].copy() for column in columns)))
+                previous_offset = int(tables[-1].last_offset[-1])
+        return tables, status, reached, needed, previous_offset
+
+
+def _check_batch_size(source: ByteSource, position: int, needed: int, stop: int, limits: Limits) -> None:
+    if needed > limits.max_batch_bytes:
+        raise LimitExceededError(
+            Reason.BATCH_TOO_LARGE,
+            f"the batch has {needed} bytes, max_batch_bytes is {limits.max_batch_bytes}",
+            path=source.path,
+            position=position,
+            base_offset=_offset_at(source, position, stop),
+            length=needed,
+        )
+
+
+def _explain(
+    source: ByteSource,
+    status: int,
+    position: int,
+    head: bytes,
+    needed: int,
+    previous_offset: int,
+    stop: int,
+    limits: Limits,
+) -> KafkalogError:
+    """What to raise about a position where no batch could be taken; `head` is what begins there."""
+    left = stop - position
+    offset = int.from_bytes(head[:8], "big", signed=True) if len(head) >= 8 else None
+    if status == _NEED_MORE:
+        if left <= _TORN_ENVELOPE or (
+            needed <= limits.max_batch_bytes and not _holds_batch(source, position + 1, stop, previous_offset)
+        ):
+            detail = f"the last {left} bytes are not a whole batch" + (f" of {needed} bytes" if needed else "")
+            return TruncatedTailError(
+                Reason.PARTIAL_TAIL, detail, path=source.path, position=position, base_offset=offset, length=left
+            )
+        return CorruptionError(
+            Reason.SIZE_EXCEEDS_FILE,
+            f"the size field leads {needed - left} bytes past the end of the file, over intact batches"
+            if needed <= limits.max_batch_bytes
+            else f"the size field wants {needed} bytes where {left} are left",
+            path=source.path,
+            position=position,
+            base_offset=offset,
+            length=left,
+        )
+    detail = f"after offset {previous_offset}" if status == STATUS["OFFSET_ORDER"] else ""
+    return error_from_status(
+        status, path=source.path, position=position, base_offset=offset, length=needed or None, detail=detail
+    )
+
+
+def _zero_fill(source: ByteSource, position: int, stop: int) -> TruncatedTailError:
+    left = stop - position
+    return TruncatedTailError(
+        Reason.ZERO_FILL, f"the last {left} bytes are zeros", path=source.path, position=position, length=left
+    )
+
+
+def _offset_at(source: ByteSource, position: int, stop: int) -> int | None:
+    if stop - position < 8:
+        return None
+    return int.from_bytes(_window(source, position, position + 8).tobytes(), "big", signed=True)
+
+
+def _is_zero(source: ByteSource, position: int, stop: int) -> bool:
+    while position < stop:
+        end = min(position + WINDOW_BYTES, stop)
+        data = source.window(position, end)
+        zero = not data.any()
+        source.release(data, position)
+        if not zero:
+            return False
+        position = end
+    return True
+
+
+def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[Window | None, int]:
+    """The batch at a position, if one with a right checksum starts there, and the bytes looked at to find out."""
+    head = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
+    if not 0 <= position <= source.size - head:
+        return None, 0
+    data = _window(source, position, position + head)
+    if data.size < head:
+        return None, 0
+    size = kf.LOG_OVERHEAD + int.from_bytes(data[8:12].tobytes(), "big", signed=True)
+    plausible = head <= size <= min(max_bytes, source.size - position) and data[16] <= 2
+    source.release(data, position)
+    if not plausible:
+        return None, head
+    data = _window(source, position, position + size)
+    tables, _, _, _, _ = _Scratch(1).walk(data, position, -1)
+    if tables:
+        window = Window(data, position, tables[0])
+        if valid_crcs(window)[0]:
+            return window, size
+    source.release(data, position)
+    return None, size
+
+
+def is_chain(source: ByteSource, position: int, n_bytes: int = WINDOW_BYTES) -> bool:
+    """Whether from a position on batch follows on batch for so many bytes, or to the end of the file."""
+    stop = min(position + n_bytes, source.size)
+    data = _window(source, position, stop)
+    stop = position + data.size
+    _, status, reached, needed, _ = _Scratch().walk(data, position, -1)
+    source.release(data, position)
+    return status == _NEED_MORE and (reached == stop or (stop < source.size and reached + needed <= source.size))
+
+
+def _holds_batch(source: ByteSource, position: int, stop: int, after_offset: int) -> bool:
+    return find_intact_batch(source, position, stop, after_offset) is not None
+
+
+def find_intact_batch(source: ByteSource, position: int, stop: int, after_offset: int) -> int | None:
+    """Position of the next intact batch (checksum and all) above an offset, looked for byte by byte; None if none.
+
+    The work is bounded: a file made to hold a candidate at every byte is given up after four times its size.
+    """
+    budget = 4 * (stop - position) + WINDOW_BYTES
+    overlap = WINDOW_BYTES
+    while position < stop:
+        data = _window(source, position, min(position + 8 * WINDOW_BYTES, stop))
+        end, stop = position + data.size, min(stop, source.size)
+        index, budget = kernels.find_batch(data, 0, after_offset, budget)
+        if index >= 0:
+            return position + int(index)
+        source.release(data, position)
+        if budget < 0 or end == stop:
+            return None
+        # batches larger than the overlap may be missed where two windows meet; the next one is found
+        position = end - overlap
+    return None

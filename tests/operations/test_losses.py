@@ -1,0 +1,259 @@
+"""What is gone from a log: said by `verify` where files prove it, and as a note where only the offsets show it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import golden_sets
+import pytest
+import writing
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.state.checkpoints import encode_offset_checkpoint
+
+KEY = kafkalog.TopicPartition("orders", 0)
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
+
+
+def write_partition(directory: Path, n: int = 260) -> list[int]:
+    """A partition of several segments; their base offsets, and the log end offset."""
+    config = kafkalog.LogConfig(segment_bytes=14 + 2**12, index_interval_bytes=512)
+    with kafkalog.PartitionWriter(directory, config=config, max_records_per_batch=10, batch_size=1024) as writer:
+        writer.append(writing.columns_of(writing.draw(n)))
+        end = writer.next_offset
+    return [*sorted(int(path.stem) for path in directory.glob("*.log")), end]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A log dir with one partition, shut down cleanly."""
+    root = tmp_path / "logs"
+    root.mkdir()
+    (root / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
+    end = write_partition(root / "orders-0")[-1]
+    for name in CHECKPOINTS:
+        (root / name).write_bytes(encode_offset_checkpoint({KEY: end}))
+    (root / ".kafka_cleanshutdown").touch()
+    assert [*kafkalog.verify(root).all_findings()] == []
+    return root
+
+
+@pytest.fixture
+def partition(root: Path) -> Path:
+    return root / "orders-0"
+
+
+def bases(partition: Path) -> list[int]:
+    return sorted(int(path.stem) for path in partition.glob("*.log"))
+
+
+def remove(partition: Path, base: int, *suffixes: str) -> None:
+    for suffix in suffixes or (".log", ".index", ".timeindex", ".snapshot"):
+        (partition / f"{base:020d}{suffix}").unlink(missing_ok=True)
+
+
+def damage(path: Path) -> list[tuple[str, int | None, int | None]]:
+    return [
+        (finding.reason.value, finding.base_offset, finding.last_offset)
+        for finding in kafkalog.verify(path).all_findings()
+        if finding.damage
+    ]
+
+
+def notes(path: Path) -> list[tuple[str, int | None, int | None]]:
+    return [
+        (finding.reason.value, finding.base_offset, finding.last_offset)
+        for finding in kafkalog.verify(path).all_findings()
+        if not finding.damage
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ what files prove
+
+
+@pytest.mark.parametrize("kept", [(".index",), (".timeindex",), (".index", ".timeindex", ".snapshot")], ids=str)
+def test_an_index_in_a_gap_proves_that_a_segment_is_gone(partition: Path, kept: tuple[str, ...]) -> None:
+    _, second, third, *_ = bases(partition)
+    remove(partition, second, *({".log", ".index", ".timeindex", ".snapshot"} - {*kept}))
+    assert damage(partition) == [("segment_missing", second, third - 1)]
+    assert notes(partition) == []
+    assert main(["verify", str(partition)]) == 1
+
+
+def test_a_snapshot_in_a_gap_proves_it_unless_the_log_is_compacted(root: Path, partition: Path) -> None:
+    _, second, third, *_ = bases(partition)
+    remove(partition, second, ".log", ".index", ".timeindex")
+    assert damage(partition) == [("segment_missing", second, third - 1)]
+    # the cleaner of older brokers left snapshots of segments that it had merged
+    (root / "cleaner-offset-checkpoint").write_bytes(encode_offset_checkpoint({KEY: third}))
+    assert damage(partition) == []
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_checkpoint_behind_the_end_proves_that_the_last_segment_is_gone(
+    root: Path, partition: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = bases(partition)[-1]
+    end = int(sorted(partition.glob("*.snapshot"))[-1].stem)
+    for path in [*partition.glob("*.snapshot"), *(root / other for other in CHECKPOINTS if other != name)]:
+        path.unlink()
+    remove(partition, last)
+    assert damage(root) == [("log_end_missing", last, end - 1)]
+    assert main(["verify", str(root)]) == 1
+    assert name in capsys.readouterr().out
+
+
+def test_a_snapshot_behind_the_end_proves_it_too(partition: Path) -> None:
+    copy = partition.parent.parent / "copy" / "orders-0"
+    shutil.copytree(partition, copy)
+    last = bases(copy)[-1]
+    end = int(sorted(copy.glob("*.snapshot"))[-1].stem)
+    remove(copy, last)
+    assert damage(copy) == [("log_end_missing", last, end - 1)]
+
+
+def test_a_log_cut_at_a_batch_is_found_by_the_checkpoints(root: Path, partition: Path) -> None:
+    log = partition / f"{bases(partition)[-1]:020d}.log"
+    batches = kafkalog.Segment(log).batches
+    with log.open("r+b") as file:
+        file.truncate(int(batches.position[-1]))
+    found = damage(root)
+    assert ("log_end_missing", int(batches.base_offset[-1]), int(batches.last_offset[-1])) in found
+
+
+def test_a_directory_that_lost_every_log_is_damage_and_hides_no_other(
+    root: Path, partition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_partition(root / "payments-0", 20)
+    end = int(sorted(partition.glob("*.snapshot"))[-1].stem)
+    for path in partition.glob("*.log"):
+        path.unlink()
+    assert damage(root) == [("segment_missing", 0, end - 1)]
+    result = kafkalog.verify(root)
+    assert [str(one.topic_partition) for one in result.partitions] == ["orders-0", "payments-0"]
+    assert main(["verify", str(root)]) == 1
+    shown = capsys.readouterr().out
+    assert "orders-0  no segments  1 finding of damage" in shown
+    assert "payments-0" in shown
+
+
+@pytest.mark.parametrize("left", ["leader-epoch-checkpoint", "recovery point", "index", "partition.metadata"])
+def test_any_file_that_a_broker_makes_after_a_segment_proves_that_there_was_one(root: Path, left: str) -> None:
+    directory = root / "lost-0"
+    directory.mkdir()
+    if left == "recovery point":
+        key = kafkalog.TopicPartition("lost", 0)
+        (root / CHECKPOINTS[0]).write_bytes(encode_offset_checkpoint({key: 7}))
+    elif left == "index":
+        (directory / f"{5:020d}.timeindex").write_bytes(bytes([0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 3]))
+    elif left == "leader-epoch-checkpoint":
+        (directory / left).write_text("0\n1\n3 4\n")
+    else:
+        (directory / left).write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    assert [reason for reason, *_ in damage(directory)] == ["segment_missing"]
+
+
+def test_a_directory_without_anything_is_none_yet(root: Path) -> None:
+    (root / "new-0").mkdir()
+    assert damage(root) == []
+    assert notes(root) == [("segment_missing", None, None)]
+
+
+# ---------------------------------------------------------------------------------- what brokers leave is fine
+
+
+def test_what_a_broker_has_not_deleted_yet_is_no_loss(root: Path, partition: Path) -> None:
+    first, second, third, *_ = bases(partition)
+    # retention renames the log first, and a crash may come behind that
+    (partition / f"{first:020d}.log").rename(partition / f"{first:020d}.log.deleted")
+    assert damage(root) == []
+    remove(partition, second, ".log")
+    (root / "log-start-offset-checkpoint").write_bytes(encode_offset_checkpoint({KEY: third}))
+    assert damage(root) == []
+
+
+def test_an_index_of_a_segment_that_was_merged_into_another_is_no_loss(partition: Path) -> None:
+    first, second, *_ = bases(partition)
+    one, two = (partition / f"{base:020d}.log" for base in (first, second))
+    one.write_bytes(one.read_bytes() + two.read_bytes())
+    two.unlink()
+    remove(partition, first, ".index", ".timeindex")
+    assert damage(partition) == []
+    assert ("unknown_file", None, None) in notes(partition)
+
+
+def test_snapshots_inside_a_segment_and_old_checkpoints_are_no_loss(root: Path, partition: Path) -> None:
+    base = bases(partition)[-1]
+    shutil.copy(sorted(partition.glob("*.snapshot"))[0], partition / f"{base + 1:020d}.snapshot")
+    for name in CHECKPOINTS:
+        (root / name).write_bytes(encode_offset_checkpoint({KEY: 5}))
+    assert [*kafkalog.verify(root).all_findings()] == []
+
+
+def test_a_directory_that_is_being_deleted_has_lost_nothing(root: Path, partition: Path) -> None:
+    apart = partition.rename(root / f"orders-0.{'0' * 32}-delete")
+    for path in [*apart.glob("*.log")][1:]:
+        path.unlink()
+    assert damage(root) == []
+
+
+# --------------------------------------------------------------------------------------------- what only offsets show
+
+
+def test_a_gap_between_segments_is_a_note_of_every_reader(
+    partition: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, second, third, *_ = bases(partition)
+    remove(partition, second)
+    assert damage(partition) == []
+    assert notes(partition) == [("offset_gap", second, third - 1)]
+    scan = kafkalog.scan(partition, columns=["offset"])
+    scan.to_table()
+    assert [(one.reason.value, one.base_offset, one.last_offset, one.damage) for one in scan.findings] == [
+        ("offset_gap", second, third - 1, False)
+    ]
+    report = kafkalog.convert(partition, tmp_path / "converted")
+    assert [one.reason.value for one in report.findings.rows] == ["offset_gap"]
+    for command in (["ls"], ["cat", "--json"], ["export", "-o", str(tmp_path / "out.parquet")], ["verify"]):
+        assert main([command[0], str(partition), *command[1:]]) == 0
+        told = capsys.readouterr()
+        assert f"offsets {second} to {third - 1}" in told.err + told.out, command
+
+
+def test_a_scan_that_begins_or_ends_beside_a_gap_says_nothing_of_it(partition: Path) -> None:
+    _, second, third, *_ = bases(partition)
+    remove(partition, second)
+    for options in ({"start_offset": third}, {"end_offset": second}):
+        scan = kafkalog.scan(partition, columns=["offset"], **options)
+        scan.to_table()
+        assert scan.findings == [], options
+
+
+@pytest.mark.parametrize("name", golden_sets.SETS)
+def test_compaction_is_told_from_a_lost_segment(name: str, tmp_path: Path) -> None:
+    gaps = {}
+    for one in kafkalog.verify(golden_sets.unpacked(name)).partitions:
+        for gap in one.gaps:
+            gaps.setdefault(Path(one.path), []).append(gap)
+            assert gap.is_compacted
+    assert len(gaps) > 1
+    path = next(iter(gaps))
+    # alone, without the log dir's checkpoints, the gaps inside segments tell
+    copy = shutil.copytree(path, tmp_path / path.name)
+    assert damage(copy) == []
+    (verified,) = kafkalog.verify(copy).partitions
+    assert [(gap.start, gap.end) for gap in verified.gaps] == [(gap.start, gap.end) for gap in gaps[path]]
+
+
+def test_the_command_says_which_gaps_are_compaction(capsys: pytest.CaptureFixture[str]) -> None:
+    directory = golden_sets.LOG_DIR / "p-compact-0"
+    assert main(["verify", str(directory)]) == 0
+    assert "p-compact-0  1 gap between segments, 243 offsets: the log cleaner has been here" in capsys.readouterr().out
+    assert main(["verify", "--json", str(directory)]) == 0
+    rows: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (row,) = (row for row in rows if row["kind"] == "partition")
+    assert row["gaps"] == [{"start": 0, "end": 243, "is_compacted": True}]
