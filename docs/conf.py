@@ -20,7 +20,6 @@ copyright = author
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "reference_pages"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
-suppress_warnings = ["toc.empty_glob"]
 default_role = "literal"
 smartquotes = False  # they make a dash of --option
 

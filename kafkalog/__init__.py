@@ -27,9 +27,11 @@ from kafkalog.errors import (
     CorruptionWarning,
     FileChangedError,
     Finding,
+    FunctionWarning,
     KafkalogError,
     LimitExceededError,
     Limits,
+    Loss,
     NotKafkaError,
     OutputExistsError,
     ReadError,
@@ -39,6 +41,7 @@ from kafkalog.errors import (
     TruncatedTailError,
     UnsafePathError,
     UnsupportedError,
+    UnwritableError,
     WriteError,
 )
 
@@ -56,16 +59,20 @@ if TYPE_CHECKING:
     from kafkalog.operations.dumping.dump import Dump, dump
     from kafkalog.operations.export import ExportResult, export
     from kafkalog.operations.loading.install import InstallReport, install
-    from kafkalog.operations.loading.load import LoadResult, load_files, write_table
+    from kafkalog.operations.loading.load import load_files, write_table
+    from kafkalog.operations.loading.report import LoadResult
     from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
     from kafkalog.operations.rebuilding.report import RebuildReport
-    from kafkalog.operations.verifying.verify import verify
+    from kafkalog.operations.verifying.verify import Verification, verify
     from kafkalog.records.batch_table import BatchTable
+    from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.scanning.batch_scan import BatchScan, scan_batches
     from kafkalog.scanning.read import read_numpy, read_pandas, read_table, scan
     from kafkalog.scanning.scan import Scan
+    from kafkalog.state.leader_epochs import EpochEndOffset
     from kafkalog.state.log_config import LogConfig
+    from kafkalog.state.producers import ProducerSnapshot
     from kafkalog.writing.partition_writer import AppendResult, PartitionWriter, Producer
 
 __version__ = "0.2.0"
@@ -80,6 +87,10 @@ _LAZY = {
     "export": "operations.export",
     "scan_batches": "scanning.batch_scan",
     "verify": "operations.verifying.verify",
+    "Verification": "operations.verifying.verify",
+    "Compression": "records.codecs",
+    "EpochEndOffset": "state.leader_epochs",
+    "ProducerSnapshot": "state.producers",
     "BatchScan": "scanning.batch_scan",
     "ExportResult": "operations.export",
     "BatchTable": "records.batch_table",
@@ -98,7 +109,7 @@ _LAZY = {
     "Dump": "operations.dumping.dump",
     "dump": "operations.dumping.dump",
     "LogConfig": "state.log_config",
-    "LoadResult": "operations.loading.load",
+    "LoadResult": "operations.loading.report",
     "load_files": "operations.loading.load",
     "write_table": "operations.loading.load",
     "LogDir": "log.log_dir",
@@ -123,15 +134,18 @@ __all__ = [
     "BatchTable",
     "BinaryColumn",
     "Codec",
+    "Compression",
     "ConfigWarning",
     "ControlRecordType",
     "ConversionReport",
     "CorruptionError",
     "CorruptionWarning",
     "Dump",
+    "EpochEndOffset",
     "ExportResult",
     "FileChangedError",
     "Finding",
+    "FunctionWarning",
     "HeadersColumn",
     "IndexMeasures",
     "IndexStatistics",
@@ -142,12 +156,14 @@ __all__ = [
     "LoadResult",
     "LogConfig",
     "LogDir",
+    "Loss",
     "NotKafkaError",
     "OffsetIndex",
     "OutputExistsError",
     "Partition",
     "PartitionWriter",
     "Producer",
+    "ProducerSnapshot",
     "ReadError",
     "Reason",
     "RebuildReport",
@@ -164,6 +180,8 @@ __all__ = [
     "TruncatedTailError",
     "UnsafePathError",
     "UnsupportedError",
+    "UnwritableError",
+    "Verification",
     "WriteError",
     "convert",
     "dump",

@@ -12,7 +12,7 @@ import sys
 import warnings
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kafkalog._kernels.wire import STATUS
 
@@ -57,6 +57,7 @@ class Reason(StrEnum):
     BATCH_TOO_LARGE = "batch_too_large"
     DECOMPRESSED_TOO_LARGE = "decompressed_too_large"
     TOO_MANY_HEADERS = "too_many_headers"
+    TOO_MANY_RECORDS = "too_many_records"
     TOO_MANY_OPEN_TRANSACTIONS = "too_many_open_transactions"
     FILE_CHANGED = "file_changed"
     FILE_UNREADABLE = "file_unreadable"
@@ -97,6 +98,10 @@ class Reason(StrEnum):
     COLUMN_TWICE = "column_twice"
     COLUMN_UNKNOWN = "column_unknown"
     COLUMN_VALUE = "column_value"
+
+
+Certainty = Literal["exact", "header", "at_most"]
+"""How a number of lost records is known; see `Finding`."""
 
 
 class KafkalogError(Exception):
@@ -272,6 +277,11 @@ class Finding:
         Offsets concerned, as far as known.
     damage : bool
         False for facts that are normal, such as a torn tail of the last segment.
+    n_records : int or None
+        Records lost there; 0 where a reader gives them all the same, None where nobody knows.
+    certainty : {"exact", "header", "at_most"} or None
+        How `n_records` is known: from the header of a batch that is intact or that its neighbours confirm; from the
+        header of a damaged batch alone; from how many offsets there are between the neighbours.
     """
 
     reason: Reason
@@ -282,6 +292,8 @@ class Finding:
     base_offset: int | None = None
     last_offset: int | None = None
     damage: bool = True
+    n_records: int | None = None
+    certainty: Certainty | None = None
 
     def __str__(self) -> str:
         where = self.path or "<buffer>"
@@ -306,6 +318,8 @@ class Limits:
         Largest batch in the file. The default is a broker's `socket.request.max.bytes`.
     max_decompressed_bytes : int
         Largest decompressed batch.
+    max_records_per_batch : int
+        Each takes up to 120 bytes in columns, however short it is; compressed, a thousand take less than a byte.
     max_headers_per_record : int
     max_headers_per_batch : int
         Each takes some 50 bytes in columns, however short it is.
@@ -317,10 +331,17 @@ class Limits:
         Findings kept in memory; further ones are only counted.
     max_directories : int
         Directories that an export by date makes; records with arbitrary timestamps ask for one each.
+
+    Notes
+    -----
+    For every batch that is decoded at the same time, one a thread, reading, verifying, converting, exporting and
+    dumping need at most `max_batch_bytes`, three times `max_decompressed_bytes`, and 120 bytes a record up to
+    `max_records_per_batch`, beside 64 MiB.
     """
 
     max_batch_bytes: int = 100 * 2**20
     max_decompressed_bytes: int = 256 * 2**20
+    max_records_per_batch: int = 2_000_000
     max_headers_per_record: int = 65_536
     max_headers_per_batch: int = 1_000_000
     max_segment_bytes: int = 2**31 - 1
@@ -342,17 +363,80 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 @dataclass(slots=True)
+class Loss:
+    """What was lost of a partition, summed up over its findings.
+
+    Attributes
+    ----------
+    n_findings : int
+        Of damage to batches, or about missing ones.
+    n_records : int
+        As far as known.
+    certainty : {"exact", "header", "at_most"} or None
+        The least sure of the numbers that were added up; see `Finding`.
+    n_unknown : int
+        Findings of which nobody knows how many records were lost.
+    first_offset, last_offset : int or None
+        All losses lie between these, as far as known.
+    """
+
+    n_findings: int = 0
+    n_records: int = 0
+    certainty: Certainty | None = None
+    n_unknown: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+    def add(self, finding: Finding) -> None:
+        """Count a finding in."""
+        self.n_findings += 1
+        self.n_records += finding.n_records or 0
+        self.n_unknown += finding.n_records is None
+        self.certainty = max(self.certainty, finding.certainty, key=_CERTAINTIES.index)
+        if finding.n_records == 0:
+            return
+        offsets = [offset for offset in (finding.base_offset, finding.last_offset) if offset is not None]
+        if offsets:
+            self.first_offset = min(offsets if self.first_offset is None else [self.first_offset, *offsets])
+            self.last_offset = max(offsets if self.last_offset is None else [self.last_offset, *offsets])
+
+    def __str__(self) -> str:
+        text = f"{'at most ' * (self.certainty == 'at_most')}{self.n_records} records"
+        text += f", and in {self.n_unknown} places nobody knows how many" if self.n_unknown else ""
+        return text + (f", offsets {self.first_offset} to {self.last_offset}" if self.first_offset is not None else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+
+_CERTAINTIES: Final = (None, "exact", "header", "at_most")
+
+
+def add_loss(losses: dict[str, Loss], finding: Finding) -> None:
+    """Count a finding in for its partition's directory, if records may be lost by it."""
+    if not finding.damage or finding.path is None:
+        return
+    is_log = ".log" in os.path.basename(finding.path)
+    if is_log or finding.n_records is not None:
+        directory = os.path.dirname(finding.path) if is_log else finding.path
+        losses.setdefault(directory, Loss()).add(finding)
+
+
+@dataclass(slots=True)
 class Findings:
-    """Findings in the order found, up to a limit; the rest is counted."""
+    """Findings in the order found, up to a limit; the rest is counted, and so are the losses of each directory."""
 
     limit: int = DEFAULT_LIMITS.max_findings
     rows: list[Finding] = field(default_factory=list)
     n_more: int = 0
     n_damage: int = 0
+    losses: dict[str, Loss] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> None:
         """Keep a finding, or count it when there are too many already."""
         self.n_damage += finding.damage
+        add_loss(self.losses, finding)
         if len(self.rows) < self.limit:
             self.rows.append(finding)
         else:

@@ -142,6 +142,9 @@ _OFFSET_SUFFIXES: Final = (
     SWAP_SUFFIX,
 )
 
+INDEX_INTERVAL_BYTES: Final = 4096
+"""Default of a topic's `index.interval.bytes`."""
+
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
@@ -152,8 +155,11 @@ CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
+
 INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", METADATA_TOPIC, "__remote_log_metadata"}
 )
 """Topics that hold the state of brokers. What reads records in bulk leaves them out unless they are named."""
 

@@ -133,6 +133,7 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
     console = Console(quiet=args.quiet, verbose=args.verbose)
     try:
         try:
+            console.report_to(getattr(args, "report", None), args.command, args.paths)
             command(args, console)
         finally:
             console.progress.close()

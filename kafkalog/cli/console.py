@@ -7,14 +7,15 @@ import io
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, limit_hint, worst
 from kafkalog.cli.text import escape_line
 
 if TYPE_CHECKING:
-    from kafkalog.errors import Finding
+    from kafkalog.cli.report import Report
+    from kafkalog.errors import Finding, Loss
 
 MAX_DAMAGE_LINES: Final = 50
 """Findings said one by one; -v says all."""
@@ -51,6 +52,20 @@ class Console:
         self._codes: set[Exit] = set()
         self._n_said = 0
         self._n_unsaid = 0
+        self._report: Report | None = None
+
+    def report_to(self, path: str | None, command: str, sources: Iterable[str]) -> None:
+        """Have everything that is found written to a file when the run ends; None for no file.
+
+        Raises
+        ------
+        UnsafePathError
+            The file would lie in a log dir, or where something is read.
+        """
+        if path is not None:
+            from kafkalog.cli.report import Report
+
+            self._report = Report(path, command, list(sources))
 
     @property
     def exit_code(self) -> Exit:
@@ -139,6 +154,8 @@ class Console:
         for finding in findings:
             code = exit_of_finding(finding)
             self._codes.add(code)
+            if self._report is not None:
+                self._report.add(finding)
             if code is Exit.GOOD:
                 (self.detail if finding.reason in _TORN_TAIL else self.note)(str(finding))
             elif self._n_said < MAX_DAMAGE_LINES or self.verbose:
@@ -150,18 +167,33 @@ class Console:
 
     def judge(self, findings: Iterable[Finding]) -> None:
         """Rows that a command shows itself: they count for the exit code."""
-        self._codes.update(exit_of_finding(finding) for finding in findings)
+        for finding in findings:
+            self._codes.add(exit_of_finding(finding))
+            if self._report is not None:
+                self._report.add(finding)
+
+    def losses(self, losses: Mapping[str, Loss]) -> None:
+        """What was lost, by partition directory: a line each, and in the report."""
+        for path, loss in losses.items():
+            if loss.n_records or loss.n_unknown:
+                self.say("lost", f"{path}: {loss}")
+        if self._report is not None:
+            self._report.losses.update(losses)
 
     def unkept_findings(self, n: int) -> None:
         """Damage that was counted but not kept."""
         if n:
             self._codes.add(Exit.DAMAGE)
+            if self._report is not None:
+                self._report.n_more_findings += n
             self._n_unsaid += n
 
     def error(self, error: BaseException) -> None:
         """What was raised, and its notes as a hint: it is said, and counts for the exit code."""
         code = exit_of_error(error)
         self._codes.add(code)
+        if self._report is not None:
+            self._report.add_error(error)
         text = str(error)
         hint = limit_hint(getattr(error, "reason", "")) or "; ".join(getattr(error, "__notes__", ()))
         if isinstance(error, OSError) and error.strerror and not hasattr(error, "reason"):
@@ -169,8 +201,14 @@ class Console:
         self.say(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)
 
     def close(self) -> None:
-        """Take the bar away, say how much was left unsaid."""
+        """Take the bar away, say how much was left unsaid, write the report."""
         self.progress.close()
+        if self._report is not None:
+            try:
+                self._report.write(int(self.exit_code))
+            except OSError as error:
+                self._report = None
+                self.error(OutputError(f"the report could not be written: {error.strerror or error}"))
         if self._n_unsaid:
             self.say("damage", f"{self._n_unsaid:,} more findings of damage; -v says each")
             self._n_unsaid = 0

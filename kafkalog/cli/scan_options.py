@@ -12,6 +12,7 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     add_filters,
     add_limits,
+    add_report,
     add_selection,
     count,
     flatten,
@@ -68,6 +69,7 @@ def add_scan_reading(parser: argparse.ArgumentParser) -> None:
     add_on_corruption(reading, default="raise")
     reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
     reading.add_argument("--threads", metavar="N", type=int, help="threads that decode (default: one a CPU)")
+    add_report(reading)
     add_limits(reading)  # type: ignore[arg-type]
 
 
@@ -176,7 +178,7 @@ class Watch:
     Parameters
     ----------
     scan : Scan
-        Or anything with its `findings`, `n_damage`, `partitions` and `progress`.
+        Or anything with its `findings`, `losses`, `n_damage`, `partitions` and `progress`.
     console : Console
     what : str, optional
         A word for a progress bar; none without.
@@ -209,3 +211,4 @@ class Watch:
         self._say()
         kept = sum(finding.damage for finding in self._scan.findings)
         self._console.unkept_findings(self._scan.n_damage - kept)
+        self._console.losses(self._scan.losses)

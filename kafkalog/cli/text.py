@@ -106,16 +106,17 @@ def human_bytes(n: int) -> str:
     return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
-def counted(n: int, name: str) -> str:
+def counted(n: int, name: str, plural: str | None = None) -> str:
     """A number of things.
 
     Examples
     --------
-    >>> counted(1, "finding"), counted(2000, "batch")
-    ('1 finding', '2,000 batches')
+    >>> counted(1, "finding"), counted(2000, "batch"), counted(0, "directory", "directories")
+    ('1 finding', '2,000 batches', '0 directories')
     """
-    plural = "" if n == 1 else "es" if name.endswith("ch") else "s"
-    return f"{n:,} {name}{plural}"
+    if n != 1:
+        name = plural or f"{name}{'es' if name.endswith('ch') else 's'}"
+    return f"{n:,} {name}"
 
 
 def iso_seconds(timestamp: int | None) -> str:

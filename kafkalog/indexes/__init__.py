@@ -1,8 +1,11 @@
 """`.index`, `.timeindex` and `.txnindex`: viewed, searched, built, checked, measured.
 
-    `index_files`        the index files as arrays, and the builder of entries
+    `view`               entries as arrays, and searches in them
+    `builder`            entries made out of batches
+    `index_files`        the three index files: viewed, built, checked, measured
     `spacing`            how far apart entries lie
     `checks`             entries held against the batches of a segment
+    `odd_offsets`        which of two batches has a wrong offset, where they contradict each other
     `transaction_check`  aborted transactions held against the batches of a partition
     `distribution`       percentiles of many numbers in bounded memory
     `measures`           the gaps of one offset index, and what other settings would give

@@ -17,7 +17,7 @@ from kafkalog.errors import Finding, Reason
 from kafkalog.indexes.spacing import LARGEST_APPEND, Gaps, Spacing
 
 if TYPE_CHECKING:
-    from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
+    from kafkalog.indexes.view import OffsetEntries, TimeEntries
     from kafkalog.records.batch_table import BatchTable
 
 _SCAN_ENTRIES: Final = 2**20
@@ -52,8 +52,8 @@ class OffsetIndexCheck:
 
     Parameters
     ----------
-    index : OffsetIndex
-    time_index : TimeIndex, optional
+    index : OffsetEntries
+    time_index : TimeEntries, optional
         Of the same segment: many more entries there show that some are gone here.
     interval_bytes : int, optional
         The topic's `index.interval.bytes`, if it is known: whether the index is too sparse is judged by it. Without it,
@@ -70,7 +70,7 @@ class OffsetIndexCheck:
     """
 
     def __init__(
-        self, index: OffsetIndex, *, time_index: TimeIndex | None = None, interval_bytes: int | None = None
+        self, index: OffsetEntries, *, time_index: TimeEntries | None = None, interval_bytes: int | None = None
     ) -> None:
         self._index, self._time_index = index, time_index
         self._tally = Tally()
@@ -257,8 +257,8 @@ class TimeIndexCheck:
 
     Parameters
     ----------
-    index : TimeIndex
-    offset_index : OffsetIndex, optional
+    index : TimeEntries
+    offset_index : OffsetEntries, optional
         Of the same segment: a broker asks for an entry in both at the same time, so no entry of the one goes without
         the other.
     is_last : bool
@@ -272,7 +272,7 @@ class TimeIndexCheck:
     Source: LogSegment.append, LogSegment.onBecomeInactiveSegment, TimeIndex.maybeAppend, Kafka 2.8 and 4.3.
     """
 
-    def __init__(self, index: TimeIndex, *, offset_index: OffsetIndex | None = None, is_last: bool = False) -> None:
+    def __init__(self, index: TimeEntries, *, offset_index: OffsetEntries | None = None, is_last: bool = False) -> None:
         if offset_index is not None and not _is_rising(offset_index.entries, ("relative_offset",)):
             offset_index = None
         self._index, self._offset_index, self._is_last = index, offset_index, is_last

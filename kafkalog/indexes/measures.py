@@ -7,8 +7,6 @@ work for another index is in proportion to its entries, the memory is constant.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog._kernels.indexes import build_entries
 from kafkalog.indexes.distribution import Distribution, Spread
 
 if TYPE_CHECKING:
@@ -112,8 +111,8 @@ class EntryRule:
 
     Notes
     -----
-    A batch gets one if more than so many bytes lie between its start and that of the batch before it with one, or the
-    start of the segment. Source: LogSegment.recover, and LogSegment.append for one batch an append, Kafka 4.3.
+    A batch gets one if more than so many bytes lie between its start and that of the last batch with one, or the start
+    of the segment. Source: LogSegment.recover, and LogSegment.append for one batch an append, Kafka 4.3.
 
     Examples
     --------
@@ -126,19 +125,32 @@ class EntryRule:
         if not 0 <= index_interval_bytes < 2**31:
             raise ValueError(f"index.interval.bytes must be from 0 to 2**31 - 1, not {index_interval_bytes}")
         self.index_interval_bytes = index_interval_bytes
-        self._last = 0
+        # the segment starts at position 0, with no entry
+        self._carried = np.array([0, 0, -1, -1, -1, -1, -1], np.int64)
+        self._n_rows = 0
 
-    def rows(self, position: Sequence[int]) -> Numbers:
-        """int64[k]: numbers of the rows with an entry, of batches at these rising positions (best a list)."""
-        n, interval, last = len(position), self.index_interval_bytes, self._last
-        rows = []
-        row = bisect_right(position, last + interval)
-        while row < n:
-            rows.append(row)
-            last = position[row]
-            row = bisect_right(position, last + interval, row + 1)
-        self._last = last
-        return np.array(rows, np.int64)
+    def rows(self, position: npt.ArrayLike) -> Numbers:
+        """int64[k]: numbers of the rows with an entry, of batches at these rising positions."""
+        positions = np.ascontiguousarray(position, np.int64)
+        n = positions.size
+        # only the positions decide: the number of a row stands for its offset, and there are no timestamps
+        numbers, none = np.arange(self._n_rows, self._n_rows + n), np.full(n, -1, np.int64)
+        chosen, spare = np.empty(n, np.int32), np.empty(n, np.int32)
+        _, _, n_chosen, _ = build_entries(
+            positions,
+            numbers,
+            none,
+            0,
+            self.index_interval_bytes,
+            self._carried,
+            chosen,
+            spare,
+            none.copy(),
+            spare.copy(),
+        )
+        rows: Numbers = chosen[:n_chosen].astype(np.int64) - self._n_rows
+        self._n_rows += n
+        return rows
 
 
 class Rows:

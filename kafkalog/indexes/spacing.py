@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-DEFAULT_INDEX_INTERVAL_BYTES: Final = 4096
-"""Default of a topic's `index.interval.bytes`."""
+from kafkalog import format as kf
 
 LARGEST_APPEND: Final = 2 * 2**20
 """Bytes that one append may well have: they get no entry inside."""
@@ -51,7 +50,7 @@ class Gaps:
 
     def __init__(self, interval_bytes: int | None) -> None:
         self._interval_bytes = interval_bytes
-        interval = DEFAULT_INDEX_INTERVAL_BYTES if interval_bytes is None else max(interval_bytes, _LEAST_INTERVAL)
+        interval = kf.INDEX_INTERVAL_BYTES if interval_bytes is None else max(interval_bytes, _LEAST_INTERVAL)
         self._limit = _TOO_SPARSE * interval
         self._n = self._n_wide = self._widest = self._widest_short = self._short = 0
         self._at_least, self._below = -1, 2**62
@@ -84,7 +83,7 @@ class Gaps:
         if not is_wide or self._is_usual():
             return ""
         known = "the default" if self._interval_bytes is None else "the topic's setting"
-        interval = DEFAULT_INDEX_INTERVAL_BYTES if self._interval_bytes is None else self._interval_bytes
+        interval = kf.INDEX_INTERVAL_BYTES if self._interval_bytes is None else self._interval_bytes
         return (
             f"up to {self._widest} bytes without an entry where index.interval.bytes is {interval} ({known}): a broker"
             " scans them at every lookup"

@@ -8,6 +8,7 @@ decoded, and memory does not grow with the log.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -16,15 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Reason, SidecarError
+from kafkalog.errors import Finding, Reason, SidecarError
 from kafkalog.indexes.distribution import Distribution, Spread
 from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
-    from kafkalog.log.segment import Segment
+    from kafkalog.indexes.view import OffsetEntries, TimeEntries
     from kafkalog.records.batch_table import BatchTable
 
 KNEE_CANDIDATES: Final = tuple(256 << power for power in range(9))
@@ -193,53 +193,55 @@ class SegmentMeter:
 
     Parameters
     ----------
-    segment : Segment
+    path : str
+        Of the `.log`.
+    base_offset : int or None
+        None for a file that is not named after one: its indexes count from an offset that is not known.
+    offset_index : OffsetEntries, optional
+    time_index : TimeEntries, optional
+    topic_partition : TopicPartition, optional
     intervals : sequence of int
         Values of `index.interval.bytes` to measure beside the indexes there are.
-    limits : RollLimits
+    limits : RollLimits, optional
+
+    Attributes
+    ----------
+    findings : list of Finding
+        About the indexes. One that misleads is not measured.
     """
 
-    def __init__(self, segment: Segment, intervals: Sequence[int] = (), limits: RollLimits | None = None) -> None:
-        self._segment, self._limits = segment, limits or RollLimits()
+    def __init__(
+        self,
+        path: str,
+        base_offset: int | None,
+        offset_index: OffsetEntries | None = None,
+        time_index: TimeEntries | None = None,
+        *,
+        topic_partition: kf.TopicPartition | None = None,
+        intervals: Sequence[int] = (),
+        limits: RollLimits | None = None,
+    ) -> None:
+        self._path, self._base_offset, self._topic_partition = path, base_offset, topic_partition
+        self._limits = limits or RollLimits()
         self.findings: list[Finding] = []
-        self._entries, self._n_fed = self._read_index(), 0
-        self._time_index = self._read_time_index()
-        self.index = None if self._entries is None else IndexMeter()
+        for index in (offset_index, time_index):
+            self.findings += [] if index is None else index.findings()
+        if offset_index is not None and (problem := disorder(offset_index)):
+            self._report(offset_index, f"{problem}: not measured")
+            offset_index = None
+        self._entries, self._n_fed = offset_index, 0
+        self._time_index = time_index
+        self.index = None if offset_index is None else IndexMeter()
         self._rules = [EntryRule(interval) for interval in intervals]
         self.what_if = [IndexMeter(interval) for interval in intervals]
         self.lag = Distribution()
         self.size_in_bytes = self.n_batches = 0
-        self._previous: int | None = segment.base_offset - 1 if segment.has_base_offset else None
+        self._previous: int | None = None if base_offset is None else base_offset - 1
         self._timestamp = self._first_timestamp = -1
         self._is_finished = False
 
-    def _read_index(self) -> OffsetIndex | None:
-        if not self._segment.has_base_offset:
-            return None  # its entries count from an offset that only the file's name tells
-        try:
-            # a partition may have more segments than memory has room for their indexes
-            index = self._segment.read_offset_index()
-        except KafkalogError as error:
-            self.findings.append(error.to_finding())
-            return None
-        if index is None:
-            return None
-        self.findings += index.findings()
-        if problem := disorder(index):
-            self.findings.append(Finding(Reason.INDEX_MISLEADS, f"{problem}: not measured", path=index.path))
-            return None
-        return index
-
-    def _read_time_index(self) -> TimeIndex | None:
-        if not self._segment.has_base_offset:
-            return None
-        try:
-            index = self._segment.read_time_index()
-        except KafkalogError as error:
-            self.findings.append(error.to_finding())
-            return None
-        self.findings += [] if index is None else index.findings()
-        return index
+    def _report(self, index: OffsetEntries, detail: str) -> None:
+        self.findings.append(Finding(Reason.INDEX_MISLEADS, detail, path=index.path))
 
     def feed(self, batches: BatchTable) -> None:
         """Count a window of the segment; they come in order."""
@@ -258,9 +260,8 @@ class SegmentMeter:
             fed = slice(self._n_fed, end)
             self.index.feed(rows, self._entries.offset[fed], self._entries.position[fed])
             self._n_fed = end
-        positions = rows.position.tolist() if self._rules else []
         for rule, meter in zip(self._rules, self.what_if, strict=True):
-            chosen = rule.rows(positions)
+            chosen = rule.rows(rows.position)
             meter.feed(rows, rows.last_offset[chosen], rows.position[chosen])
         self.n_batches += len(batches)
         self.size_in_bytes = rows.end_position
@@ -276,7 +277,7 @@ class SegmentMeter:
         Parameters
         ----------
         is_whole : bool
-            Whether the walk met no damage, so that entries behind its last batch are wrong.
+            Whether the walk found no damage, so that entries after its last batch are wrong.
         """
         if self._is_finished:
             return
@@ -288,22 +289,25 @@ class SegmentMeter:
         if self.index is None or self._entries is None:
             return
         times = self._time_index
-        # what lies behind the last batch that was walked says nothing of it
+        # entries after the last batch that was walked are not about it
         self.index.n_time_entries = None if times is None else int(np.count_nonzero(times.offset <= last))
         if self.index.misleading is not None:
             offset, position = self.index.misleading
-            detail = f"its entry ({offset}, {position}) points behind the batch with that offset: not measured"
-            self.findings.append(Finding(Reason.INDEX_MISLEADS, detail, path=self._entries.path))
+            self._report(
+                self._entries,
+                f"its entry ({offset}, {position}) points behind the batch with that offset: not measured",
+            )
             self.index = None
         elif is_whole and (n_left := len(self._entries) - self._n_fed):
-            detail = f"{n_left} of its {len(self._entries)} entries lie behind the last batch"
-            self.findings.append(Finding(Reason.INDEX_MISLEADS, detail, path=self._entries.path))
+            self._report(self._entries, f"{n_left} of its {len(self._entries)} entries lie behind the last batch")
 
     def roll(self) -> dict[str, float | None]:
         """See `IndexStatistics`."""
         index, limits = self.index.measures() if self.index is not None else None, self._limits
         waited = None if self._first_timestamp < 0 else (self._timestamp - self._first_timestamp) / limits.segment_ms
-        span = 0 if self._previous is None else max(self._previous - self._segment.base_offset, 0)
+        span = None
+        if self._base_offset is not None and self._previous is not None:
+            span = max(self._previous - self._base_offset, 0) / kf.MAX_RELATIVE_OFFSET
         n_time_entries = None if index is None else index.n_time_entries
         # the last place of a time index is kept for the entry that a roll adds
         max_time_entries = limits.segment_index_bytes // kf.TIME_INDEX_DTYPE.itemsize - 1
@@ -313,15 +317,15 @@ class SegmentMeter:
             "segment.ms": waited,
             "offset index": None if index is None else index.n_entries / max_entries,
             "time index": None if n_time_entries is None else n_time_entries / max_time_entries,
-            "relative offset": span / kf.MAX_RELATIVE_OFFSET if self._segment.has_base_offset else None,
+            "relative offset": span,
         }
 
     def statistics(self) -> IndexStatistics:
         """The figures; after `finish`."""
         return IndexStatistics(
-            str(self._segment.path),
-            self._segment.topic_partition,
-            self._segment.path.name,
+            self._path,
+            self._topic_partition,
+            os.path.basename(self._path),
             self.size_in_bytes,
             self.n_batches,
             1,
@@ -393,29 +397,20 @@ class PartitionMeter:
         )
 
 
-def measure_index(index: OffsetIndex, batches: BatchTable | Iterable[BatchTable]) -> IndexMeasures:
+def measure_index(index: OffsetEntries, batches: BatchTable | Iterable[BatchTable]) -> IndexMeasures:
     """See `OffsetIndex.statistics`."""
     tables = cast("Iterable[BatchTable]", [batches] if hasattr(batches, "base_offset") else batches)
-    problem = disorder(index)
-    meter = IndexMeter()
-    meter.n_time_entries = None
-    previous, timestamp, n_fed, end = index.base_offset - 1, -1, 0, 0
+    meter = SegmentMeter("", index.base_offset, index)
     for table in tables:
-        if problem or not len(table):
-            continue
-        rows = Rows(table, previous, timestamp)
-        upto = int(np.searchsorted(index.offset, rows.last_offset[-1], side="right"))
-        meter.feed(rows, index.offset[n_fed:upto], index.position[n_fed:upto])
-        n_fed, previous, timestamp, end = upto, int(rows.last_offset[-1]), int(rows.timestamp[-1]), rows.end_position
-    meter.finish(end, previous, timestamp)
-    if not problem and meter.misleading is not None:
-        problem = "the entry ({}, {}) points behind the batch with that offset".format(*meter.misleading)
-    if problem:
+        meter.feed(table)
+    meter.finish(is_whole=False)
+    if meter.index is None:
+        problem = meter.findings[-1].detail.removesuffix(": not measured")
         raise SidecarError(Reason.INDEX_MISLEADS, problem, path=index.path, base_offset=index.base_offset)
-    return meter.measures(keep_gaps=True)
+    return meter.index.measures(keep_gaps=True)
 
 
-def disorder(index: OffsetIndex) -> str:
+def disorder(index: OffsetEntries) -> str:
     """Why the entries cannot be searched; "" if they can."""
     for name, values in (("offset", index.offset), ("position", index.position)):
         if (row := _first_drop(values)) is not None:

@@ -5,6 +5,7 @@
     `arrow_input`     Arrow record batches to record columns
     `arrow_values`    Arrow arrays to numbers, byte strings and headers
     `arrow_buffers`   the buffers of Arrow arrays as NumPy arrays
+    `file_types`      what the name of a file of records says
     `record_writers`  record batches into a file of any format
     `text_output`     record batches to lines of CSV and JSON
     `input_paths`     which files an input names

@@ -35,3 +35,8 @@ def milliseconds(timestamps: pa.Array) -> npt.NDArray[np.int64]:
         stamps = np.frombuffer(data, np.int64, n, timestamps.offset * 8)
     valid = validity(timestamps)
     return stamps if valid is None else np.where(valid, stamps, np.int64(kf.NO_TIMESTAMP))
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A record batch without rows, by which columns are checked even where there are no records."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

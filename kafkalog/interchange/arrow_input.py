@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.interchange.arrow_buffers import validity
+from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.arrow_values import (
     BYTES_TYPES,
@@ -40,21 +40,6 @@ from kafkalog.interchange.arrow_values import (
 )
 from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns
 
-__all__ = [
-    "PLACE_COLUMNS",
-    "READ_COLUMNS",
-    "WRITTEN_COLUMNS",
-    "ColumnReader",
-    "binary_column",
-    "cut",
-    "integer_values",
-    "open_batches",
-    "plain_column",
-    "record_slices",
-    "slices",
-    "validity",
-]
-
 SLICE_BYTES: Final = 4 * 2**20
 SLICE_ROWS: Final = 2**16
 DECODED_BYTES: Final = 16 * 2**20
@@ -63,22 +48,6 @@ DECODED_BYTES: Final = 16 * 2**20
 WRITTEN_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 """What records are made of; only `value` has to be there."""
 PLACE_COLUMNS: Final = ("topic", "partition")
-READ_COLUMNS: Final = (
-    *PLACE_COLUMNS,
-    "timestamp_type",
-    "leader_epoch",
-    "producer_id",
-    "producer_epoch",
-    "sequence",
-    "is_transactional",
-    "is_control",
-    "compression",
-    "batch_base_offset",
-    "batch_position",
-    "segment",
-)
-"""What a scan gives besides; writing makes it anew, so it is passed over."""
-
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
 
 
@@ -376,10 +345,7 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
             _no_value(names, present),
         )
     unknown = [
-        name
-        for name in present
-        if name not in names.values() and name not in READ_COLUMNS and name not in WRITTEN_COLUMNS
-        if name not in ignored
+        name for name in present if name not in names.values() and name not in ALL_COLUMNS if name not in ignored
     ]
     if unknown and ignore is not True:
         raise UnwritableError(

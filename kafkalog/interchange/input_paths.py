@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import NotKafkaError, ReadError, Reason, UnwritableError
-from kafkalog.interchange.record_files import FORMATS, format_of_name
+from kafkalog.interchange.arrow_buffers import no_rows
+from kafkalog.interchange.file_types import FORMATS, SUFFIXES, file_type
 
 NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 """Hive's name for null in a directory's name."""
@@ -85,7 +86,7 @@ def _files_below(root: Path, format: str | None) -> list[str]:
             _check_link(here / name, real_root)
         for name in sorted(names, key=_natural):
             is_log |= name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None
-            said = format_of_name(name)
+            said, _ = file_type(name)
             if name.startswith((".", "_")) or said is None or format not in (None, said):
                 continue
             _check_link(here / name, real_root)
@@ -93,7 +94,7 @@ def _files_below(root: Path, format: str | None) -> list[str]:
                 raise NotKafkaError(Reason.NOT_A_FILE, "it is no regular file", path=here / name)
             found.append(str(here / name))
     if not found:
-        known = ", ".join(f".{name}" for name in ((format,) if format in FORMATS else FORMATS))
+        known = f".{format}" if format in FORMATS else SUFFIXES
         detail = f"a directory without files of records, whose names end in {known}"
         if is_log:
             detail += "; Kafka's own files are read by `kafkalog export` and `kafkalog convert`"
@@ -137,17 +138,13 @@ def with_place(batches: Batches, place: Mapping[str, str], columns: Mapping[str,
 
     def supplied(wanted: Callable[[pa.Schema], Sequence[str]]) -> Iterator[pa.RecordBatch]:
         def wanted_of_it(schema: pa.Schema) -> Sequence[str]:
-            whole = _supply(_no_rows(schema), said, place, path).schema
+            whole = _supply(no_rows(schema), said, place, path).schema
             return [name for name in wanted(whole) if name in schema.names]
 
         for batch in batches(wanted_of_it):
             yield _supply(batch, said, place, path)
 
     return supplied
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def _supply(batch: pa.RecordBatch, said: Mapping[str, str], place: Mapping[str, str], path: Any) -> pa.RecordBatch:

@@ -11,12 +11,13 @@ import io
 import os
 import stat
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
 from kafkalog.errors import KafkalogError, NotKafkaError, ReadError, Reason
+from kafkalog.interchange.arrow_buffers import no_rows
+from kafkalog.interchange.file_types import SUFFIXES, check_format, file_type
 from kafkalog.interchange.text_input import (
     CSV_BLOCK_BYTES,
     MAX_LINE_BYTES,
@@ -26,17 +27,6 @@ from kafkalog.interchange.text_input import (
     read_csv,
     read_json_lines,
 )
-
-FORMATS: Final = ("parquet", "arrow", "arrows", "csv", "jsonl")
-_SUFFIXES: Final = {
-    **{f".{name}": name for name in FORMATS},
-    ".pq": "parquet",
-    ".parq": "parquet",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".ndjson": "jsonl",
-}
-_PACKED: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 
 _BATCH_BYTES: Final = 2**21
 _BUFFER_BYTES: Final = 2**20
@@ -164,7 +154,7 @@ class RecordFile:
 
     def _arrow_stream(self, _wanted: Names) -> Iterator[pa.RecordBatch]:
         with self._raw() as stream, pa.ipc.open_stream(pa.PythonFile(stream, mode="r")) as reader:
-            yield _nothing(reader.schema)
+            yield no_rows(reader.schema)
             yield from reader
 
     def _arrow_file(self, wanted: Names) -> Iterator[pa.RecordBatch]:
@@ -173,7 +163,7 @@ class RecordFile:
             names = wanted(schema)
             fields = [i for i, name in enumerate(schema.names) if name in names]
             with pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=fields)) as reader:
-                yield _nothing(reader.schema)
+                yield no_rows(reader.schema)
                 n = reader.num_record_batches
                 for number in range(n):
                     yield reader.get_batch(number)
@@ -185,7 +175,7 @@ class RecordFile:
         # without a buffer, a column of a row group is read whole before its first value is there
         with pq.ParquetFile(self.name, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
             names = list(wanted(file.schema_arrow))
-            yield _nothing(pa.schema([file.schema_arrow.field(name) for name in names]))
+            yield no_rows(pa.schema([file.schema_arrow.field(name) for name in names]))
             n_done, n_rows = 0, file.metadata.num_rows
             for group in range(file.num_row_groups):
                 about = file.metadata.row_group(group)
@@ -194,11 +184,6 @@ class RecordFile:
                     yield batch
                     n_done += batch.num_rows
                     self.done = self.size * n_done // max(n_rows, 1)
-
-
-def _nothing(schema: pa.Schema) -> pa.RecordBatch:
-    """No rows, so that columns are judged also where there are no records."""
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 _READERS: Final[dict[str, Callable[[RecordFile, Names], Iterator[pa.RecordBatch]]]] = {
@@ -240,28 +225,12 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
 
-def format_of_name(name: str) -> str | None:
-    """The format that the end of a file's name says; None if it says nothing."""
-    return _ends_in(name)[0]
-
-
-def _ends_in(name: str) -> tuple[str | None, str | None]:
-    """Format and compression that the end of a name says."""
-    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
-    packed = _PACKED.get(suffixes[-1]) if suffixes else None
-    if packed is not None:
-        suffixes.pop()
-    return _SUFFIXES.get(suffixes[-1]) if suffixes else None, packed
-
-
 def _format_of(name: str, format: str | None) -> tuple[str, str | None]:
-    named, packed = _ends_in(name)
+    named, packed = file_type(name)
     found = format or named
     if found is None:
-        known = ", ".join(f".{name}" for name in FORMATS)
-        raise ValueError(f"{name}: what format? Its name ends in none of {known}: say it (format, --format)")
-    if found not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {found!r}")
+        raise ValueError(f"{name}: what format? Its name ends in none of {SUFFIXES}: say it (format, --format)")
+    check_format(found)
     if packed is not None and found in ("parquet", "arrow"):
         raise ValueError(f"{name}: {found} is not read out of a {packed} file; unpack it first")
     return found, packed

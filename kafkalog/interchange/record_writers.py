@@ -9,14 +9,12 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 import pyarrow as pa
 
+from kafkalog.interchange.file_types import TEXT_FORMATS, check_format, packed_suffix
 from kafkalog.interchange.text_output import CsvRows, JsonLines, LineFormat, check_encoding
-
-Format = Literal["parquet", "arrow", "arrows", "csv", "jsonl"]
-FORMATS: Final = get_args(Format)
 
 COMPRESSIONS: Final[dict[str, tuple[str, ...]]] = {
     "parquet": ("none", "snappy", "gzip", "lz4", "zstd", "brotli"),
@@ -56,6 +54,8 @@ class SinkOptions:
         Of bytes in the text formats.
     null : str
         Null in CSV.
+    escape_formulas : bool
+        In CSV: see `CsvRows`.
 
     Raises
     ------
@@ -68,34 +68,36 @@ class SinkOptions:
     row_group_rows: int | None = None
     encoding: str | None = None
     null: str | None = None
+    escape_formulas: bool = False
 
     def __post_init__(self) -> None:
-        if self.format not in FORMATS:
-            raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {self.format!r}")
+        check_format(self.format)
         known = COMPRESSIONS[self.format]
         if self.compression is not None and self.compression not in known:
             raise ValueError(
                 f"compression of {self.format} must be one of {', '.join(known)}, not {self.compression!r}"
             )
         if self.row_group_rows is not None:
-            if self.format in ("csv", "jsonl"):
+            if self.format in TEXT_FORMATS:
                 raise ValueError(f"{self.format} has no row groups")
             if isinstance(self.row_group_rows, bool) or self.row_group_rows < 1:
                 raise ValueError(f"row_group_rows must be at least 1, not {self.row_group_rows}")
         if self.encoding is not None:
-            if self.format not in ("csv", "jsonl"):
+            if self.format not in TEXT_FORMATS:
                 raise ValueError(f"encoding is for csv and jsonl; {self.format} holds bytes as they are")
             check_encoding(self.encoding)
         if self.null is not None and self.format != "csv":
             raise ValueError("null is for csv: the other formats have a null of their own")
+        if self.escape_formulas and self.format != "csv":
+            raise ValueError("escape_formulas is for csv")
         if self.format == "csv":
             CsvRows(encoding=self.encoding or "base64", null=self.null or "")
 
     @property
     def suffix(self) -> str:
         """How names of such files end."""
-        packed = {"gzip": ".gz", "zstd": ".zst"} if self.format in ("csv", "jsonl") else {}
-        return f".{self.format}{packed.get(self.compression or '', '')}"
+        packed = packed_suffix(self.compression or "none") if self.format in TEXT_FORMATS else ""
+        return f".{self.format}{packed}"
 
     def open(self, file: Any, schema: pa.Schema) -> RecordSink:
         """A sink that writes records of a schema to a file."""
@@ -106,7 +108,7 @@ class SinkOptions:
             return ArrowSink(file, schema, compression, self.row_group_rows, is_file=self.format == "arrow")
         encoding = self.encoding or "base64"
         if self.format == "csv":
-            rows = CsvRows(schema.names, encoding=encoding, null=self.null or "")
+            rows = CsvRows(schema.names, encoding=encoding, null=self.null or "", escape_formulas=self.escape_formulas)
             return TextSink(file, rows, compression, rows.header)
         return TextSink(file, JsonLines(schema.names, encoding=encoding), compression)
 

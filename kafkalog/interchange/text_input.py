@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from kafkalog.errors import Reason, UnwritableError
+from kafkalog.interchange.arrow_buffers import no_rows
 from kafkalog.interchange.text_output import bytes_list, check_encoding
 from kafkalog.interchange.text_values import (
     HEADERS_TYPE,
@@ -306,8 +307,7 @@ def read_csv(
         elif "" in names and error.reason is Reason.COLUMN_UNKNOWN:
             error.add_note("a column without a name is the index that pandas writes unless index=False")
         raise
-    # columns are judged also where there are no records
-    yield pa.RecordBatch.from_arrays([pa.nulls(0, _TYPES[role]) for role in roles.values()], names=list(roles))
+    yield no_rows(pa.schema([(name, _TYPES[role]) for name, role in roles.items()]))
     is_single = len(names) == 1  # of a single column an empty line is a null
 
     def where(row: int, n_lines: int = 0) -> str:

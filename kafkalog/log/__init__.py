@@ -5,7 +5,7 @@
     `partition`         segments in order, with what the checkpoints say of them
     `ranges`            byte ranges of segments that travel and read like a partition
     `segment_files`     which files of a directory are segments
-    `segment_chain`     segments read one after the other
+    `segment_reader`    segments read one after the other, as windows
     `segment_stream`    the windows of one segment, across damage where wanted
     `segment`           a `.log` with the indexes beside it, and lookups in it
     `timestamp_search`  the first record at or after a timestamp

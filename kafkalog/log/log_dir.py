@@ -14,22 +14,21 @@ from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, ReadError, Reason, SidecarError
-from kafkalog.log.partition import Partition
+from kafkalog.log.partition import Known, Partition
 from kafkalog.log.segment import open_segment
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.broker_lock import is_locked
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PartitionPath:
     """Where a partition is, and what the checkpoints of its log dir say of it."""
 
     path: Path
-    segments: tuple[Path, ...] | None
-    log_start_offset: int | None
-    high_watermark: int | None
-    is_listed: bool
-    """Whether the root's checkpoints were looked at."""
+    segments: tuple[Path, ...] | None = None
+    """Its files that were named; None for the whole directory."""
+    known: Known | None = None
+    """None where the checkpoints were not looked at."""
 
 
 class LogDir(Mapping[kf.TopicPartition, Partition]):
@@ -64,7 +63,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         self.findings: list[Finding] = []
         self.limits = limits
         self._options: dict[str, Any] = {"memory_map": memory_map, "limits": limits}
-        self._places: dict[kf.TopicPartition, Place] = {}
+        self._found: dict[kf.TopicPartition, PartitionPath] = {}
         self._opened: dict[kf.TopicPartition, Partition] = {}
         files: dict[Path, list[Path]] = {}
         for path in self.paths:
@@ -77,21 +76,17 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
                 raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=path)
         for directory, segments in files.items():
             self._add_partition(directory, tuple(segments), None, None)
-        self._places = dict(sorted(self._places.items()))
+        self._found = dict(sorted(self._found.items()))
 
     def __getitem__(self, key: kf.TopicPartition | tuple[str, int] | str) -> Partition:
         key = self._key(key)
         if key not in self._opened:
-            place = self._places[key]
+            found = self._found[key]
+            # who names files means what is in them: nothing of it counts as deleted
+            start = None if found.segments is None else 0
             partition = Partition(
-                place.path,
-                segments=place.segments,
-                log_start_offset=place.log_start_offset,
-                high_watermark=place.high_watermark,
-                **self._options,
+                found.path, segments=found.segments, log_start_offset=start, known=found.known, **self._options
             )
-            if place.is_listed:
-                partition.__dict__["high_watermark"] = place.high_watermark
             self._opened[key] = partition
         return self._opened[key]
 
@@ -118,22 +113,22 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
 
     def _is_named(self, key: kf.TopicPartition) -> bool:
         """Whether a partition's directory, or files of it, are among `paths`."""
-        place = self._places[key]
-        return place.segments is not None or place.path in self.paths
+        found = self._found[key]
+        return found.segments is not None or found.path in self.paths
 
-    def place(self, key: kf.TopicPartition) -> Place:
+    def path_of(self, key: kf.TopicPartition) -> PartitionPath:
         """Where a partition is; it is not opened."""
-        return self._places[key]
+        return self._found[key]
 
     def __iter__(self) -> Iterator[kf.TopicPartition]:
-        return iter(self._places)
+        return iter(self._found)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._found)
 
     def __contains__(self, key: object) -> bool:
         directory = kf.parse_partition_directory(key) if isinstance(key, str) else None
-        return (key if directory is None else directory.topic_partition) in self._places
+        return (key if directory is None else directory.topic_partition) in self._found
 
     def _key(self, key: kf.TopicPartition | tuple[str, int] | str) -> kf.TopicPartition:
         """A key out of `topic-0` or of a pair, if there is such a partition."""
@@ -143,10 +138,10 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
             found = directory.topic_partition if directory else key
         elif isinstance(key, tuple) and len(key) == 2:
             found = kf.TopicPartition(*key)
-        if found in self._places and isinstance(found, kf.TopicPartition):
+        if found in self._found and isinstance(found, kf.TopicPartition):
             return found
-        near = [str(one) for one in self._places if isinstance(found, tuple) and one.topic == found[0]]
-        near = near or [str(one) for one in self._places]
+        near = [str(one) for one in self._found if isinstance(found, tuple) and one.topic == found[0]]
+        near = near or [str(one) for one in self._found]
         shown = ", ".join(near[:8]) + (", ..." if len(near) > 8 else "")
         raise KeyError(f"no partition {key!r}; there are {shown or 'none'}: ask for log_dir[topic, number]")
 
@@ -157,7 +152,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
     @property
     def topics(self) -> list[str]:
         """Names of the topics, sorted."""
-        return sorted({key.topic for key in self._places})
+        return sorted({key.topic for key in self._found})
 
     @property
     def is_live(self) -> bool:
@@ -221,16 +216,12 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         """`starts` and `watermarks` are what the root's checkpoints say, None where they were not read."""
         directory = kf.parse_partition_directory(path.absolute().name)
         key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
-        if key in self._places:
-            detail = f"{key} is at {self._places[key].path} too, which counts; a broker would not start on both"
+        if key in self._found:
+            detail = f"{key} is at {self._found[key].path} too, which counts; a broker would not start on both"
             self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(path)))
             return
-        start = None if starts is None else starts.get(key, 0)
-        if segments is not None:
-            start = 0  # who names files means what is in them: nothing of it counts as deleted
-        self._places[key] = Place(
-            path, segments, start, None if watermarks is None else watermarks.get(key), watermarks is not None
-        )
+        known = None if starts is None or watermarks is None else Known(starts.get(key, 0), watermarks.get(key))
+        self._found[key] = PartitionPath(path, segments, known)
 
 
 def _holds_segments(path: Path) -> bool:

@@ -6,8 +6,8 @@ Mirrors the reading half of `UnifiedLog` and `LocalLog`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,17 +20,18 @@ from kafkalog import format as kf
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
+    KafkalogError,
     Limits,
     ReadError,
     Reason,
     SidecarError,
 )
-from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits, SegmentMeter
+from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits
 from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.log.scan_statistics import ScanStatistics
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_chain import Piece, SegmentChain
 from kafkalog.log.segment_files import SegmentListing
+from kafkalog.log.segment_reader import SegmentReader, SegmentWindow
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.header_walk import WINDOW_BYTES
@@ -38,8 +39,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, ReadCommitted, Stretch
-from kafkalog.state.transaction_outcomes import OutcomeLearner, Outcomes
-from kafkalog.storage.broker_lock import is_locked
+from kafkalog.state.transaction_outcomes import KnownOutcomes, OutcomeLearner, Outcomes
 
 
 class SegmentBatches(NamedTuple):
@@ -47,6 +47,33 @@ class SegmentBatches(NamedTuple):
 
     segment: Segment
     batches: BatchTable
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a partition beforehand, and not looked up in its directory or its log dir.
+
+    Attributes
+    ----------
+    log_start_offset, high_watermark : int or None
+        What the log dir's checkpoints say; None for nothing.
+    segments : tuple of Segment or None
+        Those to read; None for what the directory holds.
+    is_planned : bool
+        Whether the segments were chosen, and opened, by a plan: a file that is gone since raises, and what they leave
+        out between them is left out on purpose.
+    outcomes : Outcomes or None
+        How the transactions of the segments ended.
+    at_end : callable or None
+        ``at_end(last_offset, on_corruption, report)`` is called when all windows have been read.
+    """
+
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    segments: tuple[Segment, ...] | None = None
+    is_planned: bool = False
+    outcomes: Outcomes | None = None
+    at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None] | None = None
 
 
 class Partition:
@@ -62,6 +89,8 @@ class Partition:
         What the log dir's checkpoints say; looked up beside the directory when left out.
     memory_map : {"auto", True, False}
     limits : Limits
+    known : Known, optional
+        Takes the place of the two offsets, and of the directory's segments.
 
     Attributes
     ----------
@@ -83,8 +112,6 @@ class Partition:
     left out, a finished `.swap` replaces the segments that it covers.
     """
 
-    _is_planned = False  # what is read was planned before: a file that is gone since is for who planned to meet
-
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -94,6 +121,7 @@ class Partition:
         high_watermark: int | None = None,
         memory_map: bool | str = "auto",
         limits: Limits = DEFAULT_LIMITS,
+        known: Known | None = None,
     ) -> None:
         self.path = Path(path)
         directory = kf.parse_partition_directory(self.path.absolute().name)
@@ -101,12 +129,22 @@ class Partition:
         self.kind = directory.kind if directory else None
         self.limits = limits
         self.findings: list[Finding] = []
-        self._given_start, self._given_high_watermark = log_start_offset, high_watermark
-        if memory_map == "auto" and is_locked(self.path.absolute().parent):
-            memory_map = False
-        self._memory_map = memory_map
+        self._given_start, self._given_high_watermark, self._known = log_start_offset, high_watermark, known
+        if known is not None and known.segments is not None:
+            self.segments = list(known.segments)
+            self.is_whole = known.is_planned
+            return
+        listing = SegmentListing(self.path, memory_map=memory_map, limits=limits, topic_partition=self.topic_partition)
+        self.segments = listing.load(segments)
+        self.findings += listing.findings
         self.is_whole = segments is None
-        self.segments = self._load_segments(segments)
+
+    @classmethod
+    def of_segment(cls, segment: Segment) -> Partition:
+        """A partition of one segment, as if nothing else were there."""
+        partition = cls(segment.path.parent, limits=segment.limits, known=Known(segments=(segment,)))
+        partition.topic_partition, partition.kind = segment.topic_partition, None
+        return partition
 
     def __repr__(self) -> str:
         name = self.topic_partition or self.path.name
@@ -117,14 +155,6 @@ class Partition:
     def size_in_bytes(self) -> int:
         """Bytes of all `.log` files."""
         return sum(segment.size_in_bytes for segment in self.segments)
-
-    def _load_segments(self, only: Sequence[str | os.PathLike[str]] | None) -> list[Segment]:
-        listing = SegmentListing(
-            self.path, memory_map=self._memory_map, limits=self.limits, topic_partition=self.topic_partition
-        )
-        segments = listing.load(only)
-        self.findings += listing.findings
-        return segments
 
     def _checkpoint(self, name: str) -> int | None:
         if self.topic_partition is None or self.kind is not None:
@@ -139,13 +169,17 @@ class Partition:
     @cached_property
     def log_start_offset(self) -> int:
         """First offset that is not deleted: the log dir's checkpoint or the first segment's base, the larger."""
-        given = self._given_start if self._given_start is not None else self._checkpoint(kf.LOG_START_OFFSET_CHECKPOINT)
+        given = self._given_start if self._known is None else self._known.log_start_offset
+        if given is None and self._known is None:
+            given = self._checkpoint(kf.LOG_START_OFFSET_CHECKPOINT)
         first = self.segments[0].base_offset if self.segments else 0
         return max(given or 0, first)
 
     @cached_property
     def high_watermark(self) -> int | None:
         """From the log dir's checkpoint, where it may be stale; None when it has none."""
+        if self._known is not None:
+            return self._known.high_watermark
         given = self._given_high_watermark
         return given if given is not None else self._checkpoint(kf.HIGH_WATERMARK_CHECKPOINT)
 
@@ -330,6 +364,17 @@ class Partition:
         properties = read_properties(self.path / kf.PARTITION_METADATA)
         return None if properties is None else properties.get("topic_id")
 
+    def lost_from(self, finding: Finding) -> Finding:
+        """A finding, with all that lies behind it to the end of the log counted as lost."""
+        try:
+            end = self.segments[-1].next_offset
+        except (KafkalogError, IndexError):
+            return replace(finding, last_offset=None, n_records=None, certainty=None)
+        first = finding.base_offset
+        if first is None or not 0 <= first < end:
+            return finding
+        return replace(finding, last_offset=end - 1, n_records=end - first, certainty="at_most")
+
     def gap_between(self, start: int, end: int) -> Finding | None:
         """The note about offsets that lie between two segments and in neither; None where the log cleaner has been."""
         if not self.is_whole or end <= (self.cleaner_offset or 0):
@@ -409,11 +454,11 @@ class Partition:
             A file cannot be read.
         """
         paths = [str(segment.path) for segment in self.segments]
-        ahead = partial(self._chain.stretches, on_corruption=on_corruption)
+        ahead = partial(self.stretches, on_corruption=on_corruption)
         learner = OutcomeLearner(paths, ahead, on_corruption=on_corruption, limits=self.limits)
         return learner.learn(until_offset)
 
-    def pieces(
+    def windows(
         self,
         selection: Selection,
         *,
@@ -424,10 +469,11 @@ class Partition:
         window_bytes: int = WINDOW_BYTES,
         wanted: Callable[[Segment], bool] = lambda segment: True,
         statistics: ScanStatistics | None = None,
-    ) -> Iterator[Piece]:
+    ) -> Iterator[SegmentWindow]:
         """Windows that may hold selected records, in offset order.
 
-        Headers that cannot be walked are met as `on_corruption` says; what is in a batch is the receiver's to judge.
+        Headers that cannot be walked are handled according to `on_corruption`; what is in a batch is for the receiver
+        to judge.
 
         Parameters
         ----------
@@ -450,61 +496,65 @@ class Partition:
         counts = ScanStatistics() if statistics is None else statistics
         counts.n_segments += len(self.segments)
         counts.n_bytes += self.size_in_bytes
-        damage: list[Finding] = []
-        options = on_corruption, window_bytes, wanted, counts
-        if isolation_level == "read_uncommitted":
-            for _, piece in self._pieces(selection, report, *options):
-                yield piece
-                del piece
-            return
+        damage: list[Finding] = []  # since the last window: what it hides may matter to transactions
 
         def report_and_keep(finding: Finding) -> None:
             report(finding)
             damage.append(finding)
 
-        judge = self._judge(on_corruption, check_crcs)
+        judge = None if isolation_level == "read_uncommitted" else self._judge(on_corruption, check_crcs)
+        last_offset = -1
         try:
-            for number, piece in self._pieces(selection, report_and_keep, *options):
-                segment, source, window = piece
-                stretch = Stretch(window, number << PLACE_BITS, tuple(damage))
+            for window in self._reader.windows(
+                selection,
+                on_corruption=on_corruption,
+                report=report if judge is None else report_and_keep,
+                window_bytes=window_bytes,
+                wanted=wanted,
+                statistics=counts,
+            ):
+                last_offset = int(window.batches.last_offset[-1])
+                if judge is None:
+                    yield window
+                    del window  # here and below: its memory serves the next one
+                    continue
+                stretch = Stretch(window.window, window.number << PLACE_BITS, tuple(damage))
                 verdict = judge.judge(stretch, selection.start_offset, selection.end_offset)
                 damage.clear()
                 if len(verdict.batches):
-                    yield Piece(segment, source, window._replace(batches=verdict.batches))
+                    yield window._replace(window=window.window._replace(batches=verdict.batches))
                 else:
-                    source.release(window.data, window.start)
-                del piece, window, stretch
+                    window.release()
+                del window, stretch
                 for finding in verdict.findings:
                     report(finding)
                 if verdict.error is not None:
                     raise verdict.error
                 if verdict.is_end:
                     return
+            if self._known is not None and self._known.at_end is not None:
+                self._known.at_end(last_offset, on_corruption, report)
         finally:
-            judge.close()
+            if judge is not None:
+                judge.close()
 
-    def _pieces(
-        self,
-        selection: Selection,
-        report: Callable[[Finding], None],
-        on_corruption: OnCorruption,
-        window_bytes: int,
-        wanted: Callable[[Segment], bool],
-        counts: ScanStatistics,
-    ) -> Iterator[tuple[int, Piece]]:
-        """Windows of both isolation levels, with the numbers of their segments."""
-        return self._chain.pieces(selection, report, on_corruption, window_bytes, wanted, counts)
+    def stretches(
+        self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
+    ) -> Generator[Stretch]:
+        """What lies behind a place, for who learns outcomes; places count from the first segment."""
+        return self._reader.stretches(place, previous_offset, on_corruption=on_corruption)
 
     @property
-    def _chain(self) -> SegmentChain:
-        # what was planned may leave out segments on purpose
-        gap_between = None if self._is_planned else self.gap_between
-        return SegmentChain(self.segments, must_open=self._is_planned, gap_between=gap_between)
+    def _reader(self) -> SegmentReader:
+        is_planned = self._known is not None and self._known.is_planned
+        return SegmentReader(self.segments, must_open=is_planned, gap_between=None if is_planned else self.gap_between)
 
     def _judge(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
+        if self._known is not None and self._known.outcomes is not None:
+            return KnownOutcomes(self._known.outcomes, check_crcs=check_crcs, limits=self.limits)
         return ReadCommitted(
             [str(segment.path) for segment in self.segments],
-            partial(self._chain.stretches, on_corruption=on_corruption),
+            partial(self.stretches, on_corruption=on_corruption),
             on_corruption=on_corruption,
             check_crcs=check_crcs,
             is_whole=not self.segments or self.segments[-1].is_last,
@@ -539,13 +589,12 @@ class Partition:
             Never empty; in offset order.
         """
         selection = Selection(start_offset, end_offset)
-        for piece in self.pieces(selection, on_corruption=on_corruption, report=report):
-            size = piece.window.data.size
-            piece.source.release(piece.window.data, piece.window.start)
-            batches = _overlapping(piece.window.batches, start_offset, end_offset)
+        for window in self.windows(selection, on_corruption=on_corruption, report=report):
+            window.release()
+            batches = _overlapping(window.batches, start_offset, end_offset)
             if len(batches):
-                yield SegmentBatches(piece.segment, batches)
-            progress(size)
+                yield SegmentBatches(window.segment, batches)
+            progress(window.n_bytes)
 
     def index_statistics(
         self,
@@ -611,7 +660,7 @@ class Partition:
         walk = self.iter_batches(on_corruption=on_corruption, report=report_and_note, progress=progress)
         row = next(walk, None)
         for segment in self.segments:
-            meter = SegmentMeter(segment, intervals, roll_limits)
+            meter = segment.index_meter(intervals, roll_limits)
             while row is not None and row.segment is segment:
                 meter.feed(row.batches)
                 row = next(walk, None)
@@ -642,7 +691,16 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = 
         False: "the log cleaner has not been here, so a segment seems to be missing",
     }[is_compacted]
     detail = f"offsets {start} to {end - 1} lie between two segments and in neither: {why}"
-    return Finding(Reason.OFFSET_GAP, detail, path=path, base_offset=start, last_offset=end - 1, damage=False)
+    return Finding(
+        Reason.OFFSET_GAP,
+        detail,
+        path=path,
+        base_offset=start,
+        last_offset=end - 1,
+        damage=False,
+        n_records=end - start,
+        certainty="at_most",
+    )
 
 
 def _overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:
@@ -657,18 +715,3 @@ def _overlapping(batches: BatchTable, start_offset: int | None, end_offset: int 
         behind = np.concatenate([batches.base_offset[:1], batches.last_offset[:-1] + 1])
         wanted &= np.where(batches.base_offset >= 0, batches.base_offset, behind) < end_offset
     return batches[wanted]
-
-
-def lone_segment(segment: Segment) -> Partition:
-    """A partition of one segment, as if nothing else were there."""
-    partition = Partition.__new__(Partition)
-    partition.path = segment.path.parent
-    partition.topic_partition = segment.topic_partition
-    partition.kind = None
-    partition.limits = segment.limits
-    partition.findings = []
-    partition.segments = [segment]
-    partition.is_whole = False
-    partition.__dict__["log_start_offset"] = 0
-    partition.__dict__["high_watermark"] = None
-    return partition

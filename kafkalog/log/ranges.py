@@ -9,9 +9,11 @@ ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import (
@@ -23,16 +25,13 @@ from kafkalog.errors import (
     Reason,
     TruncatedTailError,
 )
-from kafkalog.log.partition import Partition
-from kafkalog.log.scan_statistics import ScanStatistics
+from kafkalog.log.partition import Known, Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_chain import Piece
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import Window
 from kafkalog.records.header_walk import WINDOW_BYTES
-from kafkalog.records.selection import Selection
-from kafkalog.state.read_committed import PLACE_BITS, ReadCommitted, Stretch
-from kafkalog.state.transaction_outcomes import KnownOutcomes, Outcomes
+from kafkalog.state.read_committed import PLACE_BITS
+from kafkalog.state.transaction_outcomes import Outcomes
 from kafkalog.storage.source import ByteSource
 
 
@@ -110,7 +109,7 @@ class PartitionRange:
             parts.append(replace(self, segments=(segment,), outcomes=outcomes, following=following))
         return parts
 
-    def open(self, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS) -> PartitionSlice:
+    def open(self, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS) -> Partition:
         """The part, to be read.
 
         Raises
@@ -120,10 +119,42 @@ class PartitionRange:
         FileChangedError
             It is not the one that was planned.
         """
-        return PartitionSlice(self, memory_map=memory_map, limits=limits)
+        directory = Path(self.path)
+        options: dict[str, Any] = {"limits": limits, "topic_partition": self.topic_partition}
+        segments = tuple(RangedSegment(directory, one, memory_map=memory_map, **options) for one in self.segments)
+        known = Known(
+            self.log_start_offset,
+            segments=segments,
+            is_planned=True,
+            outcomes=self.outcomes,
+            at_end=partial(self._check_following, options),
+        )
+        return Partition(directory, limits=limits, known=known)
+
+    def _check_following(
+        self, options: dict[str, Any], last: int, on_corruption: OnCorruption, report: Callable[[Finding], None]
+    ) -> None:
+        """Report what a reader that continued would report: the next batch begins at or below the last offset."""
+        following = self.following
+        if following is None or last < following.first_offset:
+            return
+        whole = replace(following, stop=following.size_in_bytes)
+        segment = RangedSegment(Path(self.path), whole, memory_map=False, **options)
+        with segment.open() as source:
+            try:
+                windows = segment.iter_windows(
+                    source, start=following.start, previous_offset=last, first_window_bytes=_FIRST_WINDOW_BYTES
+                )
+                next(windows, None)
+            except CorruptionError as error:
+                if error.reason not in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT):
+                    return  # other damage is handled by the reader of that part
+                if on_corruption == "raise":
+                    raise
+                report(error.to_finding())
 
 
-class SegmentSlice(Segment):
+class RangedSegment(Segment):
     """A part of a segment.
 
     Parameters
@@ -226,84 +257,6 @@ class SegmentSlice(Segment):
                 base_offset=error.base_offset,
                 length=error.length,
             ) from None
-
-
-class PartitionSlice(Partition):
-    """A part of a partition.
-
-    Parameters
-    ----------
-    of : PartitionRange
-    memory_map, limits
-        As `Partition`.
-    """
-
-    _is_planned = True
-
-    def __init__(self, of: PartitionRange, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS) -> None:
-        self._range = of
-        super().__init__(of.path, log_start_offset=of.log_start_offset, memory_map=memory_map, limits=limits)
-
-    def _load_segments(self, only: Sequence[object] | None) -> list[Segment]:
-        return [
-            SegmentSlice(
-                self.path,
-                one,
-                memory_map=self._memory_map,
-                limits=self.limits,
-                topic_partition=self.topic_partition,
-            )
-            for one in self._range.segments
-        ]
-
-    def stretches(self, place: int, previous_offset: int) -> Generator[Stretch]:
-        """What lies behind a place, for who learns outcomes; places count from the first segment."""
-        return self._chain.stretches(place, previous_offset)
-
-    def _judge(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
-        if self._range.outcomes is None:
-            return super()._judge(on_corruption, check_crcs)
-        return KnownOutcomes(self._range.outcomes, check_crcs=check_crcs, limits=self.limits)
-
-    def _pieces(
-        self,
-        selection: Selection,
-        report: Callable[[Finding], None],
-        on_corruption: OnCorruption,
-        window_bytes: int,
-        wanted: Callable[[Segment], bool],
-        counts: ScanStatistics,
-    ) -> Iterator[tuple[int, Piece]]:
-        last = -1
-        pieces = super()._pieces(selection, report, on_corruption, window_bytes, wanted, counts)
-        for number, piece in pieces:
-            last = int(piece.window.batches.last_offset[-1])
-            yield number, piece
-            del piece
-        following = self._range.following
-        if following is not None and last >= following.first_offset:
-            self._check_following(following, last, on_corruption, report)
-
-    def _check_following(
-        self, following: SegmentRange, last: int, on_corruption: OnCorruption, report: Callable[[Finding], None]
-    ) -> None:
-        """Say what who reads on would say: the next batch begins at or below the last offset."""
-        whole = replace(following, stop=following.size_in_bytes)
-        segment = SegmentSlice(
-            self.path, whole, memory_map=False, limits=self.limits, topic_partition=self.topic_partition
-        )
-        with segment.open() as source:
-            try:
-                windows = segment.iter_windows(
-                    source, start=following.start, previous_offset=last, first_window_bytes=_FIRST_WINDOW_BYTES
-                )
-                next(windows, None)
-            except CorruptionError as error:
-                if error.reason not in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT):
-                    return  # another damage: it is met by who reads there
-                if on_corruption == "raise":
-                    raise
-                report(error.to_finding())
 
 
 def first_offset(window: Window) -> int:

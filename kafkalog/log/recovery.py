@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
-from kafkalog.indexes.index_files import IndexBuilder
+from kafkalog.indexes.builder import IndexBuilder
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.checked_walk import walk_checked

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,10 @@ from kafkalog.errors import (
     Reason,
     TruncatedTailError,
 )
-from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex, integers
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end
 from kafkalog.indexes.statistics import IndexStatistics, RollLimits, SegmentMeter
+from kafkalog.indexes.view import integers
 from kafkalog.log.timestamp_search import TimestampSearch
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.checked_walk import walk_checked
@@ -158,7 +160,7 @@ class Segment:
         if previous_offset is None:
             previous_offset = self.base_offset - 1
         try:
-            yield from (walk_checked if checked else walk)(
+            windows = (walk_checked if checked else walk)(
                 source,
                 start=start,
                 previous_offset=previous_offset,
@@ -166,6 +168,13 @@ class Segment:
                 first_window_bytes=first_window_bytes,
                 limits=self.limits,
             )
+            for window in windows:
+                reason = odd_end(window, source, previous_offset, self.limits.max_batch_bytes, self._witnesses)
+                if reason is not None:
+                    yield from self._until_odd_end(window, reason)
+                previous_offset = int(window.batches.last_offset[-1])
+                yield window
+                del window  # its memory serves the next one
         except TruncatedTailError as tail:
             if not self.is_last:
                 raise
@@ -175,6 +184,44 @@ class Segment:
                 error.reason = Reason.OFFSET_OUTSIDE_SEGMENT
                 error.detail = f"the segment begins at offset {self.base_offset}"
             raise
+
+    def _until_odd_end(self, window: Window, reason: Reason) -> Iterator[Window]:
+        """A window without its last batch, which is damaged although the walk came past it: that is raised."""
+        odd = window.batches[-1:]
+        if len(window.batches) > 1:
+            valid = None if window.valid is None else window.valid[:-1]
+            yield window._replace(batches=window.batches[:-1], valid=valid)
+        first, last = int(odd.base_offset[0]), int(odd.last_offset[0])
+        details = {
+            Reason.OFFSET_ORDER: f"its offsets, {first} to {last}, contradict those around it; no checksum covers them",
+            Reason.OFFSET_OUTSIDE_SEGMENT: f"its offsets, {first} to {last}, reach into the next segment",
+        }
+        raise CorruptionError(
+            reason,
+            details.get(reason, "the checksum in the batch is not that of its bytes"),
+            path=self.path,
+            position=int(odd.position[0]),
+            base_offset=first,
+            length=int(odd.size_in_bytes[0]),
+        )
+
+    def _witnesses(self) -> Witnesses:
+        """What other files say of the offsets of the segment."""
+        try:
+            names = os.listdir(self.path.absolute().parent)
+        except OSError:
+            names = []
+        offsets = [(name, kf.parse_base_offset(name)) for name in names]
+        bases = [base for name, base in offsets if base is not None and name.endswith(kf.LOG_SUFFIX)]
+        ends = [end for name, end in offsets if end is not None and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)]
+        following = min((base for base in bases if base > self.base_offset), default=None)
+        index = None if following is not None else self.offset_index_or_none()
+        return Witnesses(index, following if self.has_base_offset else None, frozenset(ends))
+
+    @property
+    def next_base_offset(self) -> int | None:
+        """Where the next segment in the directory begins by its name; None for the last one."""
+        return self._witnesses().next_base_offset
 
     def iter_batches(self, *, window_bytes: int = WINDOW_BYTES) -> Iterator[BatchTable]:
         """Batch tables, a window of the file each; their rows together are the segment.
@@ -257,12 +304,34 @@ class Segment:
         KafkalogError
             The segment is damaged. What is wrong with an index is among its `findings`, and it is not measured.
         """
-        meter = SegmentMeter(self, intervals, roll_limits)
+        meter = self.index_meter(intervals, roll_limits)
         for batches in self.iter_batches():
             meter.feed(batches)
         meter.finish()
         self.findings += meter.findings
         return meter.statistics()
+
+    def index_meter(self, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None) -> SegmentMeter:
+        """A meter of the indexes; one that cannot be read is among its findings."""
+        findings: list[Finding] = []
+        indexes: list[Any] = [None, None]
+        if self.has_base_offset:  # else the offsets of their entries are not known
+            # not kept: a partition may have more segments than memory has room for their indexes
+            for number, read in enumerate((self.read_offset_index, self.read_time_index)):
+                try:
+                    indexes[number] = read()
+                except KafkalogError as error:
+                    findings.append(error.to_finding())
+        meter = SegmentMeter(
+            str(self.path),
+            self.base_offset if self.has_base_offset else None,
+            *indexes,
+            topic_partition=self.topic_partition,
+            intervals=intervals,
+            limits=roll_limits,
+        )
+        meter.findings[:0] = findings
+        return meter
 
     @property
     def next_offset(self) -> int:
@@ -310,7 +379,7 @@ class Segment:
         window, _ = intact_batch_at(source, position, self.limits.max_batch_bytes)
         if window is None:
             return False
-        first = _first_offset(window.batches)
+        first = first_offset(window.batches)
         source.release(window.data, position)
         return self.base_offset <= first <= offset
 
@@ -470,16 +539,11 @@ class Resynchroniser:
             if window is None:
                 self._budget -= n_bytes + _CANDIDATE_BYTES
                 continue
-            first = _first_offset(window.batches)
+            first = first_offset(window.batches)
             source.release(window.data, position)
             if first > previous_offset:
                 return int(position)
         return None
-
-
-def _first_offset(batches: BatchTable) -> int:
-    """Base offset of the first batch, or what stands for it where that is hidden in a compressed message."""
-    return int(batches.base_offset[0]) if batches.base_offset[0] >= 0 else int(batches.last_offset[0])
 
 
 _CANDIDATE_BYTES = 2**9  # what looking at a candidate costs beside its bytes
@@ -505,6 +569,9 @@ def _is_last(path: Path, base_offset: int | None) -> bool:
     return not any(other is not None and other > base_offset for other in others)
 
 
+_PACKED: Final = tuple(f"{kf.LOG_SUFFIX}{suffix}" for suffix in (".gz", ".zst", ".bz2", ".xz", ".lz4"))
+
+
 def open_segment(path: Path, **options: Any) -> Segment:
     """A `.log` file that a person named.
 
@@ -514,8 +581,10 @@ def open_segment(path: Path, **options: Any) -> Segment:
         The name says that it is something else.
     """
     if path.suffix != kf.LOG_SUFFIX:
-        hint = (
-            f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}" if kf.parse_base_offset(path.name) is not None else ""
-        )
-        raise NotKafkaError(Reason.NOT_KAFKA, hint or "a segment's file name ends in .log", path=path)
+        hint = "a segment's file name ends in .log"
+        if path.name.endswith(_PACKED):
+            hint = f"it is compressed: unpack it first, to {path.with_suffix('').name}"
+        elif kf.parse_base_offset(path.name) is not None:
+            hint = f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}"
+        raise NotKafkaError(Reason.NOT_KAFKA, hint, path=path)
     return Segment(path, **options)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal
 
-from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog import format as kf
+from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
+from kafkalog.indexes.odd_offsets import first_offset, offsets_from
 from kafkalog.log.segment import Resynchroniser, Segment
 from kafkalog.records.batch_table import Window
+from kafkalog.records.header_walk import intact_batch_at
 from kafkalog.storage.source import ByteSource
 
 OnCorruption = Literal["raise", "stop", "skip"]
@@ -60,6 +64,8 @@ class SegmentStream:
         self.stopped = False
         self._last_position: int | None = None
         self._resynchroniser: Resynchroniser | None = None
+        self._next_original: int | None = None
+        self._n_searches = 0
 
     def windows(self, position: int | None, on_corruption: OnCorruption) -> Iterator[Window]:
         """Windows from a batch boundary on.
@@ -99,14 +105,14 @@ class SegmentStream:
         """Report, and say where to read on; None for nowhere in this segment."""
         if on_corruption == "stop":
             self.stopped = True
-            self.report(error.to_finding())
+            self.report(replace(error.to_finding(), base_offset=self.previous + 1))
             return None
         odd_offset = error.reason in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT)
-        if odd_offset and error.base_offset is not None and error.base_offset >= 0:
-            # the batch is whole and only its offset is odd: it is said, and read
-            self.report(error.to_finding())
-            self.previous = error.base_offset - 1
-            return where
+        if odd_offset:
+            batch = self._batch_at(where)
+            if batch is not None:
+                return self._pass_over(error, batch)
+        first = self.previous + 1
         self._resynchroniser = self._resynchroniser or Resynchroniser(self.segment, self.source)
         last = self._last_position
         if last is not None and not self.segment.is_batch_at(self.source, last, 2**63 - 1):
@@ -119,8 +125,85 @@ class SegmentStream:
         end = self.source.size if position is None else position
         length = max(end - where, 0)
         passed = f"{length} bytes passed over" + (" to the end of the segment" if position is None else "")
-        self.report(replace(error.to_finding(), detail=f"{error.detail}; {passed}", length=length))
+        finding = replace(error.to_finding(), detail=f"{error.detail}; {passed}", length=length)
+        self.report(self._lost_between(finding, where, first, position))
         return position
 
+    def _lost_between(self, finding: Finding, where: int, first: int, position: int | None) -> Finding:
+        """A finding about bytes that were passed over, with the offsets and records that they may have held."""
+        if position is None:
+            end = self.segment.next_base_offset
+        else:
+            window = self._batch_at(position)
+            end = None if window is None or window.batches.base_offset[0] < 0 else int(window.batches.base_offset[0])
+        if end is None or end < first:
+            return replace(finding, base_offset=first)
+        n = end - first
+        certainty: Certainty = "at_most"
+        if self.source.size - where >= kf.RECORD_BATCH_OVERHEAD:
+            head = self.source.window(where, where + kf.RECORD_BATCH_OVERHEAD)
+            base, delta, count = (int.from_bytes(head[a:b].tobytes(), "big") for a, b in ((0, 8), (23, 27), (57, 61)))
+            self.source.release(head, where)
+            # a header that fits exactly between the neighbours is the one that was written
+            if base == first and base + delta + 1 == end and count == n:
+                certainty = "exact"
+        return replace(finding, base_offset=first, last_offset=end - 1, n_records=n, certainty=certainty)
 
+    def _batch_at(self, position: int) -> Window | None:
+        window, _ = intact_batch_at(self.source, position, self.segment.limits.max_batch_bytes)
+        return window
+
+    def _pass_over(self, error: KafkalogError, window: Window) -> int:
+        """Report an intact batch whose offset does not fit, and say where to read on.
+
+        It is left out if it is the only one, or lies there a second time. A log that goes back for good is read on.
+        """
+        batch, where = window.batches, window.start
+        behind = int(batch.next_position[0])
+        original = self._original_of(window)
+        following = offsets_from(self.source, behind)
+        self.source.release(window.data, where)
+        finding = replace(error.to_finding(), length=behind - where, n_records=0, certainty="exact")
+        first, last = first_offset(batch), int(batch.last_offset[0])
+        if original is not None:
+            detail = f"a copy of the batch at position {original}: it is given once"
+            self._next_original = original + behind - where
+            self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
+            return behind
+        if 2 * sum(offset > self.previous for offset in following) < len(following):
+            self.report(replace(finding, detail=f"{error.detail}; the log goes on from there, and is read on"))
+            self.previous = first - 1
+            return where
+        end = following[0] if following and following[0] > self.previous else self.previous + 2 + last - first
+        n = int(batch.records_count[0])
+        lost = replace(
+            finding,
+            detail=f"{error.detail}; {behind - where} bytes passed over",
+            base_offset=self.previous + 1,
+            last_offset=end - 1,
+            n_records=n if n >= 0 else end - self.previous - 1,
+            certainty="exact" if n >= 0 else "at_most",
+        )
+        self.report(lost)
+        return behind
+
+    def _original_of(self, copy: Window) -> int | None:
+        """Position of an earlier batch with the same bytes."""
+        positions = [self._last_position, self._next_original]
+        if self._n_searches < _MOST_SEARCHES:
+            self._n_searches += 1
+            with contextlib.suppress(KafkalogError):  # what is damaged before has been reported
+                positions.append(int(self.segment.find_offsets([int(copy.batches.last_offset[0])])["position"][0]))
+        for position in positions:
+            if position is None or not 0 <= position < copy.start:
+                continue
+            data = self.source.window(position, position + copy.data.size)
+            is_same = data.size == copy.data.size and bool((data == copy.data).all())
+            self.source.release(data, position)
+            if is_same:
+                return position
+        return None
+
+
+_MOST_SEARCHES = 64
 _WINDOW_BEHIND_DAMAGE = 2**16

@@ -22,7 +22,7 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, Limits, ReadError, Reason
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.partition import Partition
+from kafkalog.log.partition import Known, Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
@@ -119,18 +119,19 @@ class LogTail:
         found = {}
         for key in log_dir:
             if self._wants(key):
-                place = log_dir.place(key)
-                known = self._partitions.get(key)
-                if known is None or known.path != place.path:
-                    known = PartitionTail(
-                        place.path,
+                listed = log_dir.path_of(key)
+                tail = self._partitions.get(key)
+                if tail is None or tail.path != listed.path:
+                    tail = PartitionTail(
+                        listed.path,
                         is_committed=self._is_committed,
                         on_corruption=self._on_corruption,
                         limits=self._limits,
                     )
-                known.checkpointed_start = place.log_start_offset or 0
-                known.watermark = (place.high_watermark or 0) if self._follows_checkpoint else None
-                found[key] = known
+                checkpointed = listed.known or Known()
+                tail.checkpointed_start = checkpointed.log_start_offset or 0
+                tail.watermark = (checkpointed.high_watermark or 0) if self._follows_checkpoint else None
+                found[key] = tail
         self._partitions = found
 
 
@@ -226,9 +227,10 @@ class PartitionTail:
             self._active = Segment(path, limits=self._limits, is_last=True)
             self._seen = None
             self._end = max(self._end, base) if is_next else base
-            with self._active.open() as source:
-                self._position = self._active.position_for(source, 2**63 - 1)
-            self._active.__dict__.pop("offset_index", None)  # it grows, and is not needed again
+            # an index is kept with its segment; this one grows, and is not needed again
+            indexed = Segment(path, limits=self._limits, is_last=True)
+            with indexed.open() as source:
+                self._position = indexed.position_for(source, 2**63 - 1)
         elif status.st_size < self._position:  # truncated, as after a change of leaders
             self._active, self._end = None, 0
             self._advance()

@@ -23,8 +23,9 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, Limits, OutputExistsError, Reason
 from kafkalog.interchange.arrow_buffers import milliseconds
+from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
-from kafkalog.interchange.record_writers import FORMATS, ROW_GROUP_BYTES, RecordSink, SinkOptions
+from kafkalog.interchange.record_writers import ROW_GROUP_BYTES, RecordSink, SinkOptions
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
@@ -40,14 +41,6 @@ PARTITION_KEYS: Final = ("topic", "partition", "date")
 MAX_OPEN_FILES: Final = 64
 """Files of a partitioned export that are written at a time; records that come later go to another part."""
 
-_FORMATS_BY_SUFFIX: Final = {
-    **{f".{name}": name for name in FORMATS},
-    ".pq": "parquet",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".ndjson": "jsonl",
-}
-_PACKED_SUFFIXES: Final = {".gz": "gzip", ".zst": "zstd"}
 _MS_PER_DAY: Final = 86_400_000
 _FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
 _LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
@@ -93,6 +86,7 @@ class Exporter:
         row_group_rows: int | None = None,
         encoding: str | None = None,
         null: str | None = None,
+        escape_formulas: bool = False,
         max_records: int | None = None,
         overwrite: bool = False,
         **scan: Any,
@@ -101,7 +95,7 @@ class Exporter:
         self._overwrite = overwrite
         self._keys = check_keys(partition_by)
         self._options = SinkOptions(
-            *_format_of(to, format, compression, bool(self._keys)), row_group_rows, encoding, null
+            *_format_of(to, format, compression, bool(self._keys)), row_group_rows, encoding, null, escape_formulas
         )
         if self._keys and not isinstance(to, (str, os.PathLike)):
             raise ValueError("partition_by makes a directory: name one to write to")
@@ -315,19 +309,15 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
         if format is None:
             raise ValueError(f"format must be given: one of {', '.join(FORMATS)}")
         return format, compression
-    suffixes = [suffix.lower() for suffix in Path(to).suffixes]
-    packed = _PACKED_SUFFIXES.get(suffixes[-1]) if suffixes else None
-    if packed is not None:
-        suffixes.pop()
-    named = _FORMATS_BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+    named, packed = file_type(to)
     if format is None:
         format = named or ("parquet" if is_directory else None)
         if format is None:
-            known = ", ".join(f".{name}" for name in FORMATS)
             raise ValueError(
-                f"{os.fspath(to)}: what format? End the name in {known} or say format; partition_by makes a directory"
+                f"{os.fspath(to)}: what format? End the name in {SUFFIXES} or say format; partition_by makes a"
+                " directory"
             )
-    if packed is not None and format in ("csv", "jsonl"):
+    if packed is not None and format in TEXT_FORMATS:
         if compression not in (None, packed):
             raise ValueError(f"{os.fspath(to)} is named like {packed}, and compression is {compression}")
         compression = packed
@@ -362,6 +352,7 @@ def export(
     row_group_rows: int | None = None,
     encoding: str | None = None,
     null: str | None = None,
+    escape_formulas: bool = False,
     max_records: int | None = None,
     overwrite: bool = False,
     **scan: Unpack[ScanOptions],
@@ -389,6 +380,9 @@ def export(
         Of key, value and header values in CSV and JSON lines; default: base64.
     null : str, optional
         What stands for null in CSV; default: nothing, where an empty value is ``""`` in quotes.
+    escape_formulas : bool
+        In CSV, put ``'`` before keys, values and names that a spreadsheet takes for a formula (``= + - @``, a tab or a
+        carriage return in front). Such values are changed.
     max_records : int, optional
         Stop after so many.
     overwrite : bool
@@ -431,6 +425,7 @@ def export(
         row_group_rows=row_group_rows,
         encoding=encoding,
         null=null,
+        escape_formulas=escape_formulas,
         max_records=max_records,
         overwrite=overwrite,
         **scan,

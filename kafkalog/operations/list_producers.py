@@ -139,13 +139,12 @@ def list_producers(
     begun: dict[int, tuple[int, int]] = {}  # by producer: first offset of its transaction, and when it began
     end = partition.log_start_offset
     place = 0
-    for piece in partition.pieces(Selection(), on_corruption=on_corruption, report=report):
-        segment, source, window = piece
+    for window in partition.windows(Selection(), on_corruption=on_corruption, report=report):
         batches = window.batches
         control = np.flatnonzero(batches.is_control & (batches.records_count != 0))
         epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)
         if control.size:
-            markers = read_markers(window, batches, control, limits=segment.limits)
+            markers = read_markers(window.window, batches, control, limits=window.segment.limits)
             epochs[control] = markers.coordinator_epoch
             batches.control_type[control] = markers.control_type
         places = np.arange(place, place + len(batches))
@@ -155,9 +154,9 @@ def list_producers(
                 begun[one.producer_id] = one.first_offset, int(batches.base_timestamp[one.place - place])
         place += len(batches)
         end = max(end, int(batches.last_offset[-1]) + 1)
-        progress(window.data.size)
-        source.release(window.data, window.start)
-        del piece, window, batches
+        progress(window.n_bytes)
+        window.release()
+        del window, batches
     first = state.transactions.first_open
     stable = end if first is None else max(first.first_offset, partition.log_start_offset)
     blocking = None if first is None else first.producer_id

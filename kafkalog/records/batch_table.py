@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels.crc import check_crcs
+from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
 from kafkalog.storage.source import Bytes
 
 if TYPE_CHECKING:
@@ -177,6 +178,32 @@ class Window(NamedTuple):
     batches: BatchTable
     valid: npt.NDArray[np.bool_] | None = None
     """Which batches have the checksum of their bytes; None where that was not looked at."""
+
+
+def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:
+    """The finding about a batch that cannot be read: its offsets, and its records as its header counts them.
+
+    Parameters
+    ----------
+    error : KafkalogError
+        With its position in the file.
+    batches : BatchTable
+        Those that it is among.
+    """
+    finding = error.to_finding()
+    row = int(np.searchsorted(batches.position, error.position if error.position is not None else -1, side="right")) - 1
+    if row < 0:
+        return finding
+    base, last, count = (
+        int(column[row]) for column in (batches.base_offset, batches.last_offset, batches.records_count)
+    )
+    if base < 0:
+        base = int(batches.last_offset[row - 1]) + 1 if row else last
+    if 0 <= count <= last - base + 1:
+        certainty: Certainty = "header" if error.reason is Reason.CRC_MISMATCH else "exact"
+    else:
+        count, certainty = last - base + 1, "at_most"
+    return replace(finding, base_offset=base, last_offset=last, n_records=count, certainty=certainty)
 
 
 def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray[np.bool_]:

@@ -37,6 +37,7 @@ from kafkalog.records.spans import (
     Spans,
     batch_error,
     decompress_payloads,
+    limit_records,
     record_counts,
     scratch,
     survey,
@@ -189,6 +190,8 @@ class _Job:
                 self.window, run.batches, check_crcs=self.check_crcs, room=self.room, **options
             )
             self.room -= payloads.n_decompressed
+        else:
+            payloads = limit_records(payloads, self.window, **options)
         if self.selection.takes_all_of(run.batches):
             return self._copy(payloads)
         headers = HEADERS in self.columns or self.selection.reads_headers

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import encode as kernels
-from kafkalog.errors import Reason, UnwritableError
+from kafkalog.errors import DEFAULT_LIMITS, Reason, UnwritableError
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.codecs import UNCOMPRESSED, Arena, Compression
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
@@ -140,7 +140,7 @@ def cut_batches(
         Bytes, as a producer's `batch.size`: a record that does not fit any more, uncompressed, begins the next batch,
         and one that is larger begins one too.
     max_records : int, optional
-        Records in a batch at most.
+        Records in a batch at most; default: what is read again without other `Limits`.
     any_header_keys : bool
         See `BatchSpec`.
     first_row : int
@@ -169,7 +169,8 @@ def cut_batches(
         raise ValueError(f"max_records is positive, not {max_records}")
     bound = _bind(columns, any_header_keys)
     boundaries = np.empty(columns.n_records + 1, np.int64)
-    status, row, n_batches = kernels.cut_batches(bound.kernel, batch_size, max_records or 2**31 - 1, boundaries)
+    most = max_records or DEFAULT_LIMITS.max_records_per_batch
+    status, row, n_batches = kernels.cut_batches(bound.kernel, batch_size, most, boundaries)
     if status != _OK:
         _refuse(status, row, bound.offset, first_row)
     return boundaries[: n_batches + 1].copy()

@@ -16,7 +16,16 @@ from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import CorruptionError, KafkalogError, Limits, Reason, UnsupportedError
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.codecs import Arena, decompress_into
-from kafkalog.records.spans import MAX_ARENA, Spans, batch_error, concatenate_columns, place, scratch, thread_arena
+from kafkalog.records.spans import (
+    MAX_ARENA,
+    Spans,
+    batch_error,
+    concatenate_columns,
+    place,
+    scratch,
+    thread_arena,
+    too_many_records,
+)
 
 _OK = STATUS["OK"]
 
@@ -113,7 +122,7 @@ def _walk_wrappers(
                     raise CorruptionError(Reason.LEGACY_NULL_WRAPPER, "a compressed message has no value")
                 payload = window.data[outer.value_start[row] : outer.value_start[row] + size]
                 decompress_into(arena, codec, payload, magic=int(batches.magic[row]), limits=limits)
-                parts.append(_message_set(batches, row, arena, at, path))
+                parts.append(_message_set(batches, row, arena, at, limits, path))
         except KafkalogError as problem:
             arena.used = at
             error = place(problem, batches, row, path)
@@ -162,8 +171,11 @@ def _plain_message(
     ]
 
 
-def _message_set(batches: BatchTable, row: int, arena: Arena, start: int, path: str | None) -> list[npt.NDArray[Any]]:
-    capacity = (arena.used - start) // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD)
+def _message_set(
+    batches: BatchTable, row: int, arena: Arena, start: int, limits: Limits, path: str | None
+) -> list[npt.NDArray[Any]]:
+    n_most = (arena.used - start) // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD)
+    capacity = min(n_most, limits.max_records_per_batch)
     offset, timestamp = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     timestamp_type = np.empty(capacity, np.int8)
     spans = [np.empty(capacity, np.int32) for _ in range(4)]
@@ -180,6 +192,8 @@ def _message_set(batches: BatchTable, row: int, arena: Arena, start: int, path: 
         timestamp_type,
         *spans,
     )
+    if status == STATUS["OUTPUT_FULL"]:
+        raise too_many_records(batches, row, limits, path)
     if status != _OK:
         raise batch_error(status, batches, row, path)
     return [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +19,14 @@ from kafkalog import format as kf
 from kafkalog._kernels import decode as kernels
 from kafkalog._kernels import header_walk as batch_kernels
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import KafkalogError, Limits, Reason, UnsupportedError, error_from_status
+from kafkalog.errors import (
+    KafkalogError,
+    LimitExceededError,
+    Limits,
+    Reason,
+    UnsupportedError,
+    error_from_status,
+)
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.codecs import Arena, decompress_into
 from kafkalog.storage.buffer_pool import empty
@@ -160,6 +167,11 @@ def decompress_payloads(
             except KafkalogError as problem:
                 error = place(problem, batches, row, path)
                 break
+            n_most = (arena.used - ends[-1]) // kf.MIN_RECORD_BYTES
+            if limits.max_records_per_batch < counts[row] <= n_most:
+                arena.used = ends[-1]
+                error = too_many_records(batches, row, limits, path)
+                break
         elif codecs[row] > kf.Codec.ZSTD:
             unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codecs[row]}; Kafka has 0 to 4")
             error = place(unknown, batches, row, path)
@@ -172,6 +184,46 @@ def decompress_payloads(
     data = arena.data[: arena.used]
     bits = int(np.bitwise_or.reduce(chosen.attributes))
     return Payloads(data, start, stop, chosen, n_records, arena.used, False, bits, arena.used, error)
+
+
+def limit_records(payloads: Payloads, window: Window, limits: Limits, path: str | None) -> Payloads:
+    """The payloads before the first batch that has more records than it may, with the error about that one.
+
+    A count that the batch cannot hold, or a wrong checksum, is left to the walk to find.
+    """
+    if payloads.n_records <= limits.max_records_per_batch:
+        return payloads
+    batches = payloads.batches
+    n_most = (payloads.stop - payloads.start) // kf.MIN_RECORD_BYTES
+    over = (batches.records_count > limits.max_records_per_batch) & (batches.records_count <= n_most)
+    if payloads.check_crcs:
+        over[over] = valid_crcs(window, batches[np.flatnonzero(over)])
+    if not over.any():
+        return payloads
+    row = int(np.argmax(over))
+    n_records = int(np.clip(batches.records_count[:row], 0, n_most[:row]).sum(dtype=np.int64))
+    return replace(
+        payloads,
+        start=payloads.start[:row],
+        stop=payloads.stop[:row],
+        batches=batches[:row],
+        n_records=n_records,
+        n_bytes=int((payloads.stop - payloads.start)[:row].sum()),
+        error=too_many_records(batches, row, limits, path),
+    )
+
+
+def too_many_records(batches: BatchTable, row: int, limits: Limits, path: str | None) -> LimitExceededError:
+    """The error about a batch of more records than it may have."""
+    base_offset = int(batches.base_offset[row])
+    return LimitExceededError(
+        Reason.TOO_MANY_RECORDS,
+        f"there are more records than max_records_per_batch allows, {limits.max_records_per_batch}",
+        path=path,
+        position=int(batches.position[row]),
+        base_offset=base_offset if base_offset >= 0 else int(batches.last_offset[row]),
+        length=int(batches.size_in_bytes[row]),
+    )
 
 
 def walk_v2(

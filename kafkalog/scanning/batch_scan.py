@@ -16,14 +16,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Limits, warn
+from kafkalog.errors import (
+    CorruptionWarning,
+    Finding,
+    Findings,
+    KafkalogError,
+    Limits,
+    Loss,
+    warn,
+)
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
-from kafkalog.scanning.scan import Offsets, Scan
+from kafkalog.scanning.query import offset_of
+from kafkalog.scanning.scan import Offsets, Scan, check_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,8 +160,8 @@ class BatchScan:
                 self._report(finding)
             try:
                 for segment, batches in partition.iter_batches(
-                    start_offset=_offset_of(self._start_offset, key),
-                    end_offset=_offset_of(self._end_offset, key),
+                    start_offset=offset_of(self._start_offset, key),
+                    end_offset=offset_of(self._end_offset, key),
                     on_corruption=self._on_corruption,
                     report=self._report,
                     progress=self._advance,
@@ -186,6 +195,11 @@ class BatchScan:
         if self.progress is not None:
             self.progress(n_bytes)
 
+    @property
+    def losses(self) -> dict[str, Loss]:
+        """What the last pass lost, by partition directory."""
+        return dict(self._found.losses)
+
     def _meet(self, error: KafkalogError) -> None:
         if self._on_corruption == "raise":
             raise error
@@ -205,7 +219,7 @@ def batch_schema(columns: Sequence[str] | None = None) -> pa.Schema:
     ValueError, TypeError
         There is no such column, or it is named twice.
     """
-    return pa.schema([pa.field(name, _TYPES[name]) for name in _check_columns(columns)])
+    return pa.schema([pa.field(name, _TYPES[name]) for name in check_columns(columns, BATCH_COLUMNS, BATCH_COLUMNS)])
 
 
 def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
@@ -216,28 +230,9 @@ def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
     return column
 
 
-def _check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
-    if columns is None:
-        return BATCH_COLUMNS
-    if isinstance(columns, str):
-        raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
-    for name in columns:
-        if name not in BATCH_COLUMNS:
-            raise ValueError(f"no column {name!r}; there are {', '.join(BATCH_COLUMNS)}")
-    if len(set(columns)) != len(columns):
-        raise ValueError("columns names a column twice")
-    return tuple(columns)
-
-
 def _by_partition(offsets: Offsets | None) -> int | dict[kf.TopicPartition, int] | None:
     if isinstance(offsets, Mapping):
         return {kf.TopicPartition(*key): offset for key, offset in offsets.items()}
-    return offsets
-
-
-def _offset_of(offsets: int | dict[kf.TopicPartition, int] | None, key: kf.TopicPartition | None) -> int | None:
-    if isinstance(offsets, dict):
-        return None if key is None else offsets.get(key)
     return offsets
 
 

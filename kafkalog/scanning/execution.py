@@ -27,7 +27,8 @@ from kafkalog.interchange.arrow_output import ArrowWriter
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.scan_statistics import ScanStatistics
-from kafkalog.log.segment_chain import Piece
+from kafkalog.log.segment_reader import SegmentWindow
+from kafkalog.records.batch_table import lost_batch
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import Decoded, decode
 from kafkalog.records.header_walk import WINDOW_BYTES
@@ -43,7 +44,7 @@ _SHOWN_OFFSETS: Final = 5
 class Task:
     """Batches of a window, and where their records go."""
 
-    piece: Piece
+    window: SegmentWindow
     partition: Partition
     work: BatchTask[Decoded]
     is_last: bool
@@ -145,9 +146,9 @@ class Pass:
                             yield event, columns
                             del columns
                         if event.is_last:
-                            self._leave(event.piece)
+                            self._leave(event.window)
                     elif id(event.partition) not in self._stopped:
-                        self.report(event.finding)
+                        self.report(self._up_to_end(event.partition, event.finding))
                     del event
         finally:
             self._report_failures()
@@ -169,7 +170,7 @@ class Pass:
                 counts.n_partitions_read += 1
                 whole, by_segment = selections
                 found = list(partition.findings)
-                pieces = partition.pieces(
+                windows = partition.windows(
                     whole,
                     isolation_level=query.isolation_level,
                     on_corruption=query.on_corruption,
@@ -179,46 +180,47 @@ class Pass:
                     wanted=by_segment.__contains__,
                     statistics=counts,
                 )
-                for piece in pieces:
+                for window in windows:
                     while found:
                         yield _Found(partition, found.pop(0))
                     if id(partition) in self._stopped:
                         break
-                    selection, batches = by_segment[piece.segment], piece.window.batches
+                    selection, batches = by_segment[window.segment], window.batches
                     mask = selection.batch_mask(batches)
                     n_wanted = len(batches) if mask is None else int(np.count_nonzero(mask))
                     counts.n_batches_decoded += n_wanted
                     if n_wanted:
-                        decode_rows = partial(self._decode, piece, selection, names)
+                        decode_rows = partial(self._decode, window, selection, names)
                         for first, stop in shares(batches):
                             work = BatchTask(pool, decode_rows, first, stop)
-                            yield Task(piece, partition, work, stop == len(batches))
+                            yield Task(window, partition, work, stop == len(batches))
                             del work
                         del decode_rows
                     else:
-                        self._leave(piece)
-                    del piece, batches  # the memory of a window serves the next one once nobody holds it
+                        self._leave(window)
+                    del window, batches  # the memory of a window serves the next one once nobody holds it
                 for finding in found:
                     yield _Found(partition, finding)
         except KafkalogError as error:
             yield error
 
-    def _leave(self, piece: Piece) -> None:
+    def _leave(self, window: SegmentWindow) -> None:
         """A window is done with."""
-        size = piece.window.data.size
-        piece.source.release(piece.window.data, piece.window.start)
-        self.progress(size)
+        window.release()
+        self.progress(window.n_bytes)
 
-    def _decode(self, piece: Piece, selection: Selection, names: Sequence[str], first: int, stop: int) -> Decoded:
+    def _decode(
+        self, window: SegmentWindow, selection: Selection, names: Sequence[str], first: int, stop: int
+    ) -> Decoded:
         return decode(
-            piece.window,
+            window.window,
             names,
             first=first,
             stop=stop,
             selection=selection,
             check_crcs=self.query.check_crcs,
             limits=self.query.limits,
-            path=str(piece.segment.path),
+            path=str(window.segment.path),
         )
 
     def _decoded(self, task: Task) -> Iterator[RecordColumns]:
@@ -245,7 +247,7 @@ class Pass:
         residual = self.query.residual
         if residual is None or columns is None:
             return columns
-        writer = ArrowWriter(residual.schema, task.partition.topic_partition, task.piece.segment.path.name)
+        writer = ArrowWriter(residual.schema, task.partition.topic_partition, task.window.segment.path.name)
         rows = residual.rows(writer.batch(columns), columns.n_records)
         if rows.size == columns.n_records:
             return columns
@@ -256,12 +258,17 @@ class Pass:
             raise error
         if self.query.on_corruption == "stop":
             self._stopped.add(id(task.partition))
-        self.report(error.to_finding())
+        self.report(self._up_to_end(task.partition, lost_batch(error, task.window.window.batches)))
+
+    def _up_to_end(self, partition: Partition | None, finding: Finding) -> Finding:
+        """A finding that ends its partition loses everything behind it, too."""
+        is_end = self.query.on_corruption == "stop" and partition is not None and finding.damage
+        return partition.lost_from(finding) if is_end and partition is not None else finding
 
     def _note(self, task: Task, troubles: Sequence[Trouble]) -> None:
         """Add up where a caller's functions failed, by function and segment."""
         for trouble in troubles:
-            key = (trouble.function, str(task.piece.segment.path))
+            key = (trouble.function, str(task.window.segment.path))
             offsets = trouble.offsets.tolist()
             known = self._failures.setdefault(key, _Failures(0, [], offsets[-1], trouble.detail))
             known.first += offsets[: _SHOWN_OFFSETS - len(known.first)]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkalog.interchange.arrow_buffers import no_rows
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, columns_needed
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Residual:
         while True:
             self.schema = pa.schema([schema.field(name) for name in names])
             try:
-                self.rows(_no_rows(self.schema), 0)
+                self.rows(no_rows(self.schema), 0)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
                 missing = _FIELD.search(str(error))
                 if missing is None or missing[1] in names:
@@ -74,7 +75,3 @@ class Residual:
         table = pa.Table.from_arrays([*batch.columns, numbers], names=[*batch.schema.names, _ROW])
         rows: npt.NDArray[np.int64] = table.filter(self.expression).column(_ROW).to_numpy()
         return rows
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

@@ -30,7 +30,7 @@ from kafkalog.log.ranges import PartitionRange, SegmentRange, first_offset, plac
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.header_walk import intact_batch_at, is_chain
-from kafkalog.scanning.query import Query
+from kafkalog.scanning.query import Query, offset_of
 from kafkalog.scanning.scan import Scan
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
 from kafkalog.state.transaction_outcomes import Outcomes
@@ -182,7 +182,7 @@ def plan(
 
     def cut(partition: Partition) -> list[_Part]:
         key = partition.topic_partition
-        return planner.cut(partition, _offset_of(start_offset, key), _offset_of(end_offset, key))
+        return planner.cut(partition, offset_of(start_offset, key), offset_of(end_offset, key))
 
     with ThreadPoolExecutor(_THREADS, "kafkalog-plan") as pool:
         parts = [part for some in pool.map(cut, wanted) for part in some]
@@ -491,9 +491,3 @@ def _join(before: _Part, part: _Part) -> _Part | None:
     else:
         segments = (*one.segments, *other.segments)
     return before._replace(range=replace(one, segments=segments, following=other.following))
-
-
-def _offset_of(offsets: Offsets | None, key: kf.TopicPartition | None) -> int | None:
-    if isinstance(offsets, Mapping):
-        return None if key is None else offsets.get(key)
-    return offsets

@@ -9,7 +9,7 @@ from typing import Any
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.partition import Partition, lone_segment
+from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.selection import Predicate, Selection
@@ -68,7 +68,7 @@ class Query:
         """The partitions that topics and numbers leave, in order, or why one cannot be opened."""
         if isinstance(self.target, (Segment, Partition)):
             if self._names(self.target.topic_partition):
-                yield lone_segment(self.target) if isinstance(self.target, Segment) else self.target
+                yield Partition.of_segment(self.target) if isinstance(self.target, Segment) else self.target
             return
         for key in self.target.select(self.topics, self.partitions, internal=self.internal):
             try:
@@ -92,8 +92,8 @@ class Query:
             return None
         bounds = {} if condition is None else condition.bounds()
         selection = Selection(
-            _larger(_offset_of(self.start_offset, key), bounds.get("start_offset")),
-            _smaller(_offset_of(self.end_offset, key), bounds.get("end_offset")),
+            _larger(offset_of(self.start_offset, key), bounds.get("start_offset")),
+            _smaller(offset_of(self.end_offset, key), bounds.get("end_offset")),
             _larger(self.start_timestamp, bounds.get("start_timestamp")),
             self.end_timestamp,
             self.include_control,
@@ -118,7 +118,9 @@ class Query:
         for name, value in (("topics", self.topics), ("partitions", self.partitions)):
             if value is not None:
                 levels["partitions"].append(f"{name}={value}")
-        if not self.internal and self.topics is None and isinstance(self.target, LogDir):
+        if isinstance(self.target, LogDir) and len(self.target.select(self.topics, internal=self.internal)) < len(
+            self.target.select(self.topics)
+        ):
             levels["partitions"].append("no internal topics")
         ranges: dict[str, Any] = {
             "start_offset": self.start_offset,
@@ -173,7 +175,8 @@ def _smaller(one: int | None, other: int | None) -> int | None:
     return min((value for value in (one, other) if value is not None), default=None)
 
 
-def _offset_of(offsets: int | Mapping[kf.TopicPartition, int] | None, key: kf.TopicPartition | None) -> int | None:
+def offset_of(offsets: int | Mapping[kf.TopicPartition, int] | None, key: kf.TopicPartition | None) -> int | None:
+    """The offset that is given for a partition: one for all, or its own; None where there is none."""
     if isinstance(offsets, Mapping):
         return None if key is None else offsets.get(key)
     return offsets

@@ -19,6 +19,7 @@ from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
     Limits,
+    Loss,
     Reason,
 )
 from kafkalog.interchange.arrow_output import (
@@ -115,7 +116,7 @@ class Scan:
             limits = target.limits
         extraction = Extract(extract) if extract else None
         derived = {} if extraction is None else extraction.dtypes
-        self.columns = _check_columns(columns, derived)
+        self.columns = check_columns(columns, ALL_COLUMNS, DEFAULT_COLUMNS, derived)
         for name in derived:
             if name in ALL_COLUMNS:
                 raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
@@ -160,6 +161,11 @@ class Scan:
         return list(self._last.findings.rows)
 
     @property
+    def losses(self) -> dict[str, Loss]:
+        """What the last pass lost, by partition directory; nothing is said of those that lost nothing."""
+        return dict(self._last.findings.losses)
+
+    @property
     def n_damage(self) -> int:
         """How many findings of the last pass are damage, those beyond `Limits.max_findings` included."""
         return self._last.findings.n_damage
@@ -176,9 +182,9 @@ class Scan:
         writer: ArrowWriter | None = None
         segment: Segment | None = None
         for task, columns in one.run(columns_needed(self._records)):
-            if writer is None or task.piece.segment is not segment:
+            if writer is None or task.window.segment is not segment:
                 _report_header_keys(one, writer, segment)
-                segment = task.piece.segment
+                segment = task.window.segment
                 writer = ArrowWriter(self.schema, task.partition.topic_partition, segment.path.name)
             del task
             for part in self._cut(columns):
@@ -348,19 +354,22 @@ def _some(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "") or "none"
 
 
-def _check_columns(columns: Sequence[str] | None, derived: Container[str]) -> tuple[str, ...]:
+def check_columns(
+    columns: Sequence[str] | None, known: Sequence[str], default: Sequence[str], derived: Container[str] = ()
+) -> tuple[str, ...]:
+    """Names of columns, each known and named once; those by default for None."""
     if columns is None:
-        return DEFAULT_COLUMNS
+        return tuple(default)
     if isinstance(columns, str):
         raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
     names = tuple(columns)
     for name in names:
-        if name in derived and name not in ALL_COLUMNS:
+        if name in derived and name not in known:
             raise ValueError(
                 f"columns names {name!r}, which extract makes: derived columns come by themselves, at the end"
             )
-        if name not in ALL_COLUMNS:
-            raise ValueError(f"no column {name!r}; there are {', '.join(ALL_COLUMNS)}")
+        if name not in known:
+            raise ValueError(f"no column {name!r}; there are {', '.join(known)}")
     if len(set(names)) != len(names):
         raise ValueError("columns names a column twice")
     return names
@@ -410,7 +419,7 @@ def _milliseconds(name: str, value: Timestamp | None) -> int | None:
 def _context_column(name: str, contexts: Sequence[tuple[Task, int]]) -> Column:
     counts = np.array([n for _, n in contexts], np.int64)
     if name == "segment":
-        names = [task.piece.segment.path.name for task, _ in contexts]
+        names = [task.window.segment.path.name for task, _ in contexts]
         return np.repeat(np.array(names, np.str_), counts)
     keys = [task.partition.topic_partition or kf.TopicPartition("", -1) for task, _ in contexts]
     if name == "partition":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkalog.interchange.arrow_input import binary_column
+from kafkalog.interchange.arrow_values import binary_column
 from kafkalog.writing.partitioner import MAX_PARTITIONS, hash_keys
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""Our Arrow types to Spark's: the one place where records change type on their way into Spark.
+"""The Arrow types of record columns to Spark's: the one place where records change type on their way into Spark.
 
-The columns are those of Spark's own Kafka source, with its names and types, and ours behind them. Milliseconds become
+The columns are those of Spark's own Kafka source, with its names and types, then kafkalog's own. Milliseconds become
 microseconds, 8 and 16 bit integers 32, and a record without headers has none (null), as that source has it. A record
 whose format has no timestamp has a null one, and so has one whose timestamp Spark cannot hold.
 """
@@ -27,54 +27,28 @@ from pyspark.sql.types import (
 )
 
 from kafkalog.interchange.arrow_buffers import milliseconds
+from kafkalog.interchange.arrow_output import EXTRA_COLUMNS, TIMESTAMP, record_schema
 
 KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What Spark's Kafka source has, in its order; `headers` comes behind them where they are asked for."""
-
-EXTRA_COLUMNS: Final = (
-    "leader_epoch",
-    "producer_id",
-    "producer_epoch",
-    "sequence",
-    "is_transactional",
-    "is_control",
-    "compression",
-    "batch_base_offset",
-    "batch_position",
-    "segment",
-)
-"""What a consumer is not told: of the batch and the file that a record is in."""
+"""The columns of Spark's Kafka source, in its order; `headers` follows where it is asked for."""
 
 ALL_COLUMNS: Final = (*KAFKA_COLUMNS, "headers", *EXTRA_COLUMNS)
+"""With what a consumer is not told: of the batch and the file that a record is in."""
 
 MAX_BATCH_BYTES: Final = 2**24
 MAX_BATCH_ROWS: Final = 50_000
 
-_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-_TIMESTAMP = pa.timestamp("us", tz="UTC")
-_TYPES: Final[dict[str, tuple[pa.DataType, DataType]]] = {
-    "key": (pa.binary(), BinaryType()),
-    "value": (pa.binary(), BinaryType()),
-    "topic": (pa.string(), StringType()),
-    "partition": (pa.int32(), IntegerType()),
-    "offset": (pa.int64(), LongType()),
-    "timestamp": (_TIMESTAMP, TimestampType()),
-    "timestampType": (pa.int32(), IntegerType()),
-    "headers": (
-        pa.list_(_HEADER),
-        ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
-    ),
-    "leader_epoch": (pa.int32(), IntegerType()),
-    "producer_id": (pa.int64(), LongType()),
-    "producer_epoch": (pa.int32(), IntegerType()),
-    "sequence": (pa.int32(), IntegerType()),
-    "is_transactional": (pa.bool_(), BooleanType()),
-    "is_control": (pa.bool_(), BooleanType()),
-    "compression": (pa.string(), StringType()),
-    "batch_base_offset": (pa.int64(), LongType()),
-    "batch_position": (pa.int64(), LongType()),
-    "segment": (pa.string(), StringType()),
+_MICROSECOND_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_WIDER: Final = {pa.int8(): pa.int32(), pa.int16(): pa.int32(), TIMESTAMP: _MICROSECOND_TIMESTAMP}
+_SPARK_TYPES: Final[dict[pa.DataType, DataType]] = {
+    pa.binary(): BinaryType(),
+    pa.string(): StringType(),
+    pa.int32(): IntegerType(),
+    pa.int64(): LongType(),
+    pa.bool_(): BooleanType(),
+    _MICROSECOND_TIMESTAMP: TimestampType(),
 }
+_HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _MICROSECONDS: Final = 1000
 _LARGEST_MILLISECONDS: Final = (2**63 - 1) // _MICROSECONDS
 
@@ -100,12 +74,15 @@ def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 def spark_schema(columns: Sequence[str] = KAFKA_COLUMNS) -> StructType:
     """The schema as Spark has it; needs no session."""
-    return StructType([StructField(name, _TYPES[name][1]) for name in columns])
+    return StructType(
+        [StructField(field.name, _SPARK_TYPES.get(field.type, _HEADERS)) for field in arrow_schema(columns)]
+    )
 
 
 def arrow_schema(columns: Sequence[str] = KAFKA_COLUMNS) -> pa.Schema:
     """The schema of what `to_spark` makes."""
-    return pa.schema([pa.field(name, _TYPES[name][0]) for name in columns])
+    types = record_schema(record_columns(columns)).types
+    return pa.schema([(name, _WIDER.get(kind, kind)) for name, kind in zip(columns, types, strict=True)])
 
 
 def record_columns(columns: Sequence[str]) -> list[str]:

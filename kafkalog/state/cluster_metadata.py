@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
@@ -19,8 +18,6 @@ from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import open_source
-
-METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 
 BROKER, TOPIC = 4, 2
 _TOPIC_RECORD, _CONFIG_RECORD, _REMOVE_TOPIC_RECORD = 2, 4, 9
@@ -135,7 +132,7 @@ def read_metadata(
     bool
         Whether there is one.
     """
-    directory = Path(log_dir) / METADATA_DIRECTORY
+    directory = Path(log_dir) / kf.METADATA_DIRECTORY
     try:
         names = sorted(os.listdir(directory))
     except OSError:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final
 
+from kafkalog import format as kf
 from kafkalog.errors import ConfigWarning, warn
 from kafkalog.storage.source import read_file
 
@@ -112,7 +113,7 @@ class LogConfig:
     flush_messages: int = _long(LONG_MAX, "log.flush.interval.messages", at_least=1)
     flush_ms: int = _long(LONG_MAX, "log.flush.interval.ms", "log.flush.scheduler.interval.ms", at_least=0)
     follower_replication_throttled_replicas: tuple[str, ...] = _setting(())
-    index_interval_bytes: int = _int(4096, "log.index.interval.bytes", at_least=0)
+    index_interval_bytes: int = _int(kf.INDEX_INTERVAL_BYTES, "log.index.interval.bytes", at_least=0)
     leader_replication_throttled_replicas: tuple[str, ...] = _setting(())
     local_retention_bytes: int = _long(-2, "log.local.retention.bytes", at_least=-2)
     local_retention_ms: int = _long(-2, "log.local.retention.ms", at_least=-2)

@@ -451,9 +451,8 @@ def wanted_rows(batches: BatchTable, start_offset: int | None, end_offset: int |
 
 
 def _passes_over(finding: Finding) -> bool:
-    """Whether bytes were not read, rather than a batch read in spite of its odd offset."""
-    is_odd = finding.reason in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT)
-    return finding.damage and not (is_odd and (finding.base_offset or 0) >= 0)
+    """Whether records were not read, rather than a batch read in spite of its odd offset, or given already."""
+    return finding.damage and finding.n_records != 0
 
 
 def unknown_outcome(producer_id: int, first_offset: int, cause: Finding) -> Finding:

@@ -368,13 +368,14 @@ class _Stage:
         self.path = self._directory
 
     def __enter__(self) -> _Stage:
+        name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
+        if self._is_lone:
+            with writing(self._directory):
+                _remove_abandoned(self._directory, name)  # also where the target is refused below
         old = self._check_target()
         with writing(self._directory):
             if os.stat(self._directory).st_dev != os.stat(self.target.parent).st_dev:
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-            name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
-            if self._is_lone:
-                _remove_abandoned(self._directory, name)
             while self.descriptor < 0:
                 self._create(self._directory / f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
         try:

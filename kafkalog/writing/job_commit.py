@@ -208,7 +208,7 @@ class StagedWriter:
         config = options.get("config")
         existing = read_existing(
             self._path,
-            index_interval_bytes=4096 if config is None else config.index_interval_bytes,
+            index_interval_bytes=kf.INDEX_INTERVAL_BYTES if config is None else config.index_interval_bytes,
             truncate_tail=False,
         )
         topic_id = options.pop("topic_id", None)

@@ -19,7 +19,6 @@ BATCH_SIZE: Final = 16_384
 """Default of a producer's `batch.size`."""
 LAST_OFFSET: Final = 2**63 - 2
 """Behind a record's offset another one has to be left, for what comes next."""
-_METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 class Producer(NamedTuple):
@@ -48,7 +47,7 @@ def check_partition_name(path: Path) -> kf.TopicPartition:
             " and the number of a partition"
         )
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
-    if directory.topic_partition.topic == _METADATA_TOPIC:
+    if directory.topic_partition.topic == kf.METADATA_TOPIC:
         detail = "this is the log of the cluster's metadata, which nobody but its controllers write"
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
     return directory.topic_partition

@@ -14,7 +14,6 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.rolling import count_until_roll
-from kafkalog.indexes.index_files import INDEX_INTERVAL_BYTES
 from kafkalog.records.batch_table import BatchTable
 
 MAX_SEGMENT_BYTES: Final = 2**31 - 1
@@ -35,7 +34,7 @@ class RollConditions:
     segment_ms: int = 7 * 24 * 3600 * 1000
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 * 2**20
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES
 
     def __post_init__(self) -> None:
         if not 1 <= self.segment_bytes <= MAX_SEGMENT_BYTES:

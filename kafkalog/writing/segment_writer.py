@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.indexes.index_files import IndexBuilder
+from kafkalog.indexes.builder import IndexBuilder
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.state.transactions import Outcome
 from kafkalog.storage.source import Bytes

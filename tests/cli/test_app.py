@@ -580,7 +580,7 @@ def test_cat_skips_damage_and_prints_the_rest(run: Any, damaged: Path, log_dir: 
     code, out, err = run("cat", damaged, "--on-corruption", "skip")
     assert code == 1
     assert out == [line for line in whole if int(line.split("@")[1].split()[0]) not in lost]
-    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage"]
+    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "lost"]
     assert "Warning" not in err
     code, out, _ = run("cat", damaged, "--on-corruption", "stop")
     assert (code, len(out)) == (1, lost.start)

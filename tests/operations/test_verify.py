@@ -13,6 +13,7 @@ import builder
 import golden_sets
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -376,7 +377,7 @@ def test_a_stray_log_keeps_nothing_from_being_checked(partition: Path) -> None:
     assert set(reasons(partition)) == {"foo.log", "leader-epoch-checkpoint"}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 @given(
     name=st.sampled_from(
         [".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint", "partition.metadata"]
@@ -445,8 +446,21 @@ def test_the_command_prints_a_line_a_segment_and_a_total(capsys: pytest.CaptureF
     assert lines[0] == f"p-txn-0  {0:020d}.log  OK"
     assert len(lines) == 7
     assert lines[-1].startswith("total: 1 partition, 6 segments, ")
-    assert lines[-1].endswith("; all OK")
+    assert lines[-1].endswith("; records not decoded (--deep); all OK")
     assert printed.err == ""
+    for option, told in (
+        ("--deep", "bytes; all OK"),
+        ("--indexes", "bytes; checksums and records not checked; all OK"),
+    ):
+        assert main(["verify", option, str(golden_sets.LOG_DIR / "p-txn-0")]) == 0
+        assert capsys.readouterr().out.splitlines()[-1].endswith(told)
+
+
+def test_directories_that_are_not_checked_are_counted(log_dir_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (log_dir_copy / "p-multi-0").rename(log_dir_copy / f"p-multi-0.{'0' * 32}-delete")
+    assert main(["verify", str(log_dir_copy)]) == 0
+    told = "; records not decoded (--deep); 1 directory that a broker set apart not checked; all OK"
+    assert capsys.readouterr().out.splitlines()[-1].endswith(told)
 
 
 def test_damage_is_listed_below_its_segment_and_the_exit_code_is_1(
@@ -519,3 +533,12 @@ def test_a_log_start_offset_behind_the_end_of_the_log_is_damage(log_dir: Path, t
         (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\np-multi 1 {start}\n")
         (partition,) = kafkalog.verify(tmp_path / "p-multi-1").partitions
         assert [finding.reason for finding in partition.findings if finding.damage] == reasons
+
+
+@pytest.mark.parametrize(("lines", "line"), [("-1 0", 3), ("0 -5", 3), ("0 0\n0 9", 4), ("0 0\n1 9\n2 9", 5)])
+def test_epochs_that_do_not_rise_from_0_are_found_by_their_line(log_dir_copy: Path, lines: str, line: int) -> None:
+    path = log_dir_copy / "p-multi-0" / "leader-epoch-checkpoint"
+    path.write_text(f"0\n{len(lines.splitlines())}\n{lines}\n")
+    found = [one for one in kafkalog.verify(log_dir_copy / "p-multi-0").all_findings() if one.path == str(path)]
+    assert [one.reason for one in found] == [kafkalog.Reason.EPOCH_ORDER]
+    assert f"line {line}:" in found[0].detail

@@ -30,6 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 import zstandard
+from effort import fuzz_inputs
 from guard import Guard, guarded
 from mutants import BASE, BEFORE, BEHIND, I32, I64, LEVELS, golden_batches, hostile_batches, mutants, repaired, seeds
 from reading import EVERYTHING, read
@@ -50,7 +51,7 @@ from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))
-N_INPUTS = int(os.environ.get("KAFKALOG_FUZZ_N", "60000"))
+N_INPUTS = fuzz_inputs()
 REGRESS = Path(__file__).parents[1] / "regress"
 LIMITS = Limits(max_decompressed_bytes=4 * 2**20)
 MEMORY_GROWTH = 200 * 2**20

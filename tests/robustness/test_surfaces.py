@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pytest
 from damaged_partitions import Damaged, damaged
+from effort import fuzz_inputs
 from surfaces import calls
 
 import kafkalog
 from kafkalog.errors import FunctionWarning, KafkalogError, Reason
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))
-N_PARTITIONS = max(1, int(os.environ.get("KAFKALOG_FUZZ_N", "60000")) // 1500)
+N_PARTITIONS = max(1, fuzz_inputs() // 1500)
 FIRST = int(os.environ.get("KAFKALOG_FUZZ_FIRST", "0"))
 SECONDS = 3.0
 N_PARTS = 4

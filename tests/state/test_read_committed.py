@@ -139,7 +139,7 @@ def test_ranges_that_begin_and_end_inside_transactions_equal_filtering_the_whole
 
 def decoded(partition: kafkalog.Partition, selection: Selection, window_bytes: int) -> list[tuple[int, bytes | None]]:
     found: list[tuple[int, bytes | None]] = []
-    for piece in partition.pieces(selection, window_bytes=window_bytes, **COMMITTED):
+    for piece in partition.windows(selection, window_bytes=window_bytes, **COMMITTED):
         first = 0
         while first < len(piece.window.batches):
             part = decode(piece.window, ("offset", "value"), first=first, selection=selection)
@@ -167,7 +167,7 @@ def test_any_history_reads_as_a_broker_and_a_consumer_would_have_it(
         producers.append(batch)
     first = log.segments[0][0]
     with partition_of(log.segments) as partition, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kafkalog.log.segment_chain._WINDOW_AHEAD", ahead)
+        patch.setattr("kafkalog.log.segment_reader._WINDOW_AHEAD", ahead)
         expected_end = producers.last_stable_offset if batches else log.segments[-1][0]
         assert partition.last_stable_offset == expected_end
         for start, length in [(-1, 0), *ranges]:
@@ -350,7 +350,7 @@ def test_a_record_that_holds_no_producer_id_is_in_no_transaction() -> None:
 
 @pytest.mark.parametrize("ahead", [64, 2**20])
 def test_thousands_of_transactions_inside_a_long_one(monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
-    monkeypatch.setattr("kafkalog.log.segment_chain._WINDOW_AHEAD", ahead)
+    monkeypatch.setattr("kafkalog.log.segment_reader._WINDOW_AHEAD", ahead)
     n = 3000
     parts = [data(0, 99)]
     for number in range(n):

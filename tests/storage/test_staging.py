@@ -180,7 +180,10 @@ for n in range(1, 200):
 """
 
 
-@scenarios
+@pytest.mark.parametrize(
+    ("is_directory", "overwrite"),
+    [pytest.param(*one, marks=[] if all(one) else pytest.mark.slow) for one in SCENARIOS],
+)
 def test_killed_anywhere_the_destination_is_old_or_complete_and_the_next_run_cleans_up(
     tmp_path: Path, is_directory: bool, overwrite: bool
 ) -> None:
@@ -331,6 +334,15 @@ def test_only_abandoned_entries_of_the_same_name_are_removed(tmp_path: Path) -> 
     (dead / "deep").mkdir(parents=True)
     write_new(tmp_path / "out", False, False)
     assert sorted(os.listdir(tmp_path)) == sorted([*others, "out"])
+
+
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_a_refused_publication_removes_what_a_killed_one_left(tmp_path: Path, is_directory: bool) -> None:
+    write_old(tmp_path / "out", is_directory)
+    (tmp_path / ".out.01234567.kafkalog-staged").touch()
+    with pytest.raises(OutputExistsError), (staged_directory if is_directory else staged_file)(tmp_path / "out"):
+        pass
+    assert os.listdir(tmp_path) == ["out"]
 
 
 def test_a_link_is_followed_and_permissions_are_kept(tmp_path: Path) -> None:

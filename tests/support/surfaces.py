@@ -137,7 +137,8 @@ def _properties(root: Path) -> Iterator[Call]:
         found = opened(root)
         _ = found.findings, found.topics, found.is_live, found.properties, repr(found)
         for key in found:
-            found.place(key)
+            with contextlib.suppress(KafkalogError):
+                repr(found[key])
 
     yield "log dir", log_dir
     names = ["log_start_offset", "high_watermark", "log_end_offset", "leader_epochs", "epoch_cache", "topic_id"]

@@ -11,11 +11,21 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, selected_keys
+from kafkalog.cli.options import (
+    Words,
+    add_command,
+    add_limits,
+    add_report,
+    add_selection,
+    flatten,
+    make_limits,
+    selected_keys,
+)
 from kafkalog.cli.text import counted, escape_line, human_bytes
 
 if TYPE_CHECKING:
     from kafkalog.errors import Finding
+    from kafkalog.log.log_dir import LogDir
     from kafkalog.operations.verifying.segment import VerifiedSegment
     from kafkalog.operations.verifying.verify import Verification, VerifiedPartition
 
@@ -67,6 +77,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument(
         "--json", action="store_true", help="an object a line: each segment, partition and log dir with its findings"
     )
+    add_report(how)
     add_limits(parser)
     parser.set_defaults(run=run)
 
@@ -114,6 +125,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         totals.add(partition)
         console.judge(partition.all_findings())
         console.unkept_findings(partition.n_more_findings)
+        if partition.loss.n_findings:
+            console.losses({partition.path: partition.loss})
         lines = _json_lines(partition) if args.json else _text_lines(partition, verbose=args.verbose)
         console.write("".join(f"{line}\n" for line in lines))
     if not totals.n_partitions and not selected_keys(log_dir, args):
@@ -121,7 +134,16 @@ def run(args: argparse.Namespace, console: Console) -> None:
     totals.add_findings(result.findings)
     console.judge(result.findings)
     console.progress.close()
-    console.write("".join(f"{line}\n" for line in _root_lines(result, log_dir, totals, is_json=args.json)))
+    not_checked = what_was_not_checked(args, log_dir)
+    console.write("".join(f"{line}\n" for line in _root_lines(result, log_dir, totals, not_checked, is_json=args.json)))
+
+
+def what_was_not_checked(args: argparse.Namespace, log_dir: LogDir) -> str:
+    """What has to be said beside "all OK"."""
+    depth = "checksums and records not checked" if args.indexes else "" if args.deep else "records not decoded (--deep)"
+    n_apart = sum(map(len, log_dir.set_apart.values()))
+    apart = f"{counted(n_apart, 'directory', 'directories')} that a broker set apart not checked" if n_apart else ""
+    return "; ".join(filter(None, [depth, apart]))
 
 
 def _chosen(log_dir: Any, topics: list[str] | None, numbers: list[int] | None) -> Iterator[Any]:
@@ -155,7 +177,7 @@ class _Totals:
             self.n_damage += finding.damage
             self.n_facts += not finding.damage
 
-    def as_text(self) -> str:
+    def as_text(self, not_checked: str) -> str:
         size = human_bytes(self.n_bytes) if sys.stdout.isatty() else f"{self.n_bytes} bytes"
         parts = [
             counted(self.n_partitions, "partition"),
@@ -164,7 +186,7 @@ class _Totals:
             size,
         ]
         if not self.n_damage:
-            return f"total: {', '.join(parts)}; all OK"
+            return "; ".join(filter(None, [f"total: {', '.join(parts)}", not_checked, "all OK"]))
         where = f" in {counted(self.n_damaged, 'partition')}" if self.n_damaged else ""
         return f"total: {', '.join(parts)}; {counted(self.n_damage, 'finding')} of damage{where}"
 
@@ -231,18 +253,21 @@ def _json_lines(partition: VerifiedPartition) -> Iterator[str]:
         }
         yield json.dumps(fields)
     rest = [finding.as_dict() for finding in partition.findings]
-    fields = {
+    row: dict[str, Any] = {
         "kind": "partition",
         "path": partition.path,
         **place,
         "ok": partition.is_ok,
+        "lost": partition.loss.as_dict(),
         "gaps": [asdict(gap) for gap in partition.gaps],
         "findings": rest,
     }
-    yield json.dumps(fields)
+    yield json.dumps(row)
 
 
-def _root_lines(result: Verification, log_dir: Any, totals: _Totals, *, is_json: bool) -> Iterator[str]:
+def _root_lines(
+    result: Verification, log_dir: LogDir, totals: _Totals, not_checked: str, *, is_json: bool
+) -> Iterator[str]:
     if is_json:
         rows = [finding.as_dict() for finding in result.findings]
         paths = [str(path) for path in log_dir.paths]
@@ -253,4 +278,4 @@ def _root_lines(result: Verification, log_dir: Any, totals: _Totals, *, is_json:
         yield "log dir"
         for finding in result.findings:
             yield escape_line(f"  {'!' if finding.damage else '-'} {finding}")
-    yield totals.as_text()
+    yield totals.as_text(not_checked)

@@ -16,6 +16,7 @@ from kafkalog.cli.commands import SUMMARIES
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, names
+from kafkalog.cli.reading.verify import what_was_not_checked
 from kafkalog.cli.scan_options import (
     add_on_corruption,
     add_scan_selection,
@@ -332,19 +333,22 @@ def _as_text(value: Any) -> str:
 
 def _run_verify(args: argparse.Namespace, console: Console) -> None:
     with _running(args, console) as spark:
+        from kafkalog.log.log_dir import LogDir
         from kafkalog.spark.jobs.tables import MAX_FINDINGS
         from kafkalog.spark.jobs.verify import verify
 
+        limits = make_limits([("max_findings", MAX_FINDINGS), *args.limits])
+        opened = LogDir(list(dict.fromkeys(args.paths)), limits=limits)
         frame = verify(
             spark,
-            path_of(args),
+            opened,
             topics=flatten(args.topics),
             partitions=flatten(args.partitions),
             indexes_only=args.indexes,
             deep=args.deep,
             index_interval_bytes=args.index_interval_bytes,
             work_dir=args.work_dir,
-            limits=make_limits([("max_findings", MAX_FINDINGS), *args.limits]),
+            limits=limits,
             **_task_bytes(args),
         )
         totals = {"segment": 0, "partition": 0, "bytes": 0, "batches": 0, "damage": 0}
@@ -363,13 +367,15 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
                 _write_findings(findings, console)
     if not args.json:
         state = f"{counted(totals['damage'], 'finding')} of damage" if totals["damage"] else "all OK"
+        not_checked = what_was_not_checked(args, opened)
         parts = [
             counted(totals["partition"], "partition"),
             counted(totals["segment"], "segment"),
             counted(totals["batches"], "batch"),
             f"{totals['bytes']} bytes",
         ]
-        console.write(f"total: {', '.join(parts)}; {state}\n")
+        told = filter(None, [f"total: {', '.join(parts)}", "" if totals["damage"] else not_checked, state])
+        console.write("; ".join(told) + "\n")
 
 
 def _rows(frame: DataFrame) -> Iterator[dict[str, Any]]:

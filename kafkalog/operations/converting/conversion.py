@@ -19,13 +19,13 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, KafkalogError, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_chain import Piece
+from kafkalog.log.segment_reader import SegmentWindow
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.converting.assemble import Part, assemble
 from kafkalog.operations.converting.needed_batches import Pinned, find_pinned
 from kafkalog.operations.converting.rewrite import Counts, Rewritten, Settings, rewrite
 from kafkalog.operations.converting.rules import BoundRules, Rules
-from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.batch_table import BatchTable, Window, lost_batch
 from kafkalog.records.selection import Selection
 
 _COMPRESSED_BYTES: Final = 2**19
@@ -59,7 +59,7 @@ class _Task:
     """Batches of a window, on their way through the pool."""
 
     number: int
-    piece: Piece
+    piece: SegmentWindow
     epochs: npt.NDArray[np.int32]
     rules: BoundRules
     first: int
@@ -191,7 +191,7 @@ class Conversion:
             found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
-            for piece in partition.pieces(selection, on_corruption=self._on_corruption, report=meet):
+            for piece in partition.windows(selection, on_corruption=self._on_corruption, report=meet):
                 while found:
                     yield found.pop(0)
                 if self._stopped:
@@ -248,15 +248,15 @@ class Conversion:
             if done.tail is not None:
                 self._tail = task.number, done.tail
             if done.error is not None:
-                self._meet(done.error)
+                self._meet(done.error, task.piece.window.batches)
 
-    def _meet(self, error: KafkalogError) -> None:
+    def _meet(self, error: KafkalogError, batches: BatchTable) -> None:
         if self._on_corruption == "raise":
             raise error
         if self._on_corruption == "stop":
-            self._stop(error.to_finding())
+            self._stop(lost_batch(error, batches))
         else:
-            self._report(error.to_finding())
+            self._report(lost_batch(error, batches))
 
     def _stop(self, finding: Finding) -> None:
         """Damage ends the log: nothing behind it counts, not even where later segments begin."""
@@ -268,7 +268,7 @@ class Conversion:
         if number is not None:
             n_bytes = sum(segment.size_in_bytes for segment in segments[number:]) - (finding.position or 0)
             finding = replace(finding, detail=f"{finding.detail}; the log ends here, {n_bytes} bytes are left out")
-        self._report(finding)
+        self._report(self.partition.lost_from(finding))
 
     def _append(self, number: int, window: Window, sink: Sink) -> None:
         window_in_order = self._in_order(number, window)
@@ -307,10 +307,12 @@ class Conversion:
             path = str(self.partition.segments[number].path)
             if first < least:
                 detail = f"offsets {first} to {last} come behind {least - 1}: the batch is left out"
-                self._meet(CorruptionError(Reason.OFFSET_ORDER, detail, path=path, base_offset=first))
+                self._meet(CorruptionError(Reason.OFFSET_ORDER, detail, path=path, base_offset=first), batches[:0])
             elif last >= end:
                 detail = f"offsets {first} to {last} reach beyond the next segment, at {end}: the batch is left out"
-                self._meet(CorruptionError(Reason.OFFSET_OUTSIDE_SEGMENT, detail, path=path, base_offset=first))
+                self._meet(
+                    CorruptionError(Reason.OFFSET_OUTSIDE_SEGMENT, detail, path=path, base_offset=first), batches[:0]
+                )
             else:
                 kept.append(row)
                 least = last + 1

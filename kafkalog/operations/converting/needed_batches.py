@@ -57,9 +57,9 @@ def find_pinned(partition: Partition, start_offset: int | None, on_corruption: O
     begun: list[npt.NDArray[np.int64]] = []
     place = 0
     selection = Selection(start_offset, include_control=True)
-    for piece in partition.pieces(selection, on_corruption=on_corruption):
-        batches = piece.window.batches
-        piece.source.release(piece.window.data, piece.window.start)
+    for window in partition.windows(selection, on_corruption=on_corruption):
+        batches = window.batches
+        window.release()
         if start_offset is not None:
             batches = batches[batches.last_offset >= start_offset]
         ended = state.update(batches, place=np.arange(place, place + len(batches)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Findings
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Loss
 from kafkalog.operations.converting.rewrite import Counts
 
 
@@ -25,9 +26,14 @@ class ConvertedPartition:
     n_batches_before, n_batches_after, n_batches_kept : int
         Kept are those that went over byte for byte.
     n_records_before, n_records_after, n_records_redacted : int
-        Control records are not counted, nor what is below the log start offset and left out.
+        Control records are not counted, nor what is below the log start offset and left out. Before counts what was
+        lost as well, if batch headers say how much that was.
     n_bytes_before, n_bytes_after : int
         Of the batches that were read and written.
+    lost : Loss
+        What damage took.
+    findings : list of Finding
+        About the partition, as far as they are kept.
     """
 
     topic_partition: kf.TopicPartition
@@ -43,11 +49,13 @@ class ConvertedPartition:
     n_records_redacted: int
     n_bytes_before: int
     n_bytes_after: int
+    lost: Loss = field(default_factory=Loss)
+    findings: list[Finding] = field(default_factory=list)
 
     @property
     def n_records_dropped(self) -> int:
-        """Records that are gone."""
-        return self.n_records_before - self.n_records_after
+        """Records that are gone because they were to go."""
+        return self.n_records_before - self.n_records_after - _known(self.lost)
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
@@ -58,6 +66,7 @@ class ConvertedPartition:
             "partition": self.topic_partition.partition,
             **fields,
             "n_records_dropped": self.n_records_dropped,
+            "findings": [finding.as_dict() for finding in self.findings],
         }
 
 
@@ -90,9 +99,10 @@ class ConversionReport:
 
 
 def converted(
-    key: kf.TopicPartition, path: str, source: str, offsets: tuple[int, int], counts: Counts
+    key: kf.TopicPartition, path: str, source: str, offsets: tuple[int, int], counts: Counts, found: Findings
 ) -> ConvertedPartition:
     """The row of a partition."""
+    lost = found.losses.get(source, Loss())
     return ConvertedPartition(
         topic_partition=key,
         path=path,
@@ -102,9 +112,18 @@ def converted(
         n_batches_before=counts.n_batches,
         n_batches_after=counts.n_batches_out,
         n_batches_kept=counts.n_batches_kept,
-        n_records_before=counts.n_records,
+        n_records_before=counts.n_records + _known(lost),
         n_records_after=counts.n_records_out,
         n_records_redacted=counts.n_records_redacted,
         n_bytes_before=counts.n_bytes,
         n_bytes_after=counts.n_bytes_out,
+        lost=lost,
+        findings=[
+            one for one in found.rows if one.path is not None and source in (one.path, os.path.dirname(one.path))
+        ],
     )
+
+
+def _known(lost: Loss) -> int:
+    """Lost records as batch headers count them; what only offsets bound is left out."""
+    return 0 if lost.certainty == "at_most" else lost.n_records

@@ -287,17 +287,7 @@ class _Log:
         is_control = batches.is_control.tolist()
         gaps = self._gaps(columns.offset, batch_row)
         for number, (row, offset, timestamp, kind, sequence, key, value, headers) in enumerate(
-            zip(
-                batch_row.tolist(),
-                columns.offset.tolist(),
-                columns.timestamp.tolist(),
-                columns.timestamp_type.tolist(),
-                columns.sequence.tolist(),
-                columns.key.to_pylist(),
-                columns.value.to_pylist(),
-                columns.headers.to_pylist(),
-                strict=True,
-            )
+            _values(columns, batch_row)
         ):
             if number in gaps:
                 self._report.add_pairs("gap", self._path, gaps[number])
@@ -338,6 +328,23 @@ class _Log:
         changes = np.flatnonzero(np.diff(firsts)) + 1
         pairs = np.split(np.stack([before[gaps], offset[gaps]]), changes, axis=1)
         return dict(zip([int(firsts[0]), *firsts[changes].tolist()], pairs, strict=True))
+
+
+def _values(columns: RecordColumns, batch_row: npt.NDArray[np.int64]) -> Iterator[tuple[Any, ...]]:
+    """The values of each record, behind the row of its batch; few of them are objects at a time."""
+    for start in range(0, columns.n_records, _RECORDS_AT_A_TIME):
+        some = columns.slice(start, start + _RECORDS_AT_A_TIME)
+        yield from zip(
+            batch_row[start : start + some.n_records].tolist(),
+            some.offset.tolist(),
+            some.timestamp.tolist(),
+            some.timestamp_type.tolist(),
+            some.sequence.tolist(),
+            some.key.to_pylist(),
+            some.value.to_pylist(),
+            some.headers.to_pylist(),
+            strict=True,
+        )
 
 
 def _control_fields(key: bytes | None, value: bytes | None) -> Row:

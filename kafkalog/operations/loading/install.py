@@ -50,12 +50,11 @@ from kafkalog.storage.source import open_source, read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 from kafkalog.writing.partition_writer import check_partition_name
 
-CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CHECKPOINTS: Final = (
     kf.RECOVERY_POINT_CHECKPOINT,
     kf.LOG_START_OFFSET_CHECKPOINT,
     kf.HIGH_WATERMARK_CHECKPOINT,
-    CLEANER_CHECKPOINT,
+    kf.CLEANER_OFFSET_CHECKPOINT,
 )
 _COPIED_BYTES: Final = 2**23
 _SIDECARS: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)

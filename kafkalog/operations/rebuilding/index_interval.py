@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
-from kafkalog.indexes.index_files import INDEX_INTERVAL_BYTES
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.state.cluster_metadata import BROKER, TOPIC, ClusterConfigs
@@ -15,7 +15,7 @@ from kafkalog.state.log_config import LogConfig
 
 MAX_INDEX_INTERVAL_BYTES: Final = 2**31 - 1
 _SEGMENTS_ASKED: Final = 8
-_ROUND: Final = (4096, *(2**power for power in range(30, -1, -1)), 0)
+_ROUND: Final = (kf.INDEX_INTERVAL_BYTES, *(2**power for power in range(30, -1, -1)), 0)
 
 
 class IndexInterval(NamedTuple):
@@ -40,7 +40,7 @@ def index_interval(partition: Partition, configs: ClusterConfigs | None) -> Inde
     agreed = _agreed(partition.segments)
     if agreed is not None:
         return IndexInterval(agreed, "existing indexes")
-    return IndexInterval(INDEX_INTERVAL_BYTES, "default")
+    return IndexInterval(kf.INDEX_INTERVAL_BYTES, "default")
 
 
 def max_index_bytes(partition: Partition, configs: ClusterConfigs | None) -> int:

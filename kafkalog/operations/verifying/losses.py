@@ -104,7 +104,17 @@ def check_losses(
         said = ", ".join(f"{what} ({offset})" for what, offset in behind.items())
         detail = f"the log ends at offset {end}, and these know of more: {said}"
         last = max(max(behind.values()) - 1, end)
-        add(Finding(Reason.LOG_END_MISSING, detail, path=str(partition.path), base_offset=end, last_offset=last))
+        add(
+            Finding(
+                Reason.LOG_END_MISSING,
+                detail,
+                path=str(partition.path),
+                base_offset=end,
+                last_offset=last,
+                n_records=last - end + 1,
+                certainty="at_most",
+            )
+        )
     return gaps
 
 
@@ -200,6 +210,8 @@ def _missing_segment(partition: Partition, start: int, end: int, proofs: Sequenc
         path=str(partition.path),
         base_offset=start,
         last_offset=end - 1 if end > start else None,
+        n_records=end - start if end > start else None,
+        certainty="at_most" if end > start else None,
     )
 
 

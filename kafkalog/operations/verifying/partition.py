@@ -268,9 +268,10 @@ def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], add
     if entries is None or not entries.size:
         return
     epoch, start = entries["epoch"].astype(np.int64), entries["start_offset"]
-    if (np.diff(epoch) <= 0).any() or (np.diff(start) <= 0).any() or (epoch < 0).any() or (start < 0).any():
-        row = int(np.argmax((np.diff(epoch) <= 0) | (np.diff(start) <= 0)))
-        detail = f"epochs and offsets do not rise at line {row + 4}: a broker answers followers wrongly"
+    bad = (epoch < 0) | (start < 0)
+    bad[1:] |= (epoch[1:] <= epoch[:-1]) | (start[1:] <= start[:-1])
+    if bad.any():
+        detail = f"epochs and offsets do not rise at line {int(np.argmax(bad)) + 3}: a broker answers followers wrongly"
         add(Finding(Reason.EPOCH_ORDER, detail, path=str(path)))
         return
     changes = np.concatenate([np.empty((0, 2), np.int64), *(segment.epochs for segment in segments)])

@@ -31,7 +31,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
@@ -44,7 +44,6 @@ _MAX_INDEX_BYTES: Final = 2**31 - 1
 _READ_BYTES: Final = 2**26
 _EPOCHS: Final = 10_000
 _TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
-_METADATA_TOPIC: Final = "__cluster_metadata"
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
 
@@ -71,7 +70,7 @@ class Surroundings:
         is_live = is_locked(root)
         topic = partition.topic_partition.topic if partition.topic_partition else None
         # Raft's own log, and directories set apart, are not trimmed when a broker stops
-        is_trimmed = topic != _METADATA_TOPIC and partition.kind is None
+        is_trimmed = topic != kf.METADATA_TOPIC and partition.kind is None
         return cls(is_live, not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists())
 
 
@@ -258,7 +257,7 @@ class SegmentCheck:
                 length=int(batches.size_in_bytes[row]),
                 detail="a broker serves it as it is; one that recovers the segment cuts it off here",
             )
-            add(error.to_finding())
+            add(lost_batch(error, batches))
         if not self._deep:
             return
         good = window if valid.all() else Window(window.data, window.start, batches[np.flatnonzero(valid)])
@@ -278,7 +277,7 @@ class SegmentCheck:
                 for finding in coherence.incoherent(decoded.columns, good.batches, str(segment.path)):
                     add(finding)
             if decoded.error is not None:
-                add(decoded.error.to_finding())
+                add(lost_batch(decoded.error, good.batches))
                 done += 1
 
 

@@ -17,9 +17,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    Finding,
+    Findings,
+    KafkalogError,
+    Limits,
+    Loss,
+    Reason,
+    add_loss,
+)
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.partition import Partition, lone_segment
+from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.losses import OffsetGap
 from kafkalog.operations.verifying.partition import check_partition, check_root
@@ -61,6 +70,14 @@ class VerifiedPartition:
         for segment in self.segments:
             yield from segment.findings
         yield from self.findings
+
+    @property
+    def loss(self) -> Loss:
+        """What is lost by the findings that are kept."""
+        losses: dict[str, Loss] = {}
+        for finding in self.all_findings():
+            add_loss(losses, finding)
+        return losses.get(self.path, Loss())
 
     @property
     def is_ok(self) -> bool:
@@ -267,7 +284,7 @@ def partitions_to_verify(
 ) -> list[Partition]:
     """What is to be verified; what cannot be opened is a finding."""
     if isinstance(path, Segment):
-        return [lone_segment(path)]
+        return [Partition.of_segment(path)]
     if isinstance(path, Partition):
         return [path]
     if not isinstance(path, LogDir):

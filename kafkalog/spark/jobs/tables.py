@@ -29,6 +29,8 @@ FINDING: Final = pa.struct(
         pa.field("base_offset", pa.int64()),
         pa.field("last_offset", pa.int64()),
         pa.field("damage", pa.bool_()),
+        pa.field("n_records", pa.int64()),
+        pa.field("certainty", pa.string()),
     ]
 )
 """A `Finding` as Arrow has it."""

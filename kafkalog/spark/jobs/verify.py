@@ -12,7 +12,7 @@ import os
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ from kafkalog.spark.jobs.tables import (
     run_now,
 )
 
+_GAP: Final = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("is_compacted", pa.bool_())])
 SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string()),
@@ -50,6 +51,7 @@ SCHEMA: Final = pa.schema(
         pa.field("n_batches", pa.int64()),
         pa.field("status", pa.string()),
         pa.field("n_damage", pa.int64()),
+        pa.field("gaps", pa.list_(_GAP)),
         pa.field("findings", pa.list_(FINDING)),
         pa.field("seconds", pa.float64()),
     ]
@@ -108,8 +110,9 @@ def verify(
     pyspark.sql.DataFrame
         A row a segment (`kind` is "segment"), one for each partition ("partition": its status is that of all of it,
         its findings are about its other files), and one for the log dirs ("log_dir"): kind, path, topic, partition,
-        base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or "damaged"), n_damage, findings (of reason,
-        detail, path, position, length, base_offset, last_offset, damage), seconds.
+        base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or "damaged"), n_damage, gaps (of
+        a partition, between segments: start, end, is_compacted), findings (of reason, detail, path, position, length,
+        base_offset, last_offset, damage), seconds.
 
     Raises
     ------
@@ -224,7 +227,8 @@ def _rows(verified: VerifiedPartition, seconds: Sequence[float]) -> Iterator[dic
         yield row
     n_more = verified.n_more_findings - sum(segment.n_more_findings for segment in verified.segments)
     row = _row("partition", verified.path, key, None, verified.findings, n_more, seconds[-1])
-    yield {**row, "status": "ok" if verified.is_ok and not n_more else "damaged"}
+    status = "ok" if verified.is_ok and not n_more else "damaged"
+    yield {**row, "status": status, "gaps": [asdict(gap) for gap in verified.gaps]}
 
 
 def _row(

@@ -1,6 +1,6 @@
-"""Segments read one after the other, as windows: damage and files that cannot be read are met as the reader wishes.
+"""Segments read one after the other, as windows; damage, and files that cannot be read, are handled as wished.
 
-What of the windows is wanted, and which batches were committed, is decided by `kafkalog.log.partition`.
+Which of the windows' batches were committed is decided in `kafkalog.log.partition`.
 """
 
 from __future__ import annotations
@@ -23,22 +23,35 @@ from kafkalog.storage.source import ByteSource
 _WINDOW_AHEAD: Final = 2**20
 
 
-class Piece(NamedTuple):
+class SegmentWindow(NamedTuple):
     """A window of one of a partition's segments, ready to be decoded."""
 
+    number: int
+    """Of the segment in the partition."""
     segment: Segment
     source: ByteSource
     window: Window
+    n_bytes: int
+    """Bytes of the file that no window before it had: a batch that the end of a window cuts is read again."""
+
+    @property
+    def batches(self) -> BatchTable:
+        """The whole batches of the window, or those of them that are wanted."""
+        return self.window.batches
+
+    def release(self) -> None:
+        """Give the window's memory back."""
+        self.source.release(self.window.data, self.window.start)
 
 
-class SegmentChain:
-    """The segments of a partition, in order.
+class SegmentReader:
+    """Reads the segments of a partition, in order.
 
     Parameters
     ----------
     segments : sequence of Segment
     must_open : bool
-        Whether a file that cannot be read raises whatever the reader wishes: it was there when reading was planned.
+        Whether a file that cannot be read raises whatever `on_corruption` is: it was there when reading was planned.
     gap_between : callable, optional
         Gives the finding, if any, about offsets (half-open) that lie between two segments and in neither.
     """
@@ -52,16 +65,17 @@ class SegmentChain:
     ) -> None:
         self._segments, self._must_open, self._gap_between = segments, must_open, gap_between
 
-    def pieces(
+    def windows(
         self,
         selection: Selection,
-        report: Callable[[Finding], None],
+        *,
         on_corruption: OnCorruption,
+        report: Callable[[Finding], None],
         window_bytes: int,
         wanted: Callable[[Segment], bool],
-        counts: ScanStatistics,
-    ) -> Iterator[tuple[int, Piece]]:
-        """Windows that may hold selected offsets, with the numbers of their segments; parameters as `Partition.pieces`.
+        statistics: ScanStatistics,
+    ) -> Iterator[SegmentWindow]:
+        """Windows that may hold selected offsets; parameters as `Partition.windows`.
 
         Raises
         ------
@@ -93,19 +107,20 @@ class SegmentChain:
                 with segment.open() as source:
                     if start is not None:
                         position = segment.position_for(source, start)
-                    counts.n_segments_read += 1
-                    counts.n_bytes += source.size - segment.size_in_bytes  # it may have grown since it was listed
-                    counts.n_bytes_jumped += position
+                    statistics.n_segments_read += 1
+                    statistics.n_bytes += source.size - segment.size_in_bytes  # it may have grown since it was listed
+                    statistics.n_bytes_jumped += position
                     # offsets of what was jumped over are not known
                     behind = segment.base_offset - 1 if position else max(previous, segment.base_offset - 1)
                     stream = SegmentStream(segment, source, behind, report, window_bytes)
                     for window in stream.windows(position, on_corruption):
                         end = window.start + window.data.size
-                        counts.n_bytes_read += max(end - position, 0)  # what the last window cut is read again
+                        n_bytes = max(end - position, 0)
                         position = max(end, position)
-                        counts.n_batches += len(window.batches)
+                        statistics.n_bytes_read += n_bytes
+                        statistics.n_batches += len(window.batches)
                         is_end = selection.end_offset is not None and _reaches(window, selection.end_offset)
-                        yield number, Piece(segment, source, window)
+                        yield SegmentWindow(number, segment, source, window, n_bytes)
                         del window
                         if is_end:
                             return

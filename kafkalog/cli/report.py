@@ -1,0 +1,69 @@
+"""``--report FILE``: everything that a run found, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import KafkalogError
+
+if TYPE_CHECKING:
+    from kafkalog.errors import Finding, Loss
+
+
+class Report:
+    """What is written to the file when a run ends.
+
+    Parameters
+    ----------
+    path : str
+    command : str
+    sources : sequence of str
+        The paths that are read.
+
+    Raises
+    ------
+    UnsafePathError
+        The file would lie in a log dir, or where something is read.
+    """
+
+    def __init__(self, path: str, command: str, sources: Sequence[str]) -> None:
+        from kafkalog.storage.output_paths import check_outside
+
+        check_outside(path, sources)
+        self._path, self._command, self._sources = path, command, list(sources)
+        self._findings: list[dict[str, Any]] = []
+        self.n_more_findings = 0
+        self.losses: dict[str, Loss] = {}
+
+    def add(self, finding: Finding) -> None:
+        """Keep a finding."""
+        self._findings.append(finding.as_dict())
+
+    def add_error(self, error: BaseException) -> None:
+        """Keep what ended the run, if a file is to blame."""
+        if isinstance(error, KafkalogError):
+            self.add(error.to_finding())
+
+    def write(self, exit_code: int) -> None:
+        """Write the file, in place of one that is there.
+
+        Raises
+        ------
+        OSError
+            It cannot be written.
+        """
+        content = {
+            "command": self._command,
+            "paths": self._sources,
+            "exit_code": exit_code,
+            "partitions": [{"path": path, **loss.as_dict()} for path, loss in self.losses.items()],
+            "findings": self._findings,
+            "n_more_findings": self.n_more_findings,
+        }
+        staged = Path(f"{self._path}.tmp")
+        staged.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        os.replace(staged, self._path)

@@ -1,0 +1,107 @@
+"""Makes the entries of a segment's offset and time index out of its batches, as `LogSegment.recover` does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels.indexes import build_entries
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import Reason
+
+if TYPE_CHECKING:
+    from kafkalog.records.batch_table import BatchTable
+
+# what the kernel carries from table to table
+_MAX_TIMESTAMP, _MAX_TIMESTAMP_OFFSET, _LAST_TIME_ENTRY, _LAST_TIME_ENTRY_OFFSET = 3, 4, 5, 6
+_N_CARRIED: Final = 7
+
+
+class IndexBuilder:
+    """Offset index and time index of a segment whose batches come a table at a time.
+
+    Parameters
+    ----------
+    base_offset : int
+        Of the segment.
+    index_interval_bytes : int
+        The topic's `index.interval.bytes`.
+    """
+
+    def __init__(self, base_offset: int, index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES) -> None:
+        if index_interval_bytes < 0:
+            raise ValueError(f"index_interval_bytes must not be negative, not {index_interval_bytes}")
+        self.base_offset, self.index_interval_bytes = base_offset, index_interval_bytes
+        self._carried = np.full(_N_CARRIED, -1, np.int64)
+        self._offset_entries: list[npt.NDArray[np.void]] = []
+        self._time_entries: list[npt.NDArray[np.void]] = []
+
+    def feed(self, batches: BatchTable) -> tuple[int, Reason | None]:
+        """Take the next batches of the segment.
+
+        Returns
+        -------
+        n_batches : int
+            How many were taken.
+        reason : Reason or None
+            Why not all: `offset_outside_segment` or `offset_order`.
+        """
+        n = len(batches)
+        offset, position = np.empty(n, np.int32), np.empty(n, np.int32)
+        timestamp, timestamp_offset = np.empty(n, np.int64), np.empty(n, np.int32)
+        status, n_rows, n_offset, n_time = build_entries(
+            batches.position,
+            batches.last_offset,
+            batches.max_timestamp,
+            self.base_offset,
+            self.index_interval_bytes,
+            self._carried,
+            offset,
+            position,
+            timestamp,
+            timestamp_offset,
+        )
+        if n_offset:
+            entries = np.empty(n_offset, kf.OFFSET_INDEX_DTYPE)
+            entries["relative_offset"], entries["position"] = offset[:n_offset], position[:n_offset]
+            self._offset_entries.append(entries)
+        if n_time:
+            entries = np.empty(n_time, kf.TIME_INDEX_DTYPE)
+            entries["timestamp"], entries["relative_offset"] = timestamp[:n_time], timestamp_offset[:n_time]
+            self._time_entries.append(entries)
+        if n_rows == n:
+            return n, None
+        return n_rows, Reason.OFFSET_ORDER if status == STATUS["OFFSET_ORDER"] else Reason.OFFSET_OUTSIDE_SEGMENT
+
+    @property
+    def ends_in_order(self) -> bool:
+        """Whether a broker can add the largest timestamp at the end: its offset must not lie before the last entry."""
+        return bool(self._carried[_MAX_TIMESTAMP_OFFSET] >= self._carried[_LAST_TIME_ENTRY_OFFSET])
+
+    def offset_entries(self) -> npt.NDArray[np.void]:
+        """OFFSET_INDEX_DTYPE[n]: what the `.index` holds."""
+        return _joined(self._offset_entries, kf.OFFSET_INDEX_DTYPE)
+
+    def time_entries(self) -> npt.NDArray[np.void]:
+        """TIME_INDEX_DTYPE[n]: what the `.timeindex` holds, the largest timestamp of all at its end."""
+        largest, offset = int(self._carried[_MAX_TIMESTAMP]), int(self._carried[_MAX_TIMESTAMP_OFFSET])
+        is_new = largest > self._carried[_LAST_TIME_ENTRY]
+        final = np.array([(largest, offset - self.base_offset)] if is_new else [], kf.TIME_INDEX_DTYPE)
+        return _joined([*self._time_entries, final], kf.TIME_INDEX_DTYPE)
+
+
+def _joined(entries: list[npt.NDArray[np.void]], dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """As one array, in the file's byte order, which `np.concatenate` does not keep."""
+    return np.concatenate([np.empty(0, np.uint8), *(one.view(np.uint8) for one in entries)]).view(dtype)
+
+
+def build(batches: BatchTable, base_offset: int, index_interval_bytes: int) -> IndexBuilder:
+    """A builder that has taken all batches of a segment; ValueError where a broker would not build the indexes."""
+    builder = IndexBuilder(base_offset, index_interval_bytes)
+    n, reason = builder.feed(batches)
+    if reason is not None:
+        raise ValueError(f"batch {n} (offset {batches.last_offset[n]}): {reason.value}")
+    return builder

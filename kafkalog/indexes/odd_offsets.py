@@ -1,0 +1,159 @@
+"""Which of two batches has a wrong offset, where one contradicts the other.
+
+No checksum covers the offset of a batch: one flipped bit moves a batch that is otherwise intact. Whoever walks the
+headers notices at the batch after it, whose offset does not rise, and that one is mostly right. Which of the two is the
+odd one is told by the batches before and behind them, and by what was written about them elsewhere: the entries of the
+offset index, the name of the next segment, producer snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kafkalog.errors import Reason
+from kafkalog.format import LOG_OVERHEAD, MESSAGE_V0_OVERHEAD
+from kafkalog.indexes.index_files import OffsetIndex
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.header_walk import intact_batch_at
+from kafkalog.storage.source import ByteSource
+
+_N_FOLLOWING: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """What other files say of the offsets of a segment.
+
+    Attributes
+    ----------
+    offset_index : OffsetIndex or None
+    next_base_offset : int or None
+        Of the next segment, by its name.
+    end_offsets : frozenset of int
+        Where the log ended when producer snapshots were taken.
+    """
+
+    offset_index: OffsetIndex | None = None
+    next_base_offset: int | None = None
+    end_offsets: frozenset[int] = frozenset()
+
+    def offset_at(self, position: int) -> int | None:
+        """The offset that the index has for a position: the last one of the batch there, or of several appended."""
+        if self.offset_index is None:
+            return None
+        rows = np.flatnonzero(self.offset_index.position == position)
+        return int(self.offset_index.offset[rows[0]]) if rows.size else None
+
+
+def odd_end(
+    window: Window, source: ByteSource, previous: int, max_batch_bytes: int, witnesses: Callable[[], Witnesses]
+) -> Reason | None:
+    """Whether the last batch of a window is the one that is wrong, rather than what comes after it.
+
+    Parameters
+    ----------
+    window : Window
+        Whose offsets rise.
+    source : ByteSource
+    previous : int
+        The last offset before the window.
+    max_batch_bytes : int
+    witnesses : callable
+        Asked only where there is a contradiction, or a gap before the last batch of a segment.
+
+    Returns
+    -------
+    Reason or None
+        `OFFSET_ORDER` or `OFFSET_OUTSIDE_SEGMENT` for a wrong offset, `CRC_MISMATCH` where the whole batch is damaged;
+        None where the batch is right, or nothing says that it is not.
+    """
+    last = int(window.batches.last_offset[-1])
+    before = int(window.batches.last_offset[-2]) if len(window.batches) > 1 else previous
+    position = int(window.batches.next_position[-1])
+    following = _offset_at(source, position, window)
+    if following is not None and following > last:
+        return None
+    batch = window.batches[-1:]
+    follower = None if following is None else _intact(source, position, max_batch_bytes)
+    if follower is not None:
+        if _intact(source, int(batch.position[0]), max_batch_bytes) is None:
+            return Reason.CRC_MISMATCH
+        return Reason.OFFSET_ORDER if _contradicts(batch, follower, before, source, witnesses) else None
+    if first_offset(batch) <= before + 1:
+        return None
+    known = witnesses()
+    if known.next_base_offset is not None:
+        return Reason.OFFSET_OUTSIDE_SEGMENT if known.next_base_offset <= last else None
+    # an index alone proves nothing; where the log ended, a broker has written down when it stopped
+    end = before + 1 + last - first_offset(batch) + 1
+    return Reason.OFFSET_ORDER if end == max(known.end_offsets, default=-1) else None
+
+
+def _contradicts(
+    batch: BatchTable,
+    follower: BatchTable,
+    before: int,
+    source: ByteSource,
+    witnesses: Callable[[], Witnesses],
+) -> bool:
+    """Whether a batch, and not the intact one that follows with a smaller offset, is wrong."""
+    base, last, first = int(batch.base_offset[0]), int(batch.last_offset[0]), first_offset(batch)
+    if first_offset(follower) <= before or base == before + 1:
+        return False
+    if first_offset(follower) == before + 1 + last - first + 1:
+        return True  # the batch would fit exactly between its neighbours
+    known = witnesses()
+    indexed = known.offset_at(int(batch.position[0]))
+    if indexed is not None:
+        return indexed < last
+    indexed = known.offset_at(int(follower.position[0]))
+    if indexed is not None:
+        return indexed >= int(follower.last_offset[0])
+    if known.next_base_offset is not None and known.next_base_offset <= last:
+        return True
+    following = offsets_from(source, int(follower.position[0]))
+    return 2 * sum(offset <= last for offset in following) >= len(following)
+
+
+def first_offset(batches: BatchTable) -> int:
+    """Base offset of the first batch, or what stands for it where that is hidden in a compressed message."""
+    return int(batches.base_offset[0]) if batches.base_offset[0] >= 0 else int(batches.last_offset[0])
+
+
+def offsets_from(source: ByteSource, position: int, n: int = _N_FOLLOWING) -> list[int]:
+    """Offsets of the next few batches, in whatever order, as far as their lengths lead from one to the next."""
+    offsets: list[int] = []
+    while len(offsets) < n and position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD <= source.size:
+        head = source.window(position, position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD)
+        offset, size, magic = int.from_bytes(head[:8], "big", signed=True), int.from_bytes(head[8:12], "big"), head[16]
+        source.release(head, position)
+        if size < MESSAGE_V0_OVERHEAD or magic > 2:
+            break
+        offsets.append(offset)
+        position += LOG_OVERHEAD + size
+    return offsets
+
+
+def _offset_at(source: ByteSource, position: int, window: Window) -> int | None:
+    """The offset field at a position; None at the end of the file."""
+    at = position - window.start
+    if at + 8 <= window.data.size:
+        return int.from_bytes(window.data[at : at + 8].tobytes(), "big", signed=True)
+    if position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD > source.size:
+        return None
+    data = source.window(position, position + 8)
+    offset = int.from_bytes(data.tobytes(), "big", signed=True)
+    source.release(data, position)
+    return offset
+
+
+def _intact(source: ByteSource, position: int, max_batch_bytes: int) -> BatchTable | None:
+    window, _ = intact_batch_at(source, position, max_batch_bytes)
+    if window is None:
+        return None
+    source.release(window.data, position)
+    return window.batches

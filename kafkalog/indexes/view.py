@@ -1,0 +1,243 @@
+"""The entries of a segment's sparse indexes as arrays: viewed, not parsed, and searched many queries at a time.
+
+All numbers are big-endian, and entries follow one another without a header::
+
+    .index      | offset - base_offset  i32 | position in the .log  i32 |                                  8 bytes
+    .timeindex  | timestamp in ms  i64      | offset - base_offset  i32 |                                 12 bytes
+    .txnindex   | version  i16 | producer id  i64 | first offset  i64 | last offset  i64 | last stable offset  i64 |
+                                                                                                          34 bytes
+
+A file that a broker appends to is allocated ahead, so zeros may follow the entries. An index is a hint: a search
+returns what the entries say, and the batch that an entry points at is checked before it is used
+(`kafkalog.log.segment`).
+Mirrors the reading half of `OffsetIndex`, `TimeIndex` and `TransactionIndex`.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels.indexes import look_up
+from kafkalog.errors import Finding, Reason
+from kafkalog.storage.source import Bytes, open_source
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Queries as an int64 array; TypeError for fractions, and for dates, whose unit is not known."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"whole numbers are expected (times in milliseconds), not {array.dtype}")
+    return array.astype(np.int64, copy=False)
+
+
+class IndexEntries:
+    """Entries of one index file.
+
+    Attributes
+    ----------
+    entries : structured array
+        The entries as they are in the file, big-endian, without the zeros after them.
+    base_offset : int
+        Of the segment.
+    path : str or None
+    padding_bytes : int
+        Bytes of zeros after the entries: the file of a broker that runs or has crashed is allocated ahead.
+    """
+
+    dtype: ClassVar[np.dtype[np.void]]
+
+    def __init__(
+        self, data: Bytes, base_offset: int, *, path: str | None = None, size_in_bytes: int | None = None
+    ) -> None:
+        entry = self.dtype.itemsize
+        whole = data[: data.size // entry * entry]
+        size = data.size if size_in_bytes is None else size_in_bytes
+        n = _used(whole, entry)
+        self.entries: npt.NDArray[np.void] = whole[: n * entry].view(self.dtype)
+        self.odd_bytes = size % entry
+        self.padding_bytes = size - self.odd_bytes - n * entry
+        self.base_offset = base_offset
+        self.path = path
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        base_offset: int,
+        *,
+        memory_map: bool = False,
+        max_entries: int | None = None,
+    ) -> Self:
+        """View an index file, mapped or read.
+
+        Parameters
+        ----------
+        path : path-like
+        base_offset : int
+            Of the segment.
+        memory_map : bool
+        max_entries : int, optional
+            The most that a segment of its size can have; what follows is allocated ahead, and not read.
+        """
+        with open_source(path, memory_map=memory_map) as source:
+            stop = source.size if max_entries is None else min(source.size, max_entries * cls.dtype.itemsize)
+            return cls(source.window(0, stop), base_offset, path=source.path, size_in_bytes=source.size)
+
+    def __len__(self) -> int:
+        return self.entries.size
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.entries[item]
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.entries, dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        padding = f", {self.padding_bytes} bytes of padding" if self.padding_bytes else ""
+        return f"{type(self).__name__}({len(self)} entries{padding}, base_offset={self.base_offset})"
+
+    def findings(self) -> list[Finding]:
+        """A size that is not that of a whole number of entries."""
+        if not self.odd_bytes:
+            return []
+        detail = f"{self.odd_bytes} bytes more than a multiple of {self.dtype.itemsize}"
+        return [Finding(Reason.INDEX_SIZE, detail, path=self.path, base_offset=self.base_offset)]
+
+    def padding_findings(self, *, is_last: bool = False, used: int = 0) -> list[Finding]:
+        """Zeros after the entries where they are not normal; `used` bytes of them are an entry."""
+        padding = self.padding_bytes - used
+        if is_last or padding <= 0:
+            return []
+        detail = (
+            f"{padding} bytes of zeros behind {len(self)} entries, where nobody appends any more: a broker that starts"
+            " takes them for entries at the base offset, and lookups for late offsets begin at the start of the segment"
+        )
+        return [Finding(Reason.INDEX_PADDING, detail, path=self.path, base_offset=self.base_offset)]
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The entries as contiguous native columns, offsets absolute."""
+        raise NotImplementedError
+
+    def to_arrow(self) -> pa.Table:
+        """A `pyarrow.Table` of `columns`."""
+        import pyarrow as pa
+
+        return pa.table(self.columns())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A `pandas.DataFrame` of `columns`."""
+        return self.to_arrow().to_pandas()
+
+
+class OffsetEntries(IndexEntries):
+    """Entries of a `.index`: the last offset of a batch, and its position."""
+
+    dtype = kf.OFFSET_INDEX_DTYPE
+
+    @cached_property
+    def offset(self) -> npt.NDArray[np.int64]:
+        """int64[n]: last offset of each indexed batch, absolute."""
+        return self.entries["relative_offset"].astype(np.int64) + self.base_offset
+
+    @cached_property
+    def position(self) -> npt.NDArray[np.int64]:
+        """int64[n]: start of the batch in the `.log`, bytes."""
+        return self.entries["position"].astype(np.int64)
+
+    @cached_property
+    def _floors(self) -> _Search:
+        return _Search(self.offset, np.arange(len(self), dtype=np.int64), -1)
+
+    @cached_property
+    def _positions(self) -> _Search:
+        return _Search(self.offset, self.position, 0)
+
+    def floor(self, offsets: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """int64[m]: number of the largest entry at or below each offset, -1 for none."""
+        return self._floors(offsets)
+
+    def lookup(self, offsets: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """int64[m]: position to scan from for each offset, 0 where no entry is small enough (`OffsetIndex.lookup`)."""
+        return self._positions(offsets)
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        return {"offset": self.offset, "position": self.position}
+
+
+class TimeEntries(IndexEntries):
+    """Entries of a `.timeindex`: the largest timestamp so far, and the last offset of the batch that has it."""
+
+    dtype = kf.TIME_INDEX_DTYPE
+
+    @cached_property
+    def timestamp(self) -> npt.NDArray[np.int64]:
+        """int64[n]: milliseconds."""
+        return self.entries["timestamp"].astype(np.int64)
+
+    @cached_property
+    def offset(self) -> npt.NDArray[np.int64]:
+        """int64[n]: absolute."""
+        return self.entries["relative_offset"].astype(np.int64) + self.base_offset
+
+    @cached_property
+    def _offsets(self) -> _Search:
+        return _Search(self.timestamp, self.offset, self.base_offset)
+
+    def lookup(self, timestamps: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """int64[m]: offset of the largest entry at or below each timestamp, the base offset for none.
+
+        What the entries say, which may be wrong (`TimeIndex.lookup`); `Segment.find_timestamps` answers rightly.
+        """
+        return self._offsets(timestamps)
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        return {"timestamp": self.timestamp, "offset": self.offset}
+
+
+class _Search:
+    """Finds the value that belongs to the largest key at or below each of many queries.
+
+    Parameters
+    ----------
+    keys : int64[n]
+    values : int64[n]
+    nothing : int
+        The value for queries below all keys.
+    """
+
+    def __init__(self, keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64], nothing: int) -> None:
+        self._keys = keys
+        self._values = np.concatenate([np.array([nothing], np.int64), values])
+        self._is_sorted = bool((keys[1:] >= keys[:-1]).all())
+
+    def __call__(self, queries: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        asked = integers(queries)
+        found = np.empty(asked.shape, np.int64)
+        flat = np.ascontiguousarray(asked).reshape(-1)
+        look_up(self._keys, self._values, self._is_sorted, flat, found.reshape(-1))
+        return found
+
+
+def _used(data: Bytes, entry: int) -> int:
+    """Number of entries up to the last one that is not all zeros.
+
+    An entry of zeros says only that the segment begins at position 0, so none is lost.
+    """
+    end = data.size
+    while end:
+        start = max(0, end - 2**16)
+        nonzero = np.flatnonzero(data[start:end])
+        if nonzero.size:
+            return (start + int(nonzero[-1])) // entry + 1
+        end = start
+    return 0

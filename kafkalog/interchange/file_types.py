@@ -1,0 +1,49 @@
+"""What the name of a file of records says: its format, and how the file as a whole is compressed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+Format = Literal["parquet", "arrow", "arrows", "csv", "jsonl"]
+FORMATS: Final = get_args(Format)
+TEXT_FORMATS: Final = ("csv", "jsonl")
+SUFFIXES: Final = ", ".join(f".{name}" for name in FORMATS)
+"""For messages; more are known."""
+
+_FORMATS_BY_SUFFIX: Final = {
+    **{f".{name}": name for name in FORMATS},
+    ".pq": "parquet",
+    ".parq": "parquet",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".ndjson": "jsonl",
+}
+_PACKED_BY_SUFFIX: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
+
+
+def file_type(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
+    """Format and compression of a file by the end of its name; None for what the name does not say.
+
+    Examples
+    --------
+    >>> file_type("orders.csv.gz"), file_type("orders.pq"), file_type("orders")
+    (('csv', 'gzip'), ('parquet', None), (None, None))
+    """
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    packed = _PACKED_BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+    if packed is not None:
+        suffixes.pop()
+    return _FORMATS_BY_SUFFIX.get(suffixes[-1]) if suffixes else None, packed
+
+
+def check_format(format: str) -> None:
+    """ValueError for what is not one of `FORMATS`."""
+    if format not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
+
+
+def packed_suffix(compression: str) -> str:
+    """What is added to the name of a file that is compressed as a whole; empty for "none"."""
+    return next((suffix for suffix, name in _PACKED_BY_SUFFIX.items() if name == compression), "")

@@ -1,0 +1,169 @@
+"""A batch whose offset was changed, which no checksum covers: that one is blamed and passed over, no neighbour is."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from pathlib import Path
+
+import builder
+import pytest
+import writing
+
+import kafkalog
+
+N_BATCHES, N_RECORDS = 40, 10
+LOG = f"{0:020d}.log"
+
+
+def batch(offset: int, n: int = N_RECORDS) -> bytes:
+    records = [builder.record_v2(value=b"%d" % (offset + row), offset_delta=row) for row in range(n)]
+    return builder.batch_v2(records, base_offset=offset)
+
+
+def moved(data: bytes, offset: int) -> bytes:
+    return offset.to_bytes(8, "big", signed=True) + data[8:]
+
+
+def make(directory: Path, batches: list[bytes], name: str = LOG) -> Path:
+    directory.mkdir(exist_ok=True)
+    (directory / name).write_bytes(b"".join(batches))
+    return directory
+
+
+def skip(path: Path) -> tuple[list[int], list[kafkalog.Finding]]:
+    """Offsets, and the damage."""
+    scan = kafkalog.scan(path, columns=["offset"], on_corruption="skip")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+        offsets = scan.to_table().column(0).to_pylist()
+    return offsets, [finding for finding in scan.findings if finding.damage]
+
+
+def all_but(row: int, n: int = N_BATCHES) -> list[int]:
+    return [offset for offset in range(n * N_RECORDS) if offset // N_RECORDS != row]
+
+
+@pytest.mark.parametrize("bit", range(63))
+def test_any_flipped_bit_costs_that_batch_and_no_other(tmp_path: Path, bit: int) -> None:
+    batches = [batch(row * N_RECORDS) for row in range(N_BATCHES)]
+    row = 17
+    batches[row] = moved(batches[row], (row * N_RECORDS) ^ (1 << bit))
+    path = make(tmp_path / "t-0", batches)
+    position = sum(map(len, batches[:row]))
+    with pytest.raises(kafkalog.CorruptionError) as caught:
+        kafkalog.read_table(path)
+    assert (caught.value.reason, caught.value.position) == ("offset_order", position)
+    offsets, found = skip(path)
+    assert offsets == all_but(row)
+    assert [one.position for one in found] == [position]
+    assert (found[0].base_offset, found[0].last_offset) == (row * N_RECORDS, row * N_RECORDS + N_RECORDS - 1)
+    assert (found[0].n_records, found[0].certainty) == (N_RECORDS, "exact")
+    assert [one.position for one in kafkalog.verify(path).all_findings() if one.damage] == [position]
+
+
+@pytest.mark.parametrize("shift", [1000, -6, 3])
+@pytest.mark.parametrize("row", [0, 1, N_BATCHES - 2, N_BATCHES - 1])
+def test_the_first_and_the_last_batches_of_a_log(tmp_path: Path, row: int, shift: int) -> None:
+    batches = [batch(row * N_RECORDS) for row in range(N_BATCHES)]
+    batches[row] = moved(batches[row], row * N_RECORDS + shift)
+    path = make(tmp_path / "t-0", batches)
+    # where the log ends is known by what a broker writes when it stops
+    (path / f"{N_BATCHES * N_RECORDS:020d}.snapshot").write_bytes(b"")
+    assert skip(path)[0] == all_but(row)
+
+
+def test_a_batch_at_the_end_of_a_segment_that_reaches_into_the_next(tmp_path: Path) -> None:
+    half = N_BATCHES // 2
+    first = [batch(row * N_RECORDS) for row in range(half)]
+    first[-1] = moved(first[-1], (half - 1) * N_RECORDS + 1000)
+    path = make(tmp_path / "t-0", first)
+    make(path, [batch(row * N_RECORDS) for row in range(half, N_BATCHES)], f"{half * N_RECORDS:020d}.log")
+    offsets, found = skip(path)
+    assert offsets == all_but(half - 1)
+    assert [one.position for one in found] == [sum(map(len, first[:-1]))]
+
+
+def test_several_flips_far_apart_and_at_the_border_of_a_window(tmp_path: Path) -> None:
+    batches = [batch(row * N_RECORDS) for row in range(4000)]
+    odd = [500, 501 + 1800, 3000]
+    for row in odd:
+        batches[row] = moved(batches[row], row * N_RECORDS + 2**40)
+    path = make(tmp_path / "t-0", batches)
+    segment = kafkalog.Segment(path / LOG)
+    with segment.open() as source:
+        # windows that end with the batch in question
+        bytes_before = sum(map(len, batches[: odd[0] + 1]))
+        seen = [
+            int(window.batches.last_offset[-1])
+            for window in _until_damage(segment.iter_windows(source, window_bytes=bytes_before))
+        ]
+    assert max(seen) < odd[0] * N_RECORDS
+    assert skip(path)[0] == [offset for offset in range(40_000) if offset // N_RECORDS not in odd]
+
+
+def _until_damage(windows):  # type: ignore[no-untyped-def]
+    try:
+        yield from windows
+    except kafkalog.CorruptionError:
+        return
+
+
+def test_in_a_compacted_log_the_index_tells(tmp_path: Path) -> None:
+    starts = [0, 50, 100, 170, 200, 280, 300]
+    batches = [batch(start) for start in starts]
+    batches[3] = moved(batches[3], 195)  # up to 204, and the next begins at 200
+    path = make(tmp_path / "t-0", batches)
+    sizes = [sum(map(len, batches[:row])) for row in range(len(batches))]
+    entries = b"".join((starts[row] + 9).to_bytes(4, "big") + sizes[row].to_bytes(4, "big") for row in (2, 4))
+    (path / f"{0:020d}.index").write_bytes(entries)
+    assert skip(path)[0] == [start + delta for start in starts if start != 170 for delta in range(N_RECORDS)]
+
+
+def test_a_batch_that_lies_there_twice_is_given_once(tmp_path: Path) -> None:
+    batches = [batch(row * N_RECORDS) for row in range(N_BATCHES)]
+    path = make(tmp_path / "t-0", [*batches[:20], *batches[15:20], *batches[20:]])
+    offsets, found = skip(path)
+    assert offsets == list(range(N_BATCHES * N_RECORDS))
+    assert [one.n_records for one in found] == [0] * 5
+    assert "a copy of the batch at position" in found[0].detail
+    assert "given once" in found[0].detail
+
+
+def test_a_log_that_goes_back_for_good_is_read_on(tmp_path: Path) -> None:
+    path = make(
+        tmp_path / "t-0", [batch(row * N_RECORDS + 500) for row in range(4)] + [batch(n * 10) for n in range(9)]
+    )
+    offsets, found = skip(path)
+    assert offsets == [*range(500, 540), *range(90)]
+    assert [one.n_records for one in found] == [0]
+
+
+def test_legacy_messages_have_offsets_that_no_checksum_covers_either(tmp_path: Path) -> None:
+    messages = [builder.message(offset, value=b"v", magic=1, timestamp=offset) for offset in range(50)]
+    messages[20] = moved(messages[20], 1020)
+    path = make(tmp_path / "t-0", messages)
+    assert skip(path)[0] == [offset for offset in range(50) if offset != 20]
+
+
+def test_convert_drops_the_odd_batch_alone_and_keeps_the_end_of_the_log(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    with kafkalog.PartitionWriter(directory, config=kafkalog.LogConfig(), max_records_per_batch=10) as writer:
+        writer.append(writing.columns_of(writing.draw(200)))
+    log = directory / LOG
+    batches = kafkalog.Segment(log).batches
+    truth = kafkalog.read_table(directory)
+    for row in (4, len(batches) - 1):
+        at = int(batches.position[row])
+        data = bytearray(log.read_bytes())
+        data[at : at + 8] = (int(batches.base_offset[row]) + 1000).to_bytes(8, "big")
+        damaged = tmp_path / f"damaged{row}" / "t-0"
+        shutil.copytree(directory, damaged)
+        (damaged / LOG).write_bytes(data)
+        with pytest.warns(kafkalog.CorruptionWarning, match="contradict"):
+            report = kafkalog.convert(damaged, tmp_path / f"out{row}", on_corruption="skip")
+        result = kafkalog.read_table(tmp_path / f"out{row}" / "t-0")
+        lost = range(int(batches.base_offset[row]), int(batches.last_offset[row]) + 1)
+        assert result.column("offset").to_pylist() == [n for n in range(200) if n not in lost]
+        assert result.equals(truth.filter([n not in lost for n in range(200)]))
+        assert report.partitions[0].end_offset == (200 if row == 4 else int(batches.base_offset[row]))

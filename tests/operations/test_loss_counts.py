@@ -1,0 +1,188 @@
+"""How much was lost: of each finding its offsets and records and how sure that is, of each run a total a partition."""
+
+from __future__ import annotations
+
+import json
+import struct
+import warnings
+from pathlib import Path
+from typing import Any
+
+import builder
+import pytest
+
+import kafkalog
+from kafkalog.cli import main
+
+N_BATCHES, N_RECORDS = 20, 10
+LOG = f"{0:020d}.log"
+
+
+def make(directory: Path, base: int = 0, n: int = N_BATCHES) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    batches = []
+    for row in range(n):
+        records = [builder.record_v2(value=b"v", offset_delta=delta) for delta in range(N_RECORDS)]
+        batches.append(builder.batch_v2(records, base_offset=base + row * N_RECORDS))
+    (directory / f"{base:020d}.log").write_bytes(b"".join(batches))
+    size = len(batches[0])
+    entries = [struct.pack(">ii", row * N_RECORDS + N_RECORDS - 1, row * size) for row in range(1, n)]
+    (directory / f"{base:020d}.index").write_bytes(b"".join(entries))
+    return directory
+
+
+def change(path: Path, at: int, new: bytes) -> None:
+    data = bytearray(path.read_bytes())
+    data[at : at + len(new)] = new
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    return make(tmp_path / "logs" / "t-0")
+
+
+@pytest.fixture
+def size(partition: Path) -> int:
+    return (partition / LOG).stat().st_size // N_BATCHES
+
+
+def scan(path: Path, on_corruption: str = "skip", **options: Any) -> kafkalog.Scan:
+    one = kafkalog.scan(path, columns=["offset"], on_corruption=on_corruption, **options)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+        one.to_table()
+    return one
+
+
+def lost(finding: kafkalog.Finding) -> tuple[int | None, int | None, int | None, str | None]:
+    return finding.base_offset, finding.last_offset, finding.n_records, finding.certainty
+
+
+DAMAGE = {
+    # a checksum does not say what is wrong: the header may be
+    "checksum": (lambda size: (5 * size + size - 1, b"\x99"), (50, 59, 10, "header")),
+    # the header fits between its neighbours
+    "length": (lambda size: (5 * size + 8, b"\x7f"), (50, 59, 10, "exact")),
+    "magic": (lambda size: (5 * size + 16, b"\x09"), (50, 59, 10, "exact")),
+    # the neighbours leave room for so many
+    "hole": (lambda size: (5 * size, bytes(3 * size)), (50, 79, 30, "at_most")),
+    "offset": (lambda size: (5 * size + 4, b"\x40"), (50, 59, 10, "exact")),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_each_finding_says_which_offsets_and_how_many_records(partition: Path, size: int, what: str) -> None:
+    edit, expected = DAMAGE[what]
+    change(partition / LOG, *edit(size))
+    for threads in (1, 3):
+        one = scan(partition, threads=threads)
+        assert [lost(finding) for finding in one.findings] == [expected]
+        assert one.losses == {
+            str(partition): kafkalog.Loss(1, expected[2] or 0, expected[3], 0, expected[0], expected[1])
+        }
+    (verified,) = kafkalog.verify(partition).partitions
+    assert lost(next(finding for finding in verified.all_findings() if finding.damage)) == expected
+    assert verified.loss == one.losses[str(partition)]
+
+
+def test_damage_at_the_end_of_a_segment_ends_where_the_next_begins(partition: Path, size: int) -> None:
+    make(partition, N_BATCHES * N_RECORDS)
+    change(partition / LOG, 18 * size, bytes(2 * size))
+    assert [lost(one) for one in scan(partition).findings] == [(180, 199, 20, "at_most")]
+
+
+def test_where_nothing_tells_the_number_is_not_made_up(partition: Path, size: int) -> None:
+    change(partition / LOG, 18 * size, b"\x99" * (2 * size))
+    one = scan(partition)
+    assert [lost(finding)[1:] for finding in one.findings] == [(None, None, None)]
+    assert one.losses[str(partition)].n_unknown == 1
+
+
+def test_stop_loses_everything_to_the_end_of_the_log(partition: Path, size: int) -> None:
+    make(partition, N_BATCHES * N_RECORDS)
+    for at, new in ((5 * size + size - 1, b"\x99"), (5 * size + 16, b"\x09")):
+        change(partition / LOG, at, new)
+        one = scan(partition, "stop")
+        assert [lost(finding) for finding in one.findings] == [(50, 399, 350, "at_most")]
+        report = _convert(partition, partition.parent.parent / f"out{at}", "stop")
+        assert [lost(finding) for finding in report.findings.rows] == [(50, 399, 350, "at_most")]
+
+
+def test_totals_are_a_partition_each_and_say_how_sure_they_are(partition: Path, size: int) -> None:
+    other = make(partition.with_name("u-0"))
+    for row in (3, 7):
+        change(partition / LOG, row * size + size - 1, b"\x99")
+    change(partition / LOG, 12 * size, bytes(2 * size))
+    change(other / LOG, 4 * size + 16, b"\x09")
+    one = scan(partition.parent)
+    assert {
+        Path(path).name: (loss.n_findings, loss.n_records, loss.certainty) for path, loss in one.losses.items()
+    } == {
+        "t-0": (3, 40, "at_most"),
+        "u-0": (1, 10, "exact"),
+    }
+    assert str(one.losses[str(other)]) == "10 records, offsets 40 to 49"
+    assert str(one.losses[str(partition)]) == "at most 40 records, offsets 30 to 139"
+
+
+def test_findings_that_are_not_kept_are_counted(partition: Path, size: int) -> None:
+    for row in range(2, 15):
+        change(partition / LOG, row * size + size - 1, b"\x99")
+    one = scan(partition, limits=kafkalog.Limits(max_findings=3))
+    assert len(one.findings) == 3
+    assert one.losses[str(partition)].n_records == 130
+
+
+def _convert(path: Path, to: Path, on_corruption: Any) -> Any:
+    with pytest.warns(kafkalog.CorruptionWarning):
+        return kafkalog.convert(path, to, on_corruption=on_corruption)
+
+
+def test_convert_reports_before_after_and_lost(
+    partition: Path, size: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(partition / LOG, 5 * size + size - 1, b"\x99")
+    (row,) = _convert(partition, tmp_path / "out", "skip").partitions
+    assert (row.n_records_before, row.n_records_after, row.lost.n_records) == (200, 190, 10)
+    command = ["convert", str(partition), str(tmp_path / "again"), "--on-corruption", "skip"]
+    assert main([*command, "--json"]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["n_records_before"], shown["n_records_after"]) == (200, 190)
+    assert shown["lost"]["n_records"] == 10
+    assert [(one["reason"], one["n_records"]) for one in shown["findings"]] == [("crc_mismatch", 10)]
+    assert main([*command[:2], str(tmp_path / "third"), *command[3:]]) == 1
+    assert f"lost: {partition}: 10 records, offsets 50 to 59" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [["cat"], ["export", "-o", "OUT.parquet"], ["convert", "OUT"], ["verify"]], ids=lambda one: one[0]
+)
+def test_a_report_is_written_to_a_file(partition: Path, size: int, tmp_path: Path, command: list[str]) -> None:
+    change(partition / LOG, 5 * size + size - 1, b"\x99")
+    report = tmp_path / "report.json"
+    rest = [word.replace("OUT", str(tmp_path / "out")) for word in command[1:]]
+    skip = [] if command[0] == "verify" else ["--on-corruption", "skip"]
+    paths = [str(partition.parent), *rest] if command[0] == "convert" else [str(partition.parent)]
+    options = [] if command[0] == "convert" else rest
+    assert main([command[0], *paths, *options, *skip, "--report", str(report)]) == 1
+    found = json.loads(report.read_text())
+    assert (found["command"], found["exit_code"]) == (command[0], 1)
+    damage = [one for one in found["findings"] if one["damage"]]
+    assert [(one["reason"], one["last_offset"], one["n_records"]) for one in damage] == [("crc_mismatch", 59, 10)]
+    (total,) = found["partitions"]
+    assert (total["path"], total["n_records"], total["certainty"]) == (str(partition), 10, "header")
+
+
+def test_a_report_is_never_put_into_a_log_dir(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(partition), "--report", str(partition / "report.json")]) == 6
+    assert not (partition / "report.json").exists()
+    assert "unsafe_path" in capsys.readouterr().err
+
+
+def test_an_error_is_in_the_report_too(partition: Path, size: int, tmp_path: Path) -> None:
+    change(partition / LOG, 5 * size + size - 1, b"\x99")
+    report = tmp_path / "report.json"
+    assert main(["cat", str(partition), "--report", str(report)]) == 1
+    found = json.loads(report.read_text())
+    assert [one["reason"] for one in found["findings"]] == ["crc_mismatch"]
