@@ -1,4 +1,4 @@
-"""Writes the pages that are made of code: a page a command out of its parser, a page a public object out of its docstring.
+"""Writes the pages that are made of code: one for each command, from its parser, and for each public object.
 
 They go to `docs/generated`, which is not kept. It also turns literals such as ``kafkalog.scan`` and ``kafkalog ls`` on
 other pages into links to them.
@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from kafkalog.cli.app import build_parser
 
 GENERATED = Path(__file__).parent / "generated"
 SPARK = ("register", "prepare", "scan", "batches", "verify", "rebuild_indexes", "export")
+DOCUMENTED = (property, staticmethod, classmethod, cached_property)
 GROUPS = ("Functions", "Classes", "Enumerations", "Errors", "Warnings")
 
 
@@ -167,10 +169,7 @@ def object_page(module: str, name: str, value: Any) -> str:
         members = [
             member
             for member, attribute in inspect.getmembers_static(value)
-            if not member.startswith("_")
-            and isinstance(attribute, (property, staticmethod, classmethod))
-            or (not member.startswith("_") and inspect.isfunction(attribute))
-            or type(attribute).__name__ == "cached_property"
+            if not member.startswith("_") and (inspect.isfunction(attribute) or isinstance(attribute, DOCUMENTED))
         ]
         if members:
             out.append("   :members: " + ", ".join(sorted(members)))
@@ -212,7 +211,7 @@ def write_objects(folder: Path) -> None:
 
 PYTHON = """\
 These names are public, and only these: what ``kafkalog`` itself exports, and what stands in ``kafkalog.errors``,
-``kafkalog.functions``, ``kafkalog.format`` and ``kafkalog.spark``. Other modules may change from one release to the next.
+``kafkalog.functions``, ``kafkalog.format`` and ``kafkalog.spark``. Other modules may change with any release.
 """
 
 MODULES = """\

@@ -1,4 +1,4 @@
-"""Draws `terminal.svg`: what three commands print about the log dir in `tests/golden`. Run it when their output changes."""
+"""Draws `terminal.svg`: what three commands print about `tests/golden/log_dir`. Run it when that changes."""
 
 from __future__ import annotations
 
@@ -46,10 +46,9 @@ def drawn(lines: list[str]) -> str:
     ]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
-            f' viewBox="0 0 {width} {height}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">',
             "<title>kafkalog ls, verify and lookup in a terminal</title>",
-            "<style>text{font:12px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}"
+            "<style>text{font:12px ui-monospace,Menlo,Consolas,monospace;white-space:pre}",
             ".c{fill:#7ee787}.o{fill:#e6edf3}</style>",
             '<rect width="100%" height="100%" rx="8" fill="#161b22"/>',
             *rows,

@@ -1,7 +1,7 @@
-"""The README and the pages of `docs` are true: their examples run in order and print what is shown, links lead somewhere.
+"""The README and the pages of `docs` are true: their examples run and print what is shown, and links lead somewhere.
 
-Each page runs in an empty directory of its own in which `tests/golden` is where a reader of a clone has it. Blocks named
-`pycon` are Python sessions, `console` are commands with their output, `; echo $?` included. Blocks named `sh` are
+Each page runs in order in an empty directory of its own, with `tests/golden` where a reader of a clone has it. Blocks
+named `pycon` are Python sessions, `console` are commands with their output, `; echo $?` included. Blocks named `sh` are
 commands that need what a reader has, so they are only parsed, and `python` blocks are only compiled.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import importlib
 import io
 import re
 import shlex
@@ -87,7 +88,8 @@ def run_command(command: str, expected: str) -> None:
         assert code == 0, f"{command}: {code}: {said}"
     shown = [printed, said + printed, printed + said]  # a terminal shows both, in an order that may change
     check = doctest.OutputChecker().check_output
-    assert expected == "...\n" or any(check(expected, text, doctest.ELLIPSIS) for text in shown), f"{command}\n{shown[1]}"
+    is_shown = expected == "...\n" or any(check(expected, text, doctest.ELLIPSIS) for text in shown)
+    assert is_shown, f"{command}\n{shown[1]}"
 
 
 @pytest.mark.parametrize("page", named(WITH_EXAMPLES))
@@ -150,6 +152,13 @@ def test_the_readme_is_short_and_its_two_commands_are_marked_for_ci() -> None:
     assert readme.count("\n") < 160
     for mark in ("first command", "test command"):
         assert re.search(rf"<!-- {mark} -->\n```sh\n[^\n]+\n```", readme)
+
+
+def test_the_picture_is_what_the_commands_print(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    terminal = importlib.import_module("terminal")
+    drawn = terminal.drawn(terminal.recorded())
+    assert (DOCS / "terminal.svg").read_text() == drawn, "run python docs/terminal.py"
 
 
 def test_every_page_is_reached_from_the_front_page() -> None:
