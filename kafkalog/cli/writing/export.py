@@ -111,6 +111,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         from kafkalog.operations.export import Exporter
 
         options, columns = scan_options(args), record_columns_of(args)
+        if columns is not None:
+            options["columns"] = columns
         exporter = Exporter(
             path_of(args),
             to,
@@ -123,7 +125,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
             escape_formulas=args.escape_formulas,
             max_records=args.n,
             overwrite=args.overwrite,
-            **({} if columns is None else {"columns": columns}),
             **options,
         )
     from kafkalog.interchange.text_output import NotTextError

@@ -30,7 +30,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.export import MANIFEST, PartitionedFiles, check_keys, check_replaceable, split_by_directory
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan, read_task
-from kafkalog.scanning.scan import Timestamp
+from kafkalog.scanning.query import Timestamp
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
 from kafkalog.spark.jobs.scan import listed, warn_of
 from kafkalog.spark.jobs.tables import (
@@ -153,7 +153,7 @@ include_control, include_deleted, internal, on_corruption, check_crcs
     Raises
     ------
     ValueError, TypeError
-        An option is not one.
+        An option is invalid.
     OutputExistsError
         The destination is taken, and not by this export of this log.
     KafkalogError
