@@ -202,7 +202,6 @@ def rebuild_indexes(
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
             stack.enter_context(hold_partitions(one.path for one in chosen))
-            stack.enter_context(hold_partitions(one.path for one in chosen))
         staged = None
         if out is not None and not dry_run:
             staged = str(stack.enter_context(staged_directory(out)).path)
