@@ -19,6 +19,8 @@ import kafkalog
 from kafkalog import LogConfig, PartitionWriter
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, OutputExistsError, TruncatedTailError, UnsafePathError, WriteError
+from kafkalog.storage import moves
+from kafkalog.storage.atomic import rename_new
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.writing import job_commit as adoption
 from kafkalog.writing.job_commit import Place, StagedPartition, StagedWriter, commit, create_job, recover, this_owner
@@ -120,7 +122,9 @@ def steps(
         return step
 
     failing = {name: counting(getattr(os, name)) for name in names}
-    monkeypatch.setattr(adoption, "os", SimpleNamespace(**{**vars(os), **failing}))
+    for module in (adoption, moves):
+        monkeypatch.setattr(module, "os", SimpleNamespace(**{**vars(os), **failing}))
+        monkeypatch.setattr(module, "rename_new", counting(rename_new))
     return lambda: count
 
 
