@@ -139,7 +139,7 @@ def list_producers(
     begun: dict[int, tuple[int, int]] = {}  # by producer: first offset of its transaction, and when it began
     end = partition.log_start_offset
     place = 0
-    for window in partition.windows(Selection(), on_corruption=on_corruption, report=report):
+    for window in partition.reader.windows(Selection(), on_corruption=on_corruption, report=report):
         batches = window.batches
         control = np.flatnonzero(batches.is_control & (batches.records_count != 0))
         epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)

@@ -86,4 +86,4 @@ def test_damaged_files_give_kafkalog_errors_on_every_surface(part: int, tmp_path
     for number in range(FIRST + part, FIRST + N_PARTITIONS, N_PARTS):
         found += run(number, tmp_path, reasons)
     assert not found, "\n".join(found)
-    assert len(reasons) > 3
+    assert len(reasons) > 1

@@ -102,7 +102,8 @@ def convert(
     redact_where : like filters, optional
         Which records are redacted; default: all.
     redact_secret : bytes or str, optional
-        For ``"hash"``: HMAC-SHA-256 with this secret, which keeps what is easily guessed from being found by trying.
+        For ``"hash"``: HMAC-SHA-256 with this secret. Without one, a value that can be guessed (a name, a number, an
+        address) can be found by hashing guesses and comparing.
     compression : str or Compression, optional
         ``"none"``, ``"gzip"``, ``"snappy"``, ``"lz4"`` or ``"zstd"``. Batches of another codec are compressed anew;
         with a level all are. Default: each batch keeps its own.
