@@ -137,7 +137,7 @@ def take_back(there: Path, new: Path, placed: tuple[int, int, int, int], aside: 
     placed : tuple
         Its `identity` before the move. What others put in its place, or wrote to it, is theirs and stays.
     aside : Path, optional
-        Where a file is kept that it replaced. A directory that was exchanged for it has the name that it had.
+        Where a file is kept that it replaced; one that was exchanged for it has the name that it had.
     """
     if os.path.lexists(there):
         if identity(there) != placed:

@@ -104,7 +104,8 @@ def move_groups(
     undo : list of callable
         Given what takes back each move, before it is made.
     resumes : bool
-        Whether some of the moves may have been made before, by a process that died: these are passed over.
+        Whether some of the moves may have been made before, by a process that died: these are passed over. Only files
+        are replaced then, in two steps, so that a lock has to keep others out.
 
     Raises
     ------
@@ -123,11 +124,11 @@ def move_groups(
                     undo.append(partial(rename_back, aside, there))
                     os.rename(there, aside)
                     continue
-                undo.append(partial(take_back, there, new, identity(new), aside if what == "put" else None))
+                undo.append(partial(take_back, there, new, identity(new), aside if resumes and what == "put" else None))
                 if what == "add" or not os.path.lexists(there):
                     rename_new(new, there)
-                elif there.is_dir():
-                    swap(new, there)
+                elif not resumes:
+                    swap(new, there)  # in one step: nothing that others put there meanwhile is lost
                 else:
                     # its name in what is staged is gone once it is in place, which tells whoever resumes
                     _keep(there, aside)

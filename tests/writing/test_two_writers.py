@@ -39,7 +39,7 @@ def slowly(step):
         return step(*args, **options)
     return call
 
-for step in ("rename_new", "_keep", "fsync_directory"):
+for step in ("rename_new", "swap", "fsync_directory"):
     setattr(moves, step, slowly(getattr(moves, step)))
 if locks == "no":
     def cannot(*_):
