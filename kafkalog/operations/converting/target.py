@@ -30,7 +30,7 @@ _MAX_SEGMENT_BYTES: Final = 2**31 - 1
 _NEVER_MS: Final = 2**63 - 1
 
 
-class Targets:
+class ConvertedPartitions:
     """Makes the writers of a conversion.
 
     Parameters
