@@ -273,6 +273,7 @@ class Targets:
                 staged.chmod(stat.S_IMODE(target.stat().st_mode))
 
     def _expected_id(self, key: kf.TopicPartition) -> str | None:
+        found: str | None
         if self.topics is not None and (key.topic in self.topics.topic_ids or self._given is None):
             found = _assigned_id(self._root, key, self.topics, self._meta)
         else:
