@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +35,7 @@ from kafkalog.log.timestamp_search import TimestampSearch
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.checked_walk import walk_checked
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain, walk
-from kafkalog.storage.source import ByteSource, open_source
+from kafkalog.storage.source import ByteSource, open_source, size_of
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
 
@@ -118,7 +117,7 @@ class Segment:
         except (ReadError, LimitExceededError) as error:
             if must_open:
                 raise
-            self.error, self.size_in_bytes, self.is_preallocated = error, _size_of(self.path), False
+            self.error, self.size_in_bytes, self.is_preallocated = error, size_of(self.path), False
 
     def __repr__(self) -> str:
         return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {self.size_in_bytes} bytes)"
@@ -483,14 +482,6 @@ class Segment:
 
 
 _BYTES_WORTH_A_JUMP = 2**20
-
-
-def _size_of(path: Path) -> int:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return 0
-    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def _is_last(path: Path, base_offset: int | None) -> bool:
