@@ -32,13 +32,17 @@ _OF_KERNELS = ("kernels", "records", "robustness")
 
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests, and all that share a broker or a Spark, in one of the processes that tests run in."""
+    """Keep a file's tests, and files that share a broker or a Spark, in one of the processes that tests run in."""
+    groups: dict[Path, str] = {}
     for item in items:
         if item.path.parent.name in _OF_KERNELS:
             item.add_marker(pytest.mark.kernels)
-        fixtures = getattr(item, "fixturenames", ())
-        group = next((name for name in _SHARED if name in fixtures), str(item.path))
-        item.add_marker(pytest.mark.xdist_group(group))
+        shared = next((name for name in _SHARED if name in getattr(item, "fixturenames", ())), None)
+        if shared is not None:
+            # all of the file, for else its own fixtures would be made in two processes
+            groups.setdefault(item.path, shared)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(groups.get(item.path, str(item.path))))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

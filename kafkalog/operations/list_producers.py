@@ -14,9 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError
+from kafkalog.errors import Finding, KafkalogError, OnCorruption
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.selection import Selection
 from kafkalog.state.producers import ProducerState, read_markers, read_snapshot
 
@@ -139,7 +138,7 @@ def list_producers(
     begun: dict[int, tuple[int, int]] = {}  # by producer: first offset of its transaction, and when it began
     end = partition.log_start_offset
     place = 0
-    for window in partition.windows(Selection(), on_corruption=on_corruption, report=report):
+    for window in partition.reader.windows(Selection(), on_corruption=on_corruption, report=report):
         batches = window.batches
         control = np.flatnonzero(batches.is_control & (batches.records_count != 0))
         epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)

@@ -194,6 +194,7 @@ def test_ctrl_c_is_130_and_leaves_nothing(long_log: Path, tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_progress_bar_is_shown_on_a_terminal_after_a_second(long_log: Path, tmp_path: Path) -> None:
     leader, follower = pty.openpty()
     fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))

@@ -556,6 +556,7 @@ def _flat(values: dict[str, Any]) -> dict[str, float]:
     return {name: -1.0 if value is None else float(value) for name, value in flat.items()}
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     one = builder.batch_v2(base_timestamp=5, records_count=1, last_offset_delta=0, crc=0)[8:]
     peaks = []

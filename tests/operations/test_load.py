@@ -425,7 +425,8 @@ for n in range(1, 5000, step):
 """
 
 
-@pytest.mark.parametrize("is_there", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_there", [True, False])
 def test_killed_anywhere_each_partition_is_complete_or_absent(memory: Path, is_there: bool) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     step = 5

@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionError, Finding, KafkalogError, Reason
+from kafkalog.errors import CorruptionError, Finding, KafkalogError, OnCorruption, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentWindow
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.converting.assemble import Part, assemble
 from kafkalog.operations.converting.needed_batches import NeededBatches, find_needed_batches
 from kafkalog.operations.converting.rewrite import Counts, Rewritten, Settings, rewrite
@@ -161,7 +160,7 @@ class Conversion:
             found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
-            for piece in partition.windows(selection, on_corruption=self._on_corruption, report=meet):
+            for piece in partition.reader.windows(selection, on_corruption=self._on_corruption, report=meet):
                 while found:
                     yield found.pop(0)
                 if self._stopped:
@@ -245,7 +244,7 @@ class Conversion:
         if number is not None:
             n_bytes = sum(segment.size_in_bytes for segment in segments[number:]) - (finding.position or 0)
             finding = replace(finding, detail=f"{finding.detail}; the log ends here, {n_bytes} bytes are left out")
-        self._report(self.partition.lost_from(finding))
+        self._report(self.partition.reader.lost_from(finding))
 
     def _append(self, number: int, window: Window, sink: Sink) -> None:
         window_in_order = self._in_order(number, window)

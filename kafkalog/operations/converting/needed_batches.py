@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kafkalog.errors import OnCorruption
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.selection import Selection
 from kafkalog.state.producers import ProducerState
@@ -57,7 +57,7 @@ def find_needed_batches(partition: Partition, start_offset: int | None, on_corru
     begun: list[npt.NDArray[np.int64]] = []
     place = 0
     selection = Selection(start_offset, include_control=True)
-    for window in partition.windows(selection, on_corruption=on_corruption):
+    for window in partition.reader.windows(selection, on_corruption=on_corruption):
         batches = window.batches
         window.release()
         if start_offset is not None:
