@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from kafkalog.operations.dumping.dump import Dump, dump
     from kafkalog.operations.export import ExportResult, export
     from kafkalog.operations.loading.install import InstallReport, install
-    from kafkalog.operations.loading.load import LoadResult, load_files, write_table
+    from kafkalog.operations.loading.load import load_files, write_table
+    from kafkalog.operations.loading.report import LoadResult
     from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
     from kafkalog.operations.rebuilding.report import RebuildReport
     from kafkalog.operations.verifying.verify import Verification, verify
@@ -108,7 +109,7 @@ _LAZY = {
     "Dump": "operations.dumping.dump",
     "dump": "operations.dumping.dump",
     "LogConfig": "state.log_config",
-    "LoadResult": "operations.loading.load",
+    "LoadResult": "operations.loading.report",
     "load_files": "operations.loading.load",
     "write_table": "operations.loading.load",
     "LogDir": "log.log_dir",

@@ -26,14 +26,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 GOLDEN = Path(__file__).parent / "golden"
 _SHARED = ("history", "spark")
+_OF_KERNELS = ("kernels", "records", "robustness")
+"""Folders whose tests run mostly in kernels."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests, and all that share a broker or a Spark, in one of the processes that tests run in."""
+    """Keep a file's tests, and files that share a broker or a Spark, in one of the processes that tests run in."""
+    groups: dict[Path, str] = {}
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        group = next((name for name in _SHARED if name in fixtures), str(item.path))
-        item.add_marker(pytest.mark.xdist_group(group))
+        if item.path.parent.name in _OF_KERNELS:
+            item.add_marker(pytest.mark.kernels)
+        shared = next((name for name in _SHARED if name in getattr(item, "fixturenames", ())), None)
+        if shared is not None:
+            # all of the file, for else its own fixtures would be made in two processes
+            groups.setdefault(item.path, shared)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(groups.get(item.path, str(item.path))))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

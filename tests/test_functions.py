@@ -11,6 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -78,7 +79,7 @@ def test_every_read_helper_is_tested() -> None:
     assert {name for name in kfn.HELPERS if name.startswith("read_")} == {*READS, "read_uvarint"}
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(sorted(READS)), st.binary(max_size=12), PLACES)
 def test_numbers_are_read_as_struct_reads_them_or_are_an_index_error(name: str, data: bytes, at: int) -> None:
     result = both(kfn.HELPERS[name], array(data), at)
@@ -90,7 +91,7 @@ def test_numbers_are_read_as_struct_reads_them_or_are_an_index_error(name: str, 
     assert result == expected or (math.isnan(expected) and math.isnan(result))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(BYTES, TEXTS, PLACES)
 @example(b"", b"", 0)
 @example(b"aaab", b"aab", -5)
@@ -103,7 +104,7 @@ def test_searches_find_what_python_finds(data: bytes, text: bytes, start: int) -
         assert both(kfn.find, array(data), known, start) == data.find(known, max(start, 0))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=12), PLACES)
 @example(b"\xff" * 8 + b"\x7f", 0)
 @example(b"\xff" * 9, 0)
@@ -125,7 +126,7 @@ INTEGER = re.compile(rb" *([+-]?[0-9]+)")
 FLOAT = re.compile(rb" *([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.one_of(BYTES, st.integers().map(lambda n: str(n).encode())), st.integers(-3, 26))
 @example(b"9223372036854775807", 0)
 @example(b"9223372036854775808", 0)
@@ -146,7 +147,7 @@ def test_decimal_integers_are_read_as_int_reads_them(data: bytes, at: int) -> No
         assert result is OverflowError
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.one_of(
         BYTES,
@@ -204,7 +205,7 @@ def _power(text: bytes) -> int:
 HEADER = st.tuples(st.sampled_from([b"", b"a", b"ab", b"trace"]), st.one_of(st.none(), st.binary(max_size=70)))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(HEADER, max_size=4), st.sampled_from([b"", b"a", b"ab", b"nope"]), st.binary(max_size=4))
 def test_the_last_header_of_a_name_counts(headers: list[tuple[bytes, bytes | None]], name: bytes, rest: bytes) -> None:
     import builder
@@ -218,7 +219,7 @@ def test_the_last_header_of_a_name_counts(headers: list[tuple[bytes, bytes | Non
     assert both(kfn.get_header, given, name) == (dict(headers).get(name) or b"")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=30), st.integers(0, 5))
 def test_headers_that_are_none_are_errors_and_never_read_outside(data: bytes, n: int) -> None:
     given = kfn.Headers(array(data), n)

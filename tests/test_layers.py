@@ -47,7 +47,6 @@ STILL_LARGER_FOLDERS = {"log": 13, "writing": 13}
 STILL_LARGER_FILES = {
     "_kernels/dump.pyx",
     "_kernels/encode.pyx",
-    "log/partition.py",
     "log/segment.py",
     "records/encode.py",
     "writing/job_commit.py",

@@ -54,6 +54,8 @@ class SinkOptions:
         Of bytes in the text formats.
     null : str
         Null in CSV.
+    escape_formulas : bool
+        In CSV: see `CsvRows`.
 
     Raises
     ------
@@ -66,6 +68,7 @@ class SinkOptions:
     row_group_rows: int | None = None
     encoding: str | None = None
     null: str | None = None
+    escape_formulas: bool = False
 
     def __post_init__(self) -> None:
         check_format(self.format)
@@ -85,6 +88,8 @@ class SinkOptions:
             check_encoding(self.encoding)
         if self.null is not None and self.format != "csv":
             raise ValueError("null is for csv: the other formats have a null of their own")
+        if self.escape_formulas and self.format != "csv":
+            raise ValueError("escape_formulas is for csv")
         if self.format == "csv":
             CsvRows(encoding=self.encoding or "base64", null=self.null or "")
 
@@ -103,7 +108,7 @@ class SinkOptions:
             return ArrowSink(file, schema, compression, self.row_group_rows, is_file=self.format == "arrow")
         encoding = self.encoding or "base64"
         if self.format == "csv":
-            rows = CsvRows(schema.names, encoding=encoding, null=self.null or "")
+            rows = CsvRows(schema.names, encoding=encoding, null=self.null or "", escape_formulas=self.escape_formulas)
             return TextSink(file, rows, compression, rows.header)
         return TextSink(file, JsonLines(schema.names, encoding=encoding), compression)
 

@@ -11,6 +11,7 @@ import base64
 import binascii
 import itertools
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, get_args
@@ -26,7 +27,26 @@ BYTES_COLUMNS: Final = ("key", "value")
 
 Headers = list[dict[str, Any]]
 
-_encode_json = json.JSONEncoder(ensure_ascii=False).encode
+_encode_raw = json.JSONEncoder(ensure_ascii=False).encode
+# DEL and C1 controls, bidi marks and controls, line and paragraph separators: what a terminal or an editor obeys
+_OBEYED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_FORMULA_STARTS: Final = tuple("=+-@\t\r\uff0b\uff0d\uff1d\uff20")
+
+
+def encode_json(value: Any) -> str:
+    r"""A value as JSON on one line, readable, in which no character does anything to a terminal.
+
+    Examples
+    --------
+    >>> print(encode_json(["caf\u00e9", "\u202egnp", "\x9b31m"]))
+    ["café", "\u202egnp", "\u009b31m"]
+    """
+    text = _encode_raw(value)
+    return text if text.isascii() and "\x7f" not in text else _OBEYED.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def check_encoding(encoding: str) -> None:
@@ -86,11 +106,11 @@ class JsonLines(LineFormat):
         if name == "headers":
             encode = ENCODERS[self._encoding]
             return _header_texts(column, encode)
-        return _scalar_texts(name, column, null="null", quote=_encode_json)
+        return _scalar_texts(name, column, null="null", quote=encode_json)
 
     def _bytes(self, column: pa.Array) -> list[str]:
         if self._encoding == "utf8":
-            return [_encode_json(_utf8(value)) for value in bytes_list(column)]
+            return [encode_json(_utf8(value)) for value in bytes_list(column)]
         return _plain_texts(column, self._encoding, template='"%s"', null="null")
 
 
@@ -101,6 +121,9 @@ class CsvRows(LineFormat):
     ----------
     null : str
         What stands for null, never in quotes. The default is nothing at all, where an empty value is ``""``.
+    escape_formulas : bool
+        Put ``'`` before text that a spreadsheet takes for a formula: what begins with ``= + - @``, a tab or a carriage
+        return. What is escaped so cannot be loaded as it was.
 
     Notes
     -----
@@ -108,8 +131,16 @@ class CsvRows(LineFormat):
     `null`. Headers are the JSON text that `JsonLines` has, ``[]`` for none.
     """
 
-    def __init__(self, columns: Sequence[str] | None = None, *, encoding: str = "base64", null: str = "") -> None:
+    def __init__(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        encoding: str = "base64",
+        null: str = "",
+        escape_formulas: bool = False,
+    ) -> None:
         super().__init__(columns, encoding=encoding)
+        self._escape_formulas = escape_formulas
         if any(char in null for char in '",\r\n'):
             raise ValueError(f"null is written without quotes, so it may hold none, nor commas or line ends: {null!r}")
         self._null = null
@@ -145,7 +176,7 @@ class CsvRows(LineFormat):
                     raise NotTextError(f"{_place(batch, row)}: {name} is not UTF-8; base64 holds any bytes") from error
             return texts
         texts = _plain_texts(column, self._encoding, template="%s", null=self._null)
-        if self._null == "":
+        if self._null == "" and not self._escape_formulas:
             # what is empty here is null or an empty value, and nothing else has to be in quotes
             if column.null_count == 0:
                 return [text or '""' for text in texts]
@@ -153,6 +184,8 @@ class CsvRows(LineFormat):
         return [quote(text) if valid else text for text, valid in zip(texts, _is_valid(column), strict=True)]
 
     def _quote(self, text: str) -> str:
+        if self._escape_formulas and text.startswith(_FORMULA_STARTS):
+            text = f"'{text}"
         if not text or text == self._null or any(char in text for char in '",\r\n'):
             return '"' + text.replace('"', '""') + '"'
         return text
@@ -230,7 +263,7 @@ def _scalar_texts(name: str, column: pa.Array, *, null: str, quote: Callable[[st
 
 def _header_texts(column: pa.Array, encode: Callable[[bytes | None], Any]) -> list[str]:
     return [
-        _encode_json([[header["key"], encode(header["value"])] for header in headers]) if headers else "[]"
+        encode_json([[header["key"], encode(header["value"])] for header in headers]) if headers else "[]"
         for headers in headers_list(column)
     ]
 

@@ -3,6 +3,17 @@
 Which segment is asked is decided here, as in `UnifiedLog.fetchOffsetByTimestamp` and `LogSegment.largestTimestamp`, but
 from batch headers instead of time indexes; what is in a segment is found by `kafkalog.log.timestamp_search`. Walked
 headers are remembered, a few numbers a window, so that a later question does not walk them again.
+
+What differs from a broker, on purpose:
+
+- A segment's largest timestamp comes from its batch headers, and the search goes by them: where a time index or
+  an offset index is wrong, stale or gone, a broker passes by the record or takes the file's modification
+  time; the answer here does not depend on index files. It costs a walk of the headers up to the answer, which
+  is remembered; only batches that may hold an answer are decoded, and only their checksums are checked.
+- The log end offset stands for the high watermark, and nothing is held back by open transactions: this is
+  `read_uncommitted` on files at rest.
+- The leader epoch of the latest offset is the last in `leader-epoch-checkpoint`.
+- A negative number is refused; on the wire -1, -2 and -3 are the named questions.
 """
 
 from __future__ import annotations

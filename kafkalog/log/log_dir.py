@@ -14,8 +14,9 @@ from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, ReadError, Reason, SidecarError
-from kafkalog.log.partition import Known, Partition
+from kafkalog.log.partition import Partition
 from kafkalog.log.segment import open_segment
+from kafkalog.log.segment_reader import Known
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.broker_lock import is_locked
 
@@ -102,8 +103,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         Without `internal`, internal topics (`kafkalog.format.INTERNAL_TOPICS`) are left out, unless `topics` names them
         or the log dir was opened on their directories or files.
         """
-        named = {topics} if isinstance(topics, str) else None if topics is None else set(topics)
-        numbered = {partitions} if isinstance(partitions, int) else None if partitions is None else set(partitions)
+        named, numbered = as_set(topics), as_set(partitions)
         return [
             key
             for key in self
@@ -222,6 +222,11 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
             return
         known = None if starts is None or watermarks is None else Known(starts.get(key, 0), watermarks.get(key))
         self._found[key] = PartitionPath(path, segments, known)
+
+
+def as_set(wanted: Iterable[Any] | int | None) -> set[Any] | None:
+    """One name or number, or several; None for all."""
+    return None if wanted is None else {wanted} if isinstance(wanted, (str, int)) else set(wanted)
 
 
 def _holds_segments(path: Path) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from kafkalog.errors import DEFAULT_LIMITS, Limits, ReadError, Reason
-from kafkalog.log.log_dir import LogDir, is_partition_directory
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, ReadError, Reason
+from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment, open_segment
 
@@ -61,3 +62,41 @@ def open(
     if not path:
         raise ValueError("no path given")
     return LogDir(path, memory_map=memory_map, limits=limits)
+
+
+def partitions_of(
+    opened: LogDir | Partition | Segment,
+    topics: Iterable[str] | str | None = None,
+    partitions: Iterable[int] | int | None = None,
+    *,
+    among: Collection[kf.TopicPartition] | None = None,
+    internal: bool = True,
+) -> Iterator[Partition | KafkalogError]:
+    """The partitions that topics and numbers leave, in order, or why one cannot be opened.
+
+    Parameters
+    ----------
+    opened : LogDir, Partition or Segment
+        A segment is a partition of its own.
+    topics, partitions, internal
+        As `LogDir.select`.
+    among : collection of TopicPartition, optional
+        Only these partitions of a log dir.
+    """
+    if isinstance(opened, LogDir):
+        for key in opened.select(topics, partitions, internal=internal):
+            if among is None or key in among:
+                try:
+                    yield opened[key]
+                except KafkalogError as error:
+                    yield error
+        return
+    own = opened.topic_partition
+    named, numbered = as_set(topics), as_set(partitions)
+    is_wanted = (
+        named is numbered is None
+        if own is None
+        else ((named is None or own.topic in named) and (numbered is None or own.partition in numbered))
+    )
+    if is_wanted:
+        yield Partition.of_segment(opened) if isinstance(opened, Segment) else opened

@@ -6,74 +6,28 @@ Mirrors the reading half of `UnifiedLog` and `LocalLog`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import (
-    DEFAULT_LIMITS,
-    Finding,
-    KafkalogError,
-    Limits,
-    ReadError,
-    Reason,
-    SidecarError,
-)
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, ReadError, SidecarError
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits
 from kafkalog.log.list_offsets import ListOffsets
-from kafkalog.log.scan_statistics import ScanStatistics
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
-from kafkalog.log.segment_reader import SegmentReader, SegmentWindow
+from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, gap_finding, overlapping
 from kafkalog.log.segment_stream import OnCorruption
-from kafkalog.records.batch_table import BatchTable
-from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
-from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, ReadCommitted, Stretch
-from kafkalog.state.transaction_outcomes import KnownOutcomes, OutcomeLearner, Outcomes
-
-
-class SegmentBatches(NamedTuple):
-    """Rows of the batch table of one of a partition's segments."""
-
-    segment: Segment
-    batches: BatchTable
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of a partition beforehand, and not looked up in its directory or its log dir.
-
-    Attributes
-    ----------
-    log_start_offset, high_watermark : int or None
-        What the log dir's checkpoints say; None for nothing.
-    segments : tuple of Segment or None
-        Those to read; None for what the directory holds.
-    is_planned : bool
-        Whether the segments were chosen, and opened, by a plan: a file that is gone since raises, and what they leave
-        out between them is left out on purpose.
-    outcomes : Outcomes or None
-        How the transactions of the segments ended.
-    at_end : callable or None
-        ``at_end(last_offset, on_corruption, report)`` is called when all windows have been read.
-    """
-
-    log_start_offset: int | None = None
-    high_watermark: int | None = None
-    segments: tuple[Segment, ...] | None = None
-    is_planned: bool = False
-    outcomes: Outcomes | None = None
-    at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None] | None = None
+from kafkalog.state.transaction_outcomes import Outcomes
 
 
 class Partition:
@@ -143,13 +97,12 @@ class Partition:
     def of_segment(cls, segment: Segment) -> Partition:
         """A partition of one segment, as if nothing else were there."""
         partition = cls(segment.path.parent, limits=segment.limits, known=Known(segments=(segment,)))
-        partition.topic_partition, partition.kind = segment.topic_partition, None
+        partition.topic_partition, partition.kind, partition.log_start_offset = segment.topic_partition, None, 0
         return partition
 
     def __repr__(self) -> str:
         name = self.topic_partition or self.path.name
-        size = sum(segment.size_in_bytes for segment in self.segments)
-        return f"Partition({str(name)!r}, {len(self.segments)} segments, {size} bytes)"
+        return f"Partition({str(name)!r}, {len(self.segments)} segments, {self.size_in_bytes} bytes)"
 
     @property
     def size_in_bytes(self) -> int:
@@ -178,10 +131,8 @@ class Partition:
     @cached_property
     def high_watermark(self) -> int | None:
         """From the log dir's checkpoint, where it may be stale; None when it has none."""
-        if self._known is not None:
-            return self._known.high_watermark
-        given = self._given_high_watermark
-        return given if given is not None else self._checkpoint(kf.HIGH_WATERMARK_CHECKPOINT)
+        given = self._given_high_watermark if self._known is None else self._known.high_watermark
+        return given if given is not None or self._known else self._checkpoint(kf.HIGH_WATERMARK_CHECKPOINT)
 
     @cached_property
     def cleaner_offset(self) -> int | None:
@@ -334,16 +285,7 @@ class Partition:
         `"max-timestamp"` may be a record below the log start offset, as long as its segment is there. Control records
         count like others.
 
-        What differs from a broker, on purpose:
-
-        - A segment's largest timestamp comes from its batch headers, and the search goes by them: where a time index or
-          an offset index is wrong, stale or gone, a broker passes by the record or takes the file's modification
-          time; the answer here does not depend on index files. It costs a walk of the headers up to the answer, which
-          is remembered; only batches that may hold an answer are decoded, and only their checksums are checked.
-        - The log end offset stands for the high watermark, and nothing is held back by open transactions: this is
-          `read_uncommitted` on files at rest.
-        - The leader epoch of the latest offset is the last in `leader-epoch-checkpoint`.
-        - A negative number is refused; on the wire -1, -2 and -3 are the named questions.
+        What differs from a broker, on purpose, stands in `kafkalog.log.list_offsets`.
 
         Source: UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp, Kafka 4.3.
 
@@ -363,17 +305,6 @@ class Partition:
         """The topic id in `partition.metadata`, None when there is none."""
         properties = read_properties(self.path / kf.PARTITION_METADATA)
         return None if properties is None else properties.get("topic_id")
-
-    def lost_from(self, finding: Finding) -> Finding:
-        """A finding, with all that lies behind it to the end of the log counted as lost."""
-        try:
-            end = self.segments[-1].next_offset
-        except (KafkalogError, IndexError):
-            return replace(finding, last_offset=None, n_records=None, certainty=None)
-        first = finding.base_offset
-        if first is None or not 0 <= first < end:
-            return finding
-        return replace(finding, last_offset=end - 1, n_records=end - first, certainty="at_most")
 
     def gap_between(self, start: int, end: int) -> Finding | None:
         """The note about offsets that lie between two segments and in neither; None where the log cleaner has been."""
@@ -401,7 +332,7 @@ class Partition:
         KafkalogError
             The last segment is damaged, or one in which a transaction is open.
         """
-        _, first = self._judge().replay()
+        _, first = self.reader.read_committed().replay()
         return self.log_end_offset if first is None else max(first.first_offset, self.log_start_offset)
 
     def aborted_transactions(self, start: int | None = None, end: int | None = None) -> npt.NDArray[np.void]:
@@ -427,16 +358,7 @@ class Partition:
         -----
         Source: TransactionIndex.collectAbortedTxns, AbortedTxn, Kafka 4.3.
         """
-        parts, _ = self._judge().replay(end)
-        found = np.empty(sum(part.size for part in parts), kf.ABORTED_TRANSACTION_DTYPE)
-        for name in kf.ABORTED_TRANSACTION_DTYPE.names or ():
-            found[name] = np.concatenate([part[name] for part in parts]) if parts else 0
-        mask = np.ones(found.size, np.bool_)
-        if start is not None:
-            mask &= found["last_offset"] >= start
-        if end is not None:
-            mask &= found["first_offset"] < end
-        return found[mask]
+        return self.reader.aborted_transactions(start, end)
 
     def learn_outcomes(self, until_offset: int | None = None, *, on_corruption: OnCorruption = "raise") -> Outcomes:
         """How the transactions ended, for those who read the partition in parts; by headers alone.
@@ -453,113 +375,12 @@ class Partition:
         ReadError
             A file cannot be read.
         """
-        paths = [str(segment.path) for segment in self.segments]
-        ahead = partial(self.stretches, on_corruption=on_corruption)
-        learner = OutcomeLearner(paths, ahead, on_corruption=on_corruption, limits=self.limits)
-        return learner.learn(until_offset)
-
-    def windows(
-        self,
-        selection: Selection,
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-        on_corruption: OnCorruption = "raise",
-        check_crcs: bool = True,
-        report: Callable[[Finding], None] = lambda finding: None,
-        window_bytes: int = WINDOW_BYTES,
-        wanted: Callable[[Segment], bool] = lambda segment: True,
-        statistics: ScanStatistics | None = None,
-    ) -> Iterator[SegmentWindow]:
-        """Windows that may hold selected records, in offset order.
-
-        Headers that cannot be walked are handled according to `on_corruption`; what is in a batch is for the receiver
-        to judge.
-
-        Parameters
-        ----------
-        selection : Selection
-        isolation_level : {"read_uncommitted", "read_committed"}
-            With the latter, the batches of a window are those that a consumer would get.
-        on_corruption : {"raise", "stop", "skip"}
-            Also what to do where a file cannot be read.
-        check_crcs : bool
-            Whether a batch needs a right checksum to count for `isolation_level`.
-        report : callable
-            Given each finding.
-        window_bytes : int
-            Bytes to read at a time.
-        wanted : callable
-            Says of each segment whether to read it.
-        statistics : ScanStatistics, optional
-            Where to count what is read and what is not.
-        """
-        counts = ScanStatistics() if statistics is None else statistics
-        counts.n_segments += len(self.segments)
-        counts.n_bytes += self.size_in_bytes
-        damage: list[Finding] = []  # since the last window: what it hides may matter to transactions
-
-        def report_and_keep(finding: Finding) -> None:
-            report(finding)
-            damage.append(finding)
-
-        judge = None if isolation_level == "read_uncommitted" else self._judge(on_corruption, check_crcs)
-        last_offset = -1
-        try:
-            for window in self._reader.windows(
-                selection,
-                on_corruption=on_corruption,
-                report=report if judge is None else report_and_keep,
-                window_bytes=window_bytes,
-                wanted=wanted,
-                statistics=counts,
-            ):
-                last_offset = int(window.batches.last_offset[-1])
-                if judge is None:
-                    yield window
-                    del window  # here and below: its memory serves the next one
-                    continue
-                stretch = Stretch(window.window, window.number << PLACE_BITS, tuple(damage))
-                verdict = judge.judge(stretch, selection.start_offset, selection.end_offset)
-                damage.clear()
-                if len(verdict.batches):
-                    yield window._replace(window=window.window._replace(batches=verdict.batches))
-                else:
-                    window.release()
-                del window, stretch
-                for finding in verdict.findings:
-                    report(finding)
-                if verdict.error is not None:
-                    raise verdict.error
-                if verdict.is_end:
-                    return
-            if self._known is not None and self._known.at_end is not None:
-                self._known.at_end(last_offset, on_corruption, report)
-        finally:
-            if judge is not None:
-                judge.close()
-
-    def stretches(
-        self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
-    ) -> Generator[Stretch]:
-        """What lies behind a place, for who learns outcomes; places count from the first segment."""
-        return self._reader.stretches(place, previous_offset, on_corruption=on_corruption)
+        return self.reader.learn_outcomes(until_offset, on_corruption=on_corruption)
 
     @property
-    def _reader(self) -> SegmentReader:
-        is_planned = self._known is not None and self._known.is_planned
-        return SegmentReader(self.segments, must_open=is_planned, gap_between=None if is_planned else self.gap_between)
-
-    def _judge(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
-        if self._known is not None and self._known.outcomes is not None:
-            return KnownOutcomes(self._known.outcomes, check_crcs=check_crcs, limits=self.limits)
-        return ReadCommitted(
-            [str(segment.path) for segment in self.segments],
-            partial(self.stretches, on_corruption=on_corruption),
-            on_corruption=on_corruption,
-            check_crcs=check_crcs,
-            is_whole=not self.segments or self.segments[-1].is_last,
-            limits=self.limits,
-        )
+    def reader(self) -> SegmentReader:
+        """What reads the segments."""
+        return SegmentReader(self.segments, known=self._known, gap_between=self.gap_between, limits=self.limits)
 
     def iter_batches(
         self,
@@ -589,9 +410,9 @@ class Partition:
             Never empty; in offset order.
         """
         selection = Selection(start_offset, end_offset)
-        for window in self.windows(selection, on_corruption=on_corruption, report=report):
+        for window in self.reader.windows(selection, on_corruption=on_corruption, report=report):
             window.release()
-            batches = _overlapping(window.batches, start_offset, end_offset)
+            batches = overlapping(window.batches, start_offset, end_offset)
             if len(batches):
                 yield SegmentBatches(window.segment, batches)
             progress(window.n_bytes)
@@ -672,6 +493,7 @@ class Partition:
             if on_corruption == "stop" and not is_whole:
                 break  # a broker would delete the segments behind
         return total
+<<<<<<< HEAD
 
 
 def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None) -> Finding:
@@ -713,3 +535,5 @@ def _overlapping(batches: BatchTable, start_offset: int | None, end_offset: int 
         behind = np.concatenate([batches.base_offset[:1], batches.last_offset[:-1] + 1])
         wanted &= np.where(batches.base_offset >= 0, batches.base_offset, behind) < end_offset
     return batches[wanted]
+=======
+>>>>>>> main

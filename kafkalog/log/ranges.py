@@ -25,8 +25,9 @@ from kafkalog.errors import (
     Reason,
     TruncatedTailError,
 )
-from kafkalog.log.partition import Known, Partition
+from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_reader import Known
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import Window
 from kafkalog.records.header_walk import WINDOW_BYTES

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -569,6 +569,9 @@ def _is_last(path: Path, base_offset: int | None) -> bool:
     return not any(other is not None and other > base_offset for other in others)
 
 
+_PACKED: Final = tuple(f"{kf.LOG_SUFFIX}{suffix}" for suffix in (".gz", ".zst", ".bz2", ".xz", ".lz4"))
+
+
 def open_segment(path: Path, **options: Any) -> Segment:
     """A `.log` file that a person named.
 
@@ -578,8 +581,10 @@ def open_segment(path: Path, **options: Any) -> Segment:
         The name says that it is something else.
     """
     if path.suffix != kf.LOG_SUFFIX:
-        hint = (
-            f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}" if kf.parse_base_offset(path.name) is not None else ""
-        )
-        raise NotKafkaError(Reason.NOT_KAFKA, hint or "a segment's file name ends in .log", path=path)
+        hint = "a segment's file name ends in .log"
+        if path.name.endswith(_PACKED):
+            hint = f"it is compressed: unpack it first, to {path.with_suffix('').name}"
+        elif kf.parse_base_offset(path.name) is not None:
+            hint = f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}"
+        raise NotKafkaError(Reason.NOT_KAFKA, hint, path=path)
     return Segment(path, **options)

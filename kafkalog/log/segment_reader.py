@@ -1,23 +1,28 @@
 """Segments read one after the other, as windows; damage, and files that cannot be read, are handled as wished.
 
-Which of the windows' batches were committed is decided in `kafkalog.log.partition`.
+For `read_committed` the batches of a window are those that a consumer would get.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from kafkalog.errors import Finding, KafkalogError, LimitExceededError, ReadError
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, ReadError, Reason
 from kafkalog.log.scan_statistics import ScanStatistics
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption, SegmentStream
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
-from kafkalog.state.read_committed import PLACE_BITS, Stretch
+from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, ReadCommitted, Stretch
+from kafkalog.state.transaction_outcomes import KnownOutcomes, OutcomeLearner, Outcomes
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
@@ -44,28 +49,145 @@ class SegmentWindow(NamedTuple):
         self.source.release(self.window.data, self.window.start)
 
 
+class SegmentBatches(NamedTuple):
+    """Rows of the batch table of one of a partition's segments."""
+
+    segment: Segment
+    batches: BatchTable
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a partition beforehand, and not looked up in its directory or its log dir.
+
+    Attributes
+    ----------
+    log_start_offset, high_watermark : int or None
+        What the log dir's checkpoints say; None for nothing.
+    segments : tuple of Segment or None
+        Those to read; None for what the directory holds.
+    is_planned : bool
+        Whether the segments were chosen, and opened, by a plan: a file that is gone since raises, and what they leave
+        out between them is left out on purpose.
+    outcomes : Outcomes or None
+        How the transactions of the segments ended.
+    at_end : callable or None
+        ``at_end(last_offset, on_corruption, report)`` is called when all windows have been read.
+    """
+
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    segments: tuple[Segment, ...] | None = None
+    is_planned: bool = False
+    outcomes: Outcomes | None = None
+    at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None] | None = None
+
+
 class SegmentReader:
     """Reads the segments of a partition, in order.
 
     Parameters
     ----------
     segments : sequence of Segment
-    must_open : bool
-        Whether a file that cannot be read raises whatever `on_corruption` is: it was there when reading was planned.
-    gap_between : callable, optional
+    known : Known, optional
+        What is known beforehand.
+    gap_between : callable
         Gives the finding, if any, about offsets (half-open) that lie between two segments and in neither.
+    limits : Limits
     """
 
     def __init__(
         self,
         segments: Sequence[Segment],
         *,
-        must_open: bool,
-        gap_between: Callable[[int, int], Finding | None] | None = None,
+        known: Known | None,
+        gap_between: Callable[[int, int], Finding | None],
+        limits: Limits,
     ) -> None:
-        self._segments, self._must_open, self._gap_between = segments, must_open, gap_between
+        self._segments, self._known, self._gap_between = segments, known or Known(), gap_between
+        self._limits = limits
 
     def windows(
+        self,
+        selection: Selection,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        on_corruption: OnCorruption = "raise",
+        check_crcs: bool = True,
+        report: Callable[[Finding], None] = lambda finding: None,
+        window_bytes: int = WINDOW_BYTES,
+        wanted: Callable[[Segment], bool] = lambda segment: True,
+        statistics: ScanStatistics | None = None,
+    ) -> Iterator[SegmentWindow]:
+        """Windows that may hold selected records, in offset order.
+
+        Headers that cannot be walked are handled according to `on_corruption`; what is in a batch is for the receiver
+        to judge.
+
+        Parameters
+        ----------
+        selection : Selection
+        isolation_level : {"read_uncommitted", "read_committed"}
+            With the latter, the batches of a window are those that a consumer would get.
+        on_corruption : {"raise", "stop", "skip"}
+            Also what to do where a file cannot be read.
+        check_crcs : bool
+            Whether a batch needs a right checksum to count for `isolation_level`.
+        report : callable
+            Given each finding.
+        window_bytes : int
+            Bytes to read at a time.
+        wanted : callable
+            Says of each segment whether to read it.
+        statistics : ScanStatistics, optional
+            Where to count what is read and what is not.
+        """
+        counts = ScanStatistics() if statistics is None else statistics
+        counts.n_segments += len(self._segments)
+        counts.n_bytes += sum(segment.size_in_bytes for segment in self._segments)
+        damage: list[Finding] = []  # since the last window: what it hides may matter to transactions
+
+        def report_and_keep(finding: Finding) -> None:
+            report(finding)
+            damage.append(finding)
+
+        judge = None if isolation_level == "read_uncommitted" else self.read_committed(on_corruption, check_crcs)
+        last_offset = -1
+        try:
+            for window in self._all_windows(
+                selection,
+                on_corruption=on_corruption,
+                report=report if judge is None else report_and_keep,
+                window_bytes=window_bytes,
+                wanted=wanted,
+                statistics=counts,
+            ):
+                last_offset = int(window.batches.last_offset[-1])
+                if judge is None:
+                    yield window
+                    del window  # here and below: its memory serves the next one
+                    continue
+                stretch = Stretch(window.window, window.number << PLACE_BITS, tuple(damage))
+                verdict = judge.judge(stretch, selection.start_offset, selection.end_offset)
+                damage.clear()
+                if len(verdict.batches):
+                    yield window._replace(window=window.window._replace(batches=verdict.batches))
+                else:
+                    window.release()
+                del window, stretch
+                for finding in verdict.findings:
+                    report(finding)
+                if verdict.error is not None:
+                    raise verdict.error
+                if verdict.is_end:
+                    return
+            if self._known.at_end is not None:
+                self._known.at_end(last_offset, on_corruption, report)
+        finally:
+            if judge is not None:
+                judge.close()
+
+    def _all_windows(
         self,
         selection: Selection,
         *,
@@ -75,7 +197,7 @@ class SegmentReader:
         wanted: Callable[[Segment], bool],
         statistics: ScanStatistics,
     ) -> Iterator[SegmentWindow]:
-        """Windows that may hold selected offsets; parameters as `Partition.windows`.
+        """Windows that may hold selected offsets; parameters as `windows`.
 
         Raises
         ------
@@ -94,7 +216,8 @@ class SegmentReader:
             if not wanted(segment):
                 previous = reached = None
                 continue
-            if reached is not None and reached < segment.base_offset and self._gap_between is not None:
+            # what was planned may leave out segments on purpose
+            if reached is not None and reached < segment.base_offset and not self._known.is_planned:
                 gap = self._gap_between(reached, segment.base_offset)
                 if gap is not None:
                     report(gap)
@@ -125,7 +248,7 @@ class SegmentReader:
                         if is_end:
                             return
             except (ReadError, LimitExceededError) as error:
-                if on_corruption == "raise" or self._must_open:
+                if on_corruption == "raise" or self._known.is_planned:
                     raise
                 report(_passed_over(error, segment, position, on_corruption))
                 if on_corruption == "stop":
@@ -135,6 +258,50 @@ class SegmentReader:
                     return
                 previous = stream.previous
                 reached = stream.end_offset
+
+    def lost_from(self, finding: Finding) -> Finding:
+        """A finding, with all that lies behind it to the end of the log counted as lost."""
+        try:
+            end = self._segments[-1].next_offset
+        except (KafkalogError, IndexError):
+            return replace(finding, last_offset=None, n_records=None, certainty=None)
+        first = finding.base_offset
+        if first is None or not 0 <= first < end:
+            return finding
+        return replace(finding, last_offset=end - 1, n_records=end - first, certainty="at_most")
+
+    def read_committed(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
+        """What chooses the batches that a `read_committed` consumer gets."""
+        if self._known.outcomes is not None:
+            return KnownOutcomes(self._known.outcomes, check_crcs=check_crcs, limits=self._limits)
+        return ReadCommitted(
+            [str(segment.path) for segment in self._segments],
+            partial(self.stretches, on_corruption=on_corruption),
+            on_corruption=on_corruption,
+            check_crcs=check_crcs,
+            is_whole=not self._segments or self._segments[-1].is_last,
+            limits=self._limits,
+        )
+
+    def aborted_transactions(self, start: int | None, end: int | None) -> npt.NDArray[np.void]:
+        """See `Partition.aborted_transactions`."""
+        parts, _ = self.read_committed().replay(end)
+        found = np.empty(sum(part.size for part in parts), kf.ABORTED_TRANSACTION_DTYPE)
+        for name in kf.ABORTED_TRANSACTION_DTYPE.names or ():
+            found[name] = np.concatenate([part[name] for part in parts]) if parts else 0
+        mask = np.ones(found.size, np.bool_)
+        if start is not None:
+            mask &= found["last_offset"] >= start
+        if end is not None:
+            mask &= found["first_offset"] < end
+        return found[mask]
+
+    def learn_outcomes(self, until_offset: int | None, *, on_corruption: OnCorruption) -> Outcomes:
+        """See `Partition.learn_outcomes`."""
+        paths = [str(segment.path) for segment in self._segments]
+        ahead = partial(self.stretches, on_corruption=on_corruption)
+        learner = OutcomeLearner(paths, ahead, on_corruption=on_corruption, limits=self._limits)
+        return learner.learn(until_offset)
 
     def stretches(
         self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
@@ -161,7 +328,7 @@ class SegmentReader:
                         del window
                     previous = stream.previous
             except (ReadError, LimitExceededError) as error:
-                if self._must_open or on_corruption == "raise":
+                if self._known.is_planned or on_corruption == "raise":
                     raise
                 damage.append(_passed_over(error, segment, begin, "skip"))
         if damage:
@@ -182,3 +349,46 @@ def _reaches(window: Window, end_offset: int) -> bool:
     """Whether nothing below an offset can come behind a window; a header alone may claim any offset."""
     rows = np.flatnonzero(window.batches.last_offset >= end_offset - 1)
     return any(valid_crcs(window, window.batches[row : row + 1])[0] for row in rows.tolist())
+
+
+def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = None) -> Finding:
+    """The note about offsets between two segments that neither holds.
+
+    Parameters
+    ----------
+    path : str
+    start, end : int
+        Half-open.
+    is_compacted : bool, optional
+        Whether the rest of the log looks as the log cleaner leaves it; None where nobody looked.
+    """
+    why = {
+        None: "normal in a compacted topic; in others a segment is missing",
+        True: "there are gaps inside segments too, as the log cleaner leaves them",
+        False: "the log cleaner has not been here, so a segment seems to be missing",
+    }[is_compacted]
+    detail = f"offsets {start} to {end - 1} lie between two segments and in neither: {why}"
+    return Finding(
+        Reason.OFFSET_GAP,
+        detail,
+        path=path,
+        base_offset=start,
+        last_offset=end - 1,
+        damage=False,
+        n_records=end - start,
+        certainty="at_most",
+    )
+
+
+def overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:
+    """Rows that may hold an offset of a range."""
+    if start_offset is None and end_offset is None:
+        return batches
+    wanted = np.ones(len(batches), np.bool_)
+    if start_offset is not None:
+        wanted &= batches.last_offset >= start_offset
+    if end_offset is not None:
+        # what a compressed v0 or v1 message begins with is hidden: not before the end of the one before it
+        behind = np.concatenate([batches.base_offset[:1], batches.last_offset[:-1] + 1])
+        wanted &= np.where(batches.base_offset >= 0, batches.base_offset, behind) < end_offset
+    return batches[wanted]

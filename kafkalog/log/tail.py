@@ -22,9 +22,10 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, Limits, ReadError, Reason
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.partition import Known, Partition
+from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_reader import Known
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import Window, valid_crcs
 from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, Stretch
@@ -315,7 +316,7 @@ class _Transactions:
             size = file_status(path).st_size
             part = SegmentRange(path.name, size, 0, self._position if is_last else size, base, is_last)
             whole = PartitionRange(str(self._path), None, (part,))
-            for stretch in whole.open(limits=self._limits).stretches(
+            for stretch in whole.open(limits=self._limits).reader.stretches(
                 position if mine == number else 0, previous_offset
             ):
                 if not len(stretch.window.batches):

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, Limits, OutputExistsError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, OutputExistsError, Reason
 from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
@@ -30,7 +30,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.scanning.read import ScanOptions
+from kafkalog.scanning.query import ScanOptions
 from kafkalog.scanning.scan import Scan
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_directory, staged_file
@@ -86,29 +86,30 @@ class Exporter:
         row_group_rows: int | None = None,
         encoding: str | None = None,
         null: str | None = None,
+        escape_formulas: bool = False,
         max_records: int | None = None,
         overwrite: bool = False,
-        **scan: Any,
+        **scan: Unpack[ScanOptions],
     ) -> None:
         self._to = to
         self._overwrite = overwrite
         self._keys = check_keys(partition_by)
         self._options = SinkOptions(
-            *_format_of(to, format, compression, bool(self._keys)), row_group_rows, encoding, null
+            *_format_of(to, format, compression, bool(self._keys)), row_group_rows, encoding, null, escape_formulas
         )
         if self._keys and not isinstance(to, (str, os.PathLike)):
             raise ValueError("partition_by makes a directory: name one to write to")
         if max_records is not None and (isinstance(max_records, bool) or max_records < 0):
             raise ValueError(f"max_records must not be negative: {max_records}")
         self._max_records = max_records
-        self._limits: Limits = scan.get("limits", DEFAULT_LIMITS)
+        self._limits = scan.get("limits") or DEFAULT_LIMITS
         self.scan = self._open(path, scan)
         shown = self._columns if self._columns is not None else self.scan.columns
         self._schema = pa.schema([self.scan.schema.field(name) for name in shown if name not in self._keys])
         if not self._schema.names:
             raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
 
-    def _open(self, path: Any, options: dict[str, Any]) -> Scan:
+    def _open(self, path: Any, options: ScanOptions) -> Scan:
         """The scan, with the columns beside those written that partitioning and messages need."""
         self._columns: Sequence[str] | None = None
         needed = ["timestamp" if key == "date" else key for key in self._keys]
@@ -351,6 +352,7 @@ def export(
     row_group_rows: int | None = None,
     encoding: str | None = None,
     null: str | None = None,
+    escape_formulas: bool = False,
     max_records: int | None = None,
     overwrite: bool = False,
     **scan: Unpack[ScanOptions],
@@ -378,6 +380,9 @@ def export(
         Of key, value and header values in CSV and JSON lines; default: base64.
     null : str, optional
         What stands for null in CSV; default: nothing, where an empty value is ``""`` in quotes.
+    escape_formulas : bool
+        In CSV, put ``'`` before keys, values and names that a spreadsheet takes for a formula (``= + - @``, a tab or a
+        carriage return in front). Such values are changed.
     max_records : int, optional
         Stop after so many.
     overwrite : bool
@@ -393,7 +398,7 @@ def export(
     Raises
     ------
     ValueError, TypeError
-        An option is not one.
+        An option is invalid.
     OutputExistsError, UnsafePathError
         The destination is taken, or it is where output would do harm.
     WriteError
@@ -420,6 +425,7 @@ def export(
         row_group_rows=row_group_rows,
         encoding=encoding,
         null=null,
+        escape_formulas=escape_formulas,
         max_records=max_records,
         overwrite=overwrite,
         **scan,

@@ -8,7 +8,7 @@ not checked.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -16,23 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import (
-    CorruptionWarning,
-    Finding,
-    Findings,
-    KafkalogError,
-    Limits,
-    Loss,
-    warn,
-)
+from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Limits, Loss, warn
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
-from kafkalog.scanning.query import offset_of
-from kafkalog.scanning.scan import Offsets, Scan, check_columns
+from kafkalog.scanning.query import Offsets, Query, offset_of
+from kafkalog.scanning.scan import check_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,8 +83,7 @@ class BatchScan:
     ) -> None:
         self.schema = batch_schema(columns)
         self.columns = tuple(self.schema.names)
-        # a scan of records has the same idea of paths, topics and ranges
-        self._scan = Scan(
+        self._query = Query.of(
             path,
             topics=topics,
             partitions=partitions,
@@ -103,21 +94,16 @@ class BatchScan:
             limits=limits,
             internal=True,
         )
-        self._topics = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
-        self._partitions = None if partitions is None else np.atleast_1d(partitions).tolist()
-        self._start_offset, self._end_offset = _by_partition(start_offset), _by_partition(end_offset)
-        self._on_corruption: OnCorruption = on_corruption
-        self._limits = self._scan.target.limits
-        self._found = Findings(self._limits.max_findings)
+        self._found = Findings(self._query.limits.max_findings)
         self.progress: Callable[[int], object] | None = None
 
     def __repr__(self) -> str:
-        return f"BatchScan({self._scan.target!r})"
+        return f"BatchScan({self._query.target!r})"
 
     @property
     def target(self) -> LogDir | Partition | Segment:
         """What is at the path."""
-        return self._scan.target
+        return self._query.target
 
     @property
     def findings(self) -> list[Finding]:
@@ -131,17 +117,11 @@ class BatchScan:
 
     def partitions(self) -> Iterator[tuple[kf.TopicPartition | None, Partition]]:
         """The partitions that are walked, in order; one that cannot be opened raises, or is a finding."""
-        target = self._scan.target
-        if not isinstance(target, LogDir):
-            yield from self._scan.partitions()
-            return
-        for key in target.select(self._topics, self._partitions):
-            try:
-                partition = target[key]
-            except KafkalogError as error:
-                self._meet(error)
-                continue
-            yield partition.topic_partition, partition
+        for partition in self._query.iter_partitions():
+            if isinstance(partition, KafkalogError):
+                self._handle(partition)
+            else:
+                yield partition.topic_partition, partition
 
     def iter_rows(self) -> Iterator[BatchRows]:
         """Batch tables of one segment each, a window of its file at a time, in order.
@@ -151,24 +131,24 @@ class BatchScan:
         KafkalogError
             On damage, unless `on_corruption` says otherwise; the batches before it have been handed out.
         """
-        self._found = Findings(self._limits.max_findings)
-        if isinstance(self._scan.target, LogDir):
-            for finding in self._scan.target.findings:
+        self._found = Findings(self._query.limits.max_findings)
+        if isinstance(self._query.target, LogDir):
+            for finding in self._query.target.findings:
                 self._report(finding)
         for key, partition in self.partitions():
             for finding in partition.findings:
                 self._report(finding)
             try:
                 for segment, batches in partition.iter_batches(
-                    start_offset=offset_of(self._start_offset, key),
-                    end_offset=offset_of(self._end_offset, key),
-                    on_corruption=self._on_corruption,
+                    start_offset=offset_of(self._query.start_offset, key),
+                    end_offset=offset_of(self._query.end_offset, key),
+                    on_corruption=self._query.on_corruption,
                     report=self._report,
                     progress=self._advance,
                 ):
                     yield BatchRows(key, segment.path.name, batches)
             except KafkalogError as error:
-                self._meet(error)
+                self._handle(error)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as Arrow record batches."""
@@ -200,8 +180,8 @@ class BatchScan:
         """What the last pass lost, by partition directory."""
         return dict(self._found.losses)
 
-    def _meet(self, error: KafkalogError) -> None:
-        if self._on_corruption == "raise":
+    def _handle(self, error: KafkalogError) -> None:
+        if self._query.on_corruption == "raise":
             raise error
         self._report(error.to_finding())
 
@@ -228,12 +208,6 @@ def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
         return np.array(kf.CODEC_NAMES)[batches.codec]
     column: npt.NDArray[Any] = getattr(batches, name)
     return column
-
-
-def _by_partition(offsets: Offsets | None) -> int | dict[kf.TopicPartition, int] | None:
-    if isinstance(offsets, Mapping):
-        return {kf.TopicPartition(*key): offset for key, offset in offsets.items()}
-    return offsets
 
 
 def _array(name: str, rows: BatchRows) -> pa.Array:

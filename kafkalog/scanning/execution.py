@@ -170,7 +170,7 @@ class Pass:
                 counts.n_partitions_read += 1
                 whole, by_segment = selections
                 found = list(partition.findings)
-                windows = partition.windows(
+                windows = partition.reader.windows(
                     whole,
                     isolation_level=query.isolation_level,
                     on_corruption=query.on_corruption,
@@ -263,7 +263,7 @@ class Pass:
     def _up_to_end(self, partition: Partition | None, finding: Finding) -> Finding:
         """A finding that ends its partition loses everything behind it, too."""
         is_end = self.query.on_corruption == "stop" and partition is not None and finding.damage
-        return partition.lost_from(finding) if is_end and partition is not None else finding
+        return partition.reader.lost_from(finding) if is_end and partition is not None else finding
 
     def _note(self, task: Task, troubles: Sequence[Trouble]) -> None:
         """Add up where a caller's functions failed, by function and segment."""

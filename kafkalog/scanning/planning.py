@@ -25,14 +25,15 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, ReadError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
+from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, first_offset, place_of
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.header_walk import intact_batch_at, is_chain
-from kafkalog.scanning.query import Query, offset_of
+from kafkalog.scanning.query import check_isolation_level, check_on_corruption, offset_of
 from kafkalog.scanning.scan import Scan
-from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
+from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.state.transaction_outcomes import Outcomes
 
 TASK_BYTES: Final = 2**26
@@ -148,14 +149,12 @@ def plan(
     >>> len(tasks), sum(batch.num_rows for task in tasks for batch in read_task(task))
     (..., 303)
     """
-    if isolation_level not in ISOLATION_LEVELS:
-        raise ValueError(f"isolation_level must be 'read_uncommitted' or 'read_committed', not {isolation_level!r}")
-    if on_corruption not in ("raise", "stop", "skip"):
-        raise ValueError(f"on_corruption must be 'raise', 'stop' or 'skip', not {on_corruption!r}")
+    check_isolation_level("isolation_level", isolation_level)
+    check_on_corruption("on_corruption", on_corruption)
     target = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     found: list[Finding] = list(target.findings) if isinstance(target, LogDir) else []
     wanted: list[Partition] = []
-    for partition in _partitions(target, topics, partitions, topic_partitions, internal):
+    for partition in partitions_of(target, topics, partitions, among=topic_partitions, internal=internal):
         if isinstance(partition, KafkalogError):
             if on_corruption == "raise":
                 raise partition
@@ -191,25 +190,6 @@ def plan(
     return Plan(tasks, found)
 
 
-def _partitions(
-    target: LogDir | Partition | Segment,
-    topics: Sequence[str] | None,
-    numbers: Sequence[int] | None,
-    keys: Collection[kf.TopicPartition] | None,
-    internal: bool,
-) -> Iterator[Partition | KafkalogError]:
-    """Those that are wanted, or why one cannot be opened."""
-    if keys is None or not isinstance(target, LogDir):
-        yield from Query(target, topics=topics, partitions=numbers, internal=internal).iter_partitions()
-        return
-    for key in target:
-        if key in keys and (topics is None or key.topic in topics) and (numbers is None or key.partition in numbers):
-            try:
-                yield target[key]
-            except KafkalogError as error:
-                yield error
-
-
 def read_task(
     task: ReadTask,
     *,
@@ -238,12 +218,12 @@ def read_task(
     KafkalogError
         On damage, unless the task says otherwise.
     """
-    is_lax = on_data_loss != "raise" and task.on_corruption != "stop"
+    tolerates_data_loss = on_data_loss != "raise" and task.on_corruption != "stop"
     parts: list[PartitionRange] = []
     for part in task.parts:
         # one that has to find out about transactions needs all of its segments
         is_free = task.isolation_level == "read_uncommitted" or part.outcomes is not None
-        parts += part.segment_by_segment() if is_lax and is_free else [part]
+        parts += part.segment_by_segment() if tolerates_data_loss and is_free else [part]
     for part in parts:
         try:
             yield from _read_part(task, part, report, {**scan, "threads": threads}, limits)

@@ -2,21 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, get_args
+
+import numpy as np
+import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
+from kafkalog.interchange.arrow_output import ALL_COLUMNS, extend_schema, record_schema
 from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths, partitions_of
+from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.selection import Predicate, Selection
-from kafkalog.scanning.expressions import Residual
-from kafkalog.scanning.filters import Filter
+from kafkalog.scanning.expressions import Residual, is_expression
+from kafkalog.scanning.filters import Filter, Filters, milliseconds, parse_filters
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+Opened = LogDir | Partition | Segment
+Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
+Timestamp = int | datetime
+
+
+class ScanOptions(TypedDict, total=False):
+    """The keywords of `scan`, which every function that reads records takes."""
+
+    columns: Sequence[str] | None
+    topics: str | Sequence[str] | None
+    partitions: Sequence[int] | int | None
+    start_offset: Offsets | None
+    end_offset: Offsets | None
+    start_timestamp: Timestamp | None
+    end_timestamp: Timestamp | None
+    filters: Filters | pc.Expression | None
+    where: Callable[..., Any] | None
+    extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None
+    isolation_level: IsolationLevel
+    include_control: bool
+    include_deleted: bool
+    internal: bool
+    on_corruption: OnCorruption
+    check_crcs: bool
+    threads: int | None
+    batch_size: int | None
+    memory_map: bool | str
+    binary_type: pa.DataType | None
+    limits: Limits | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +80,7 @@ class Query:
         Whether internal topics of a log dir are read though they are not named.
     """
 
-    target: LogDir | Partition | Segment
+    target: Opened
     topics: Sequence[str] | None = None
     partitions: Sequence[int] | None = None
     start_offset: int | Mapping[kf.TopicPartition, int] | None = None
@@ -59,6 +100,59 @@ class Query:
     limits: Limits = DEFAULT_LIMITS
     internal: bool = True
 
+    @classmethod
+    def of(cls, path: Paths | Opened, **options: Unpack[ScanOptions]) -> Self:
+        """The query for options of `kafkalog.scan`, checked; `columns`, `batch_size` and `binary_type` are the scan's.
+
+        Raises
+        ------
+        ValueError, TypeError
+            An option is invalid.
+        NotKafkaError, ReadError
+            As `kafkalog.open`.
+        """
+        if unknown := sorted(set(options) - set(ScanOptions.__annotations__)):
+            raise TypeError(f"scan() got an unexpected keyword argument {unknown[0]!r}")
+        checked = {name: CHECKS[name](name, options[name]) for name in CHECKS if name in options}  # type: ignore[literal-required]
+        target, limits = _opened(path, options)
+        functions = options.get("extract")
+        extract = Extract(functions) if functions else None
+        derived = {} if extract is None else extract.dtypes
+        for name in derived:
+            if name in ALL_COLUMNS:
+                raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
+        filters, where = options.get("filters"), options.get("where")
+        is_residual = is_expression(filters)
+        query = cls(
+            target,
+            filter=None if filters is None or is_residual else parse_filters(filters, derived),
+            where=None if where is None else Where(where),
+            extract=extract,
+            residual=Residual(filters, extend_schema(record_schema(ALL_COLUMNS), derived)) if is_residual else None,
+            limits=limits,
+            **{"internal": False, "threads": os.cpu_count() or 1, **checked},
+        )
+        query._check_names()
+        return query
+
+    def _check_names(self) -> None:
+        """Topics, partitions and keys of offsets have to be there: a slip would read nothing, silently."""
+        keys = list(self.target) if isinstance(self.target, LogDir) else [self.target.topic_partition]
+        known = {key for key in keys if key is not None}
+        topics = sorted({key.topic for key in known})
+        for topic in self.topics or ():
+            if topic not in topics:
+                raise ValueError(f"no topic {topic!r} here; there are {_some(topics)}")
+        left = [key for key in known if self.topics is None or key.topic in self.topics]
+        numbers = sorted({key.partition for key in left})
+        for number in self.partitions or ():
+            if number not in numbers:
+                raise ValueError(f"no partition {number} here; there are {_some(numbers)}")
+        for offsets in (self.start_offset, self.end_offset):
+            for key in offsets if isinstance(offsets, Mapping) else ():
+                if key not in known:
+                    raise ValueError(f"no partition {key} here to begin or end at; there are {_some(sorted(known))}")
+
     @property
     def n_partitions(self) -> int:
         """How many there are, wanted or not."""
@@ -66,22 +160,7 @@ class Query:
 
     def iter_partitions(self) -> Iterator[Partition | KafkalogError]:
         """The partitions that topics and numbers leave, in order, or why one cannot be opened."""
-        if isinstance(self.target, (Segment, Partition)):
-            if self._names(self.target.topic_partition):
-                yield Partition.of_segment(self.target) if isinstance(self.target, Segment) else self.target
-            return
-        for key in self.target.select(self.topics, self.partitions, internal=self.internal):
-            try:
-                yield self.target[key]
-            except KafkalogError as error:
-                yield error
-
-    def _names(self, key: kf.TopicPartition | None) -> bool:
-        if key is None:
-            return self.topics is None and self.partitions is None
-        return (self.topics is None or key.topic in self.topics) and (
-            self.partitions is None or key.partition in self.partitions
-        )
+        return partitions_of(self.target, self.topics, self.partitions, internal=self.internal)
 
     def selections(self, partition: Partition) -> tuple[Selection, dict[Segment, Selection]] | None:
         """What to select of a partition and of each of its segments; None, or no entry, where nothing can match."""
@@ -159,11 +238,11 @@ class Query:
         return levels
 
 
-def _bind(condition: Filter | None, **place: Any) -> tuple[bool, Filter | None]:
-    """Whether anything in a place can match, and what is left to judge there."""
+def _bind(condition: Filter | None, **where: Any) -> tuple[bool, Filter | None]:
+    """Whether anything there can match, and what is left to judge there."""
     if condition is None:
         return True, None
-    bound = condition.bind(place)
+    bound = condition.bind(where)
     return bound is not None, None if bound is True else bound
 
 
@@ -176,7 +255,109 @@ def _smaller(one: int | None, other: int | None) -> int | None:
 
 
 def offset_of(offsets: int | Mapping[kf.TopicPartition, int] | None, key: kf.TopicPartition | None) -> int | None:
+    """The offset for a partition, of one for all or one each."""
     """The offset that is given for a partition: one for all, or its own; None where there is none."""
     if isinstance(offsets, Mapping):
         return None if key is None else offsets.get(key)
     return offsets
+
+
+def _opened(path: Paths | Opened, options: ScanOptions) -> tuple[Opened, Limits]:
+    limits, memory_map = options.get("limits"), options.get("memory_map", "auto")
+    if not isinstance(path, (LogDir, Partition, Segment)):
+        limits = DEFAULT_LIMITS if limits is None else limits
+        return open_path(path, memory_map=memory_map, limits=limits), limits
+    if limits is not None or memory_map != "auto":
+        raise ValueError("limits and memory_map are those of what is open already; give them to kafkalog.open")
+    return path, path.limits
+
+
+def _some(names: Sequence[object]) -> str:
+    return ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "") or "none"
+
+
+def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
+    """One of some words; a ValueError for another."""
+    if value not in allowed:
+        words = [repr(word) for word in allowed]
+        raise ValueError(f"{name} must be {', '.join(words[:-1])} or {words[-1]}, not {value!r}")
+    return value
+
+
+def check_on_corruption(name: str, value: str) -> str:
+    """See `kafkalog.scan`."""
+    return one_of(name, value, get_args(OnCorruption))
+
+
+def check_isolation_level(name: str, value: str) -> str:
+    """See `kafkalog.scan`."""
+    return one_of(name, value, get_args(IsolationLevel))
+
+
+def _check_topics(name: str, topics: str | Sequence[str] | None) -> list[str] | None:
+    return None if topics is None else [topics] if isinstance(topics, str) else list(topics)
+
+
+def _check_partitions(name: str, partitions: Sequence[int] | int | None) -> list[int] | None:
+    if partitions is None:
+        return None
+    if isinstance(partitions, (int, np.integer)) and not isinstance(partitions, bool):
+        return [int(partitions)]
+    if isinstance(partitions, (str, bytes)) or not isinstance(partitions, Iterable):
+        raise TypeError(f"partitions must be a number or a list of numbers, not {partitions!r}")
+    return [integer("partitions", number) for number in partitions]
+
+
+def _check_offsets(name: str, value: Offsets | None) -> int | dict[kf.TopicPartition, int] | None:
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        offsets = {}
+        for key, offset in value.items():
+            if not isinstance(key, tuple) or len(key) != 2:
+                raise TypeError(f"{name} must be an int, or a mapping of (topic, partition) to int; {key!r} is no pair")
+            offsets[kf.TopicPartition(*key)] = integer(name, offset)
+        return offsets
+    return integer(name, value)
+
+
+def integer(name: str, value: object) -> int:
+    """An int, or NumPy's; a TypeError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+    return int(value)
+
+
+def positive(name: str, value: int | None, default: int) -> int:
+    """A number of at least 1."""
+    if value is None:
+        return default
+    if integer(name, value) < 1:
+        raise ValueError(f"{name} must be at least 1, not {value}")
+    return int(value)
+
+
+def _milliseconds(name: str, value: Timestamp | None) -> int | None:
+    return None if value is None else milliseconds(name, value)
+
+
+def _flag(name: str, value: object) -> bool:
+    return bool(value)
+
+
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "on_corruption": check_on_corruption,
+    "isolation_level": check_isolation_level,
+    "topics": _check_topics,
+    "partitions": _check_partitions,
+    "start_offset": _check_offsets,
+    "end_offset": _check_offsets,
+    "start_timestamp": _milliseconds,
+    "end_timestamp": _milliseconds,
+    "include_control": _flag,
+    "include_deleted": _flag,
+    "internal": _flag,
+    "check_crcs": _flag,
+    "threads": lambda name, value: positive(name, value, os.cpu_count() or 1),
+}
+"""What makes an option's value that of a `Query`."""

@@ -2,78 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
 
-from kafkalog.errors import Limits
-from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
-from kafkalog.log.partition import Partition
-from kafkalog.log.segment import Segment
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.columns import RecordColumns
-from kafkalog.scanning.filters import Filters
-from kafkalog.scanning.scan import Offsets, Scan, Timestamp
-from kafkalog.state.read_committed import IsolationLevel
+from kafkalog.scanning.query import Opened, ScanOptions
+from kafkalog.scanning.scan import Scan
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow.compute as pc
 
 
-class ScanOptions(TypedDict, total=False):
-    """The keywords of `scan`, which every function that reads records takes."""
-
-    columns: Sequence[str] | None
-    topics: str | Sequence[str] | None
-    partitions: Sequence[int] | int | None
-    start_offset: Offsets | None
-    end_offset: Offsets | None
-    start_timestamp: Timestamp | None
-    end_timestamp: Timestamp | None
-    filters: Filters | pc.Expression | None
-    where: Callable[..., Any] | None
-    extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None
-    isolation_level: IsolationLevel
-    include_control: bool
-    include_deleted: bool
-    internal: bool
-    on_corruption: OnCorruption
-    check_crcs: bool
-    threads: int | None
-    batch_size: int | None
-    memory_map: bool | str
-    binary_type: pa.DataType | None
-    limits: Limits | None
-
-
-def scan(
-    path: Paths | LogDir | Partition | Segment,
-    *,
-    columns: Sequence[str] | None = None,
-    topics: str | Sequence[str] | None = None,
-    partitions: Sequence[int] | int | None = None,
-    start_offset: Offsets | None = None,
-    end_offset: Offsets | None = None,
-    start_timestamp: Timestamp | None = None,
-    end_timestamp: Timestamp | None = None,
-    filters: Filters | pc.Expression | None = None,
-    where: Callable[..., Any] | None = None,
-    extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None = None,
-    isolation_level: IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    include_deleted: bool = False,
-    internal: bool = False,
-    on_corruption: OnCorruption = "raise",
-    check_crcs: bool = True,
-    threads: int | None = None,
-    batch_size: int | None = None,
-    memory_map: bool | str = "auto",
-    binary_type: pa.DataType | None = None,
-    limits: Limits | None = None,
-) -> Scan:
+def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     """Say what to read; nothing is read yet.
 
     Parameters
@@ -145,7 +87,7 @@ def scan(
     Raises
     ------
     ValueError, TypeError
-        An option is not one.
+        An option is invalid.
     NotKafkaError, ReadError
         As `open`.
 
@@ -159,33 +101,10 @@ def scan(
     >>> kafkalog.scan("tests/golden/log_dir", filters=[("key", "starts_with", b"k1"), ("offset", "<", 50)]).count_rows()
     0
     """
-    return Scan(
-        path,
-        columns=columns,
-        topics=topics,
-        partitions=partitions,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        start_timestamp=start_timestamp,
-        end_timestamp=end_timestamp,
-        filters=filters,
-        where=where,
-        extract=extract,
-        isolation_level=isolation_level,
-        include_control=include_control,
-        include_deleted=include_deleted,
-        internal=internal,
-        on_corruption=on_corruption,
-        check_crcs=check_crcs,
-        threads=threads,
-        batch_size=batch_size,
-        memory_map=memory_map,
-        binary_type=binary_type,
-        limits=limits,
-    )
+    return Scan(path, **options)
 
 
-def read_table(path: Paths | LogDir | Partition | Segment, **options: Unpack[ScanOptions]) -> pa.Table:
+def read_table(path: Paths | Opened, **options: Unpack[ScanOptions]) -> pa.Table:
     """Records as a `pyarrow.Table`; options of `scan`.
 
     Examples
@@ -198,13 +117,13 @@ def read_table(path: Paths | LogDir | Partition | Segment, **options: Unpack[Sca
 
 
 def read_pandas(
-    path: Paths | LogDir | Partition | Segment, *, dtype_backend: str | None = None, **options: Unpack[ScanOptions]
+    path: Paths | Opened, *, dtype_backend: str | None = None, **options: Unpack[ScanOptions]
 ) -> pd.DataFrame:
     """Records as a `pandas.DataFrame`; options of `scan`, and ``dtype_backend="pyarrow"``."""
     return scan(path, **options).to_pandas(**({} if dtype_backend is None else {"dtype_backend": dtype_backend}))
 
 
-def read_numpy(path: Paths | LogDir | Partition | Segment, **options: Unpack[ScanOptions]) -> RecordColumns:
+def read_numpy(path: Paths | Opened, **options: Unpack[ScanOptions]) -> RecordColumns:
     """Records as NumPy columns (`RecordColumns`); options of `scan`.
 
     Examples

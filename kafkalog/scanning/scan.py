@@ -6,19 +6,15 @@ offset. What is in memory at once is a few windows and what was decoded out of t
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import (
-    DEFAULT_LIMITS,
     Finding,
-    Limits,
     Loss,
     Reason,
 )
@@ -32,32 +28,19 @@ from kafkalog.interchange.arrow_output import (
     extend_schema,
     record_schema,
 )
-from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import open as open_path
+from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.scan_statistics import Explanation
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
 from kafkalog.scanning.execution import Pass, Task
-from kafkalog.scanning.expressions import Residual, is_expression
-from kafkalog.scanning.filters import Filters, milliseconds, parse_filters
-from kafkalog.scanning.query import Query
-from kafkalog.scanning.user_functions import Extract, Where
-from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
+from kafkalog.scanning.query import Opened, Query, ScanOptions, integer, positive
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow.compute as pc
 
 MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes grows beyond this, one record aside."""
-
-_MIN_WINDOW_BYTES: Final = 2**20
-_COMPRESSED_BYTES: Final = 2**19
-
-Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
-Timestamp = int | datetime
 
 
 class Scan:
@@ -76,81 +59,19 @@ class Scan:
         Told how many more bytes of `.log` files a pass is done with; None by default.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
-        *,
-        columns: Sequence[str] | None = None,
-        topics: str | Sequence[str] | None = None,
-        partitions: Sequence[int] | int | None = None,
-        start_offset: Offsets | None = None,
-        end_offset: Offsets | None = None,
-        start_timestamp: Timestamp | None = None,
-        end_timestamp: Timestamp | None = None,
-        isolation_level: IsolationLevel = "read_uncommitted",
-        filters: Filters | pc.Expression | None = None,
-        where: Callable[..., Any] | None = None,
-        extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None = None,
-        include_control: bool = False,
-        include_deleted: bool = False,
-        internal: bool = False,
-        on_corruption: OnCorruption = "raise",
-        check_crcs: bool = True,
-        threads: int | None = None,
-        batch_size: int | None = None,
-        memory_map: bool | str = "auto",
-        binary_type: pa.DataType | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        if on_corruption not in ("raise", "stop", "skip"):
-            raise ValueError(f"on_corruption must be 'raise', 'stop' or 'skip', not {on_corruption!r}")
-        if isolation_level not in ISOLATION_LEVELS:
-            raise ValueError(f"isolation_level must be 'read_uncommitted' or 'read_committed', not {isolation_level!r}")
-        target = path if isinstance(path, (LogDir, Partition, Segment)) else None
-        if target is None:
-            limits = DEFAULT_LIMITS if limits is None else limits
-            target = open_path(path, memory_map=memory_map, limits=limits)  # type: ignore[arg-type]
-        elif limits is not None or memory_map != "auto":
-            raise ValueError("limits and memory_map are those of what is open already; give them to kafkalog.open")
-        else:
-            limits = target.limits
-        extraction = Extract(extract) if extract else None
-        derived = {} if extraction is None else extraction.dtypes
-        self.columns = check_columns(columns, ALL_COLUMNS, DEFAULT_COLUMNS, derived)
-        for name in derived:
-            if name in ALL_COLUMNS:
-                raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
+    def __init__(self, path: Paths | Opened, **options: Unpack[ScanOptions]) -> None:
+        self._query = query = Query.of(path, **options)
+        derived = {} if query.extract is None else query.extract.dtypes
+        self.columns = check_columns(options.get("columns"), ALL_COLUMNS, DEFAULT_COLUMNS, derived)
         if not self.columns and not derived:
             raise ValueError("columns is empty; count_rows() counts records without any")
         self._derived = tuple(derived)
-        self._records = record_schema(self.columns, check_binary_type(binary_type))
+        self._records = record_schema(self.columns, check_binary_type(options.get("binary_type")))
         self.schema = extend_schema(self._records, derived)
-        is_residual = is_expression(filters)
-        self._query = Query(
-            target,
-            topics=None if topics is None else [topics] if isinstance(topics, str) else list(topics),
-            partitions=_check_partitions(partitions),
-            start_offset=_check_offsets("start_offset", start_offset),
-            end_offset=_check_offsets("end_offset", end_offset),
-            start_timestamp=_milliseconds("start_timestamp", start_timestamp),
-            end_timestamp=_milliseconds("end_timestamp", end_timestamp),
-            filter=None if filters is None or is_residual else parse_filters(filters, derived),
-            where=None if where is None else Where(where),
-            extract=extraction,
-            residual=Residual(filters, extend_schema(record_schema(ALL_COLUMNS), derived)) if is_residual else None,
-            isolation_level=isolation_level,
-            include_control=bool(include_control),
-            include_deleted=bool(include_deleted),
-            on_corruption=on_corruption,
-            check_crcs=bool(check_crcs),
-            threads=_positive("threads", threads, os.cpu_count() or 1),
-            limits=limits,
-            internal=bool(internal),
-        )
-        self._batch_size = None if batch_size is None else _positive("batch_size", batch_size, 1)
+        batch_size = options.get("batch_size")
+        self._batch_size = None if batch_size is None else positive("batch_size", batch_size, 1)
         self.progress: Callable[[int], object] | None = None
-        self._last = Pass(self._query)
-        self._check_names()
+        self._last = Pass(query)
 
     def __repr__(self) -> str:
         return f"Scan({self._query.target!r}, columns={list(self.columns)})"
@@ -247,7 +168,7 @@ class Scan:
 
     def head(self, n: int = 5) -> pa.Table:
         """The first records."""
-        if _integer("n", n) < 0:
+        if integer("n", n) < 0:
             raise ValueError("n must not be negative")
         n = min(n, 2**62)  # Arrow counts in 64 bits
         batches: list[pa.RecordBatch] = []
@@ -286,7 +207,7 @@ class Scan:
         return Explanation(conditions, one.statistics)
 
     @property
-    def target(self) -> LogDir | Partition | Segment:
+    def target(self) -> Opened:
         """What is read."""
         return self._query.target
 
@@ -299,27 +220,6 @@ class Scan:
     def _pass(self) -> Pass:
         self._last = Pass(self._query, self.progress)
         return self._last
-
-    def _check_names(self) -> None:
-        """Topics, partitions and keys of offsets have to be there: a slip would read nothing, silently."""
-        query, target = self._query, self._query.target
-        if isinstance(target, LogDir):
-            known = set(target.select(internal=query.internal or query.topics is not None))
-        else:
-            known = set() if target.topic_partition is None else {target.topic_partition}
-        topics = sorted({key.topic for key in known})
-        for topic in query.topics or ():
-            if topic not in topics:
-                raise ValueError(f"no topic {topic!r} here; there are {_some(topics)}")
-        left = [key for key in known if query.topics is None or key.topic in query.topics]
-        numbers = sorted({key.partition for key in left})
-        for number in query.partitions or ():
-            if number not in numbers:
-                raise ValueError(f"no partition {number} here; there are {_some(numbers)}")
-        for offsets in (query.start_offset, query.end_offset):
-            for key in offsets if isinstance(offsets, Mapping) else ():
-                if key not in known:
-                    raise ValueError(f"no partition {key} here to begin or end at; there are {_some(sorted(known))}")
 
     def _cut(self, columns: RecordColumns) -> Iterator[RecordColumns]:
         """Slices of at most `batch_size` records and `MAX_BATCH_BYTES` of keys or values."""
@@ -350,10 +250,6 @@ def _report_header_keys(one: Pass, writer: ArrowWriter | None, segment: Segment 
         one.report(Finding(Reason.HEADER_KEY_UTF8, detail, path=str(segment.path), damage=False))
 
 
-def _some(names: Sequence[object]) -> str:
-    return ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "") or "none"
-
-
 def check_columns(
     columns: Sequence[str] | None, known: Sequence[str], default: Sequence[str], derived: Container[str] = ()
 ) -> tuple[str, ...]:
@@ -373,47 +269,6 @@ def check_columns(
     if len(set(names)) != len(names):
         raise ValueError("columns names a column twice")
     return names
-
-
-def _check_partitions(partitions: Sequence[int] | int | None) -> list[int] | None:
-    if partitions is None:
-        return None
-    if isinstance(partitions, (int, np.integer)) and not isinstance(partitions, bool):
-        return [int(partitions)]
-    if isinstance(partitions, (str, bytes)) or not isinstance(partitions, Iterable):
-        raise TypeError(f"partitions must be a number or a list of numbers, not {partitions!r}")
-    return [_integer("partitions", number) for number in partitions]
-
-
-def _check_offsets(name: str, value: Offsets | None) -> int | dict[kf.TopicPartition, int] | None:
-    if value is None:
-        return None
-    if isinstance(value, Mapping):
-        offsets = {}
-        for key, offset in value.items():
-            if not isinstance(key, tuple) or len(key) != 2:
-                raise TypeError(f"{name} must be an int, or a mapping of (topic, partition) to int; {key!r} is no pair")
-            offsets[kf.TopicPartition(*key)] = _integer(name, offset)
-        return offsets
-    return _integer(name, value)
-
-
-def _integer(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    return int(value)
-
-
-def _positive(name: str, value: int | None, default: int) -> int:
-    if value is None:
-        return default
-    if _integer(name, value) < 1:
-        raise ValueError(f"{name} must be at least 1, not {value}")
-    return int(value)
-
-
-def _milliseconds(name: str, value: Timestamp | None) -> int | None:
-    return None if value is None else milliseconds(name, value)
 
 
 def _context_column(name: str, contexts: Sequence[tuple[Task, int]]) -> Column:

@@ -123,6 +123,24 @@ def read_properties(path: Pathish) -> dict[str, str] | None:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
+def read_topic_id(directory: Pathish) -> str | None:
+    """The topic id in the `partition.metadata` of a partition directory; None when there is no such file.
+
+    Raises
+    ------
+    SidecarError
+        The file cannot be parsed, or what it has is no topic id.
+    """
+    path = Path(directory) / kf.PARTITION_METADATA
+    properties = read_properties(path)
+    if properties is None:
+        return None
+    try:
+        return parse_topic_id(properties.get("topic_id", ""))
+    except ValueError as error:
+        raise SidecarError(Reason.CHECKPOINT_SYNTAX, str(error), path=path) from error
+
+
 def encode_checkpoint(entries: Iterable[Iterable[object]]) -> bytes:
     """The content of a checkpoint file. Source: CheckpointFile.write, Kafka 4.3."""
     lines = [" ".join(map(str, entry)) for entry in entries]

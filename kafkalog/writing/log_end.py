@@ -27,7 +27,7 @@ from kafkalog.errors import (
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
-from kafkalog.state.checkpoints import parse_topic_id, read_leader_epochs, read_properties
+from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.producers import ProducerState, newest_snapshot
 from kafkalog.storage.source import file_status
 
@@ -100,7 +100,7 @@ def read_existing(
     if any(finding.reason is Reason.SWAP_FILE for finding in partition.findings):
         detail = "the cleaner's output is half moved into place: a broker finishes that when it starts"
         raise SidecarError(Reason.SWAP_FILE, detail, path=path)
-    log = ExistingLog(0, ProducerState(limits=limits), epochs, _read_topic_id(path), _stamp=stamp)
+    log = ExistingLog(0, ProducerState(limits=limits), epochs, read_topic_id(path), _stamp=stamp)
     if epochs is not None and epochs.size:
         log.latest_epoch = int(epochs["epoch"].max())
     if not partition.segments:
@@ -127,16 +127,6 @@ def read_existing(
 def _stamp(path: Path, last: Segment | None) -> tuple[tuple[str, ...], int]:
     names = tuple(sorted(name for name in os.listdir(path) if name.endswith(kf.LOG_SUFFIX)))
     return names, file_status(last.path).st_size if last is not None else 0
-
-
-def _read_topic_id(path: Path) -> str | None:
-    properties = read_properties(path / kf.PARTITION_METADATA)
-    if properties is None:
-        return None
-    try:
-        return parse_topic_id(properties.get("topic_id", ""))
-    except ValueError as error:
-        raise SidecarError(Reason.CHECKPOINT_SYNTAX, str(error), path=path / kf.PARTITION_METADATA) from error
 
 
 def _judge(found: RecoveredSegment, truncate_tail: bool) -> None:

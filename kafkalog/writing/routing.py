@@ -72,13 +72,27 @@ class Router:
         Where all records go; default: the column `topic` says.
     sticky_bytes : int
         See `Partitioner`.
+    wants : callable
+        Asked for the topics of a column: whether its records are wanted. Others are counted and left out.
+
+    Attributes
+    ----------
+    left_out : dict of str to int
+        Records that were left out, by topic.
     """
 
     def __init__(
-        self, n_partitions: Callable[[str], int | None], *, topic: str | None = None, sticky_bytes: int = STICKY_BYTES
+        self,
+        n_partitions: Callable[[str], int | None],
+        *,
+        topic: str | None = None,
+        sticky_bytes: int = STICKY_BYTES,
+        wants: Callable[[str], bool] = lambda topic: True,
     ) -> None:
         self._n_partitions, self._topic, self._sticky_bytes = n_partitions, topic, sticky_bytes
+        self._wants = wants
         self._partitioners: dict[str, Partitioner | None] = {}
+        self.left_out: dict[str, int] = {}
 
     def meet(self, topic: str) -> None:
         """Take a topic for known; whoever says nothing of it is asked with its first record."""
@@ -114,6 +128,12 @@ class Router:
             return
         topics, codes = self._topics(batch, reader, first_row)
         numbers = self._numbers(columns, topics, codes, batch, reader, first_row)
+        wanted = self._wanted_rows(topics, codes)
+        if wanted is not None:
+            columns, codes, numbers = columns.take(wanted), codes[wanted], numbers[wanted]
+            n = wanted.size
+            if not n:
+                return
         order = np.lexsort((numbers, codes))  # stable: records of a partition stay in their order
         codes, numbers = codes[order], numbers[order]
         edges = np.flatnonzero((np.diff(codes) != 0) | (np.diff(numbers) != 0)) + 1
@@ -144,9 +164,19 @@ class Router:
         coded = pc.dictionary_encode(column)
         names = coded.dictionary.to_pylist()
         topics = [each if isinstance(each, str) else each.decode("utf-8", "replace") for each in names]
-        for topic in topics:
+        for topic in filter(self._wants, topics):
             self.meet(topic)
         return topics, integer_values(coded.indices, name)[0]
+
+    def _wanted_rows(self, topics: list[str], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        """Rows of topics that are wanted; None if all are."""
+        left_out = [code for code, topic in enumerate(topics) if topic not in self._partitioners]
+        if not left_out:
+            return None
+        for code in left_out:
+            topic = topics[code]
+            self.left_out[topic] = self.left_out.get(topic, 0) + int(np.count_nonzero(codes == code))
+        return np.flatnonzero(~np.isin(codes, left_out))
 
     def _numbers(
         self,
@@ -158,7 +188,7 @@ class Router:
         first_row: int,
     ) -> npt.NDArray[np.int64]:
         """The partition of each record."""
-        partitioners = [self._partitioners[topic] for topic in topics]
+        partitioners = [self._partitioners.get(topic) for topic in topics]
         if len(topics) == 1 and partitioners[0] is not None:
             return partitioners[0].assign(columns).astype(np.int64)
         numbers = np.zeros(columns.n_records, np.int64)

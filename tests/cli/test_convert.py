@@ -160,3 +160,31 @@ def test_a_destination_that_is_there_or_inside_is_refused(tmp_path: Path, capsys
 def test_one_path_is_not_enough(capsys: Capture, log_dir: Path) -> None:
     assert main(["convert", str(log_dir)]) == 2
     assert "DST" in capsys.readouterr().err
+
+
+def test_a_hash_without_a_secret_is_warned_of(tmp_path: Path, capsys: Capture) -> None:
+    source = golden_sets.partitions("k44")["p-multi-0"]
+    (tmp_path / "secret").write_text("pepper\n")
+    for options, is_warned in (
+        (["--redact", "key=hash"], True),
+        (["--redact", "key=hash", "--redact-secret-file", tmp_path / "secret"], False),
+        (["--redact", "value=null"], False),
+    ):
+        code, _, err = run(capsys, source, tmp_path / "copy", "--dry-run", *options)
+        assert code == 0
+        assert ("hashes without a secret can be undone" in err) == is_warned
+
+
+def test_internal_topics_are_converted_if_they_are_wanted(tmp_path: Path, capsys: Capture) -> None:
+    for name in ("orders", "__consumer_offsets"):
+        kafkalog.write_table({"value": [b"1"]}, tmp_path / "log", topic=name)
+    code, _, err = run(capsys, tmp_path / "log", tmp_path / "a")
+    assert (code, [path.name for path in (tmp_path / "a").iterdir()]) == (0, ["orders-0"])
+    assert "the internal topic '__consumer_offsets' is left out" in err
+    for target, options in (("b", ["--internal"]), ("c", ["-t", "orders,__consumer_offsets"])):
+        code, _, err = run(capsys, tmp_path / "log", tmp_path / target, *options)
+        assert (code, sorted(path.name for path in (tmp_path / target).iterdir())) == (
+            0,
+            ["__consumer_offsets-0", "orders-0"],
+        )
+        assert "left out" not in err

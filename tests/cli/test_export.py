@@ -39,7 +39,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.pq", "x.arrow", "x.feather"])
 def test_a_file_is_what_the_library_reads(run: Any, log_dir: Path, tmp_path: Path, name: str) -> None:
-    assert run("export", log_dir, "-t", "p-multi,p-txn", "-o", tmp_path / name) == (0, b"", "")
+    assert run("export", log_dir, "-q", "-t", "p-multi,p-txn", "-o", tmp_path / name) == (0, b"", "")
     is_parquet = name.endswith(("parquet", "pq"))
     table = pq.read_table(tmp_path / name) if is_parquet else pa.ipc.open_file(str(tmp_path / name)).read_all()
     assert table.equals(kafkalog.read_table(log_dir, topics=["p-multi", "p-txn"]))
@@ -110,10 +110,10 @@ def test_damage_is_1_and_nothing_is_written_unless_it_is_passed_over(
     assert "--on-corruption skip would export what is intact" in err
     code, _, err = run("export", log_dir_copy, "-o", to, "--on-corruption", "skip")
     assert code == 1
-    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "lost"]
+    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "lost", "note"]
     whole = kafkalog.read_table(log_dir_copy, check_crcs=False).num_rows
     assert whole - 20 < pq.read_metadata(to).num_rows < whole
-    code, _, err = run("export", log_dir_copy, "-o", to, "--no-check-crcs", "--overwrite")
+    code, _, err = run("export", log_dir_copy, "-q", "-o", to, "--no-check-crcs", "--overwrite")
     assert (code, err, pq.read_metadata(to).num_rows) == (0, "", whole)
 
 
@@ -194,6 +194,7 @@ def test_ctrl_c_is_130_and_leaves_nothing(long_log: Path, tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_progress_bar_is_shown_on_a_terminal_after_a_second(long_log: Path, tmp_path: Path) -> None:
     leader, follower = pty.openpty()
     fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
@@ -283,3 +284,80 @@ def test_an_exported_log_dir_can_be_loaded(run: Any, log_dir: Path, tmp_path: Pa
     code, _, err = run("load", tmp_path / "all.parquet", "-o", tmp_path / "copy")
     assert code == 0, err
     assert kafkalog.scan(tmp_path / "copy").count_rows() == 122
+
+
+OBEYED = "\x7f\x9b31m\u061c\u200e\u202e\u2066\u2028\u2029"
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A partition whose values a terminal would obey, or a spreadsheet run."""
+    values = [OBEYED, "=1+1", '-2,"x"', "plain", "", "\uff1dA1", "caf\u00e9 \U0001f600"]
+    table = pa.table(
+        {"topic": ["t"] * 7, "partition": [0] * 7, "key": [b"@k"] * 7, "value": [v.encode() for v in values]}
+    )
+    kafkalog.write_table(table, tmp_path / "log")
+    return tmp_path / "log" / "t-0"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat --json --encoding utf8",
+        "cat",
+        "dump --json --encoding utf8 --print-data-log",
+        "export -o - --format jsonl --encoding utf8",
+    ],
+)
+def test_nothing_in_json_or_text_is_obeyed_by_a_terminal(run: Any, hostile: Path, command: str) -> None:
+    name, *options = command.split()
+    code, out, _ = run(name, hostile / f"{0:020d}.log", *options)
+    assert code == 0
+    text = out.decode()
+    assert not set(OBEYED) - set("31m") & set(text)
+    assert "caf\u00e9 \U0001f600" in text
+    if "json" in command:
+        rows = [json.loads(line) for line in text.splitlines()]
+        assert OBEYED in [row.get("value") for row in rows]
+
+
+def test_formulas_in_csv_are_escaped_where_that_is_asked_for(run: Any, hostile: Path, tmp_path: Path) -> None:
+    options = ["--encoding", "utf8", "--columns", "key,value"]
+    assert run("export", hostile, "-o", tmp_path / "raw.csv", *options)[0] == 0
+    assert run("export", hostile, "-o", tmp_path / "safe.csv", *options, "--escape-formulas")[0] == 0
+    raw, safe = ((tmp_path / f"{name}.csv").read_text().split("\n") for name in ("raw", "safe"))
+    assert raw[2:4] == ["@k,=1+1", '@k,"-2,""x"""']
+    rows = [line for line in safe if line.startswith("'@k,")]
+    assert len(rows) == 7
+    assert rows[1:] == [
+        "'@k,'=1+1",
+        '\'@k,"\'-2,""x"""',
+        "'@k,plain",
+        '\'@k,""',
+        "'@k,'\uff1dA1",
+        "'@k,caf\u00e9 \U0001f600",
+    ]
+    code, _, err = run("export", hostile, "-o", tmp_path / "x.jsonl", "--escape-formulas")
+    assert code == 2
+    assert "escape_formulas is for csv" in err
+    base64 = pa.table({"topic": ["u"], "partition": [0], "value": [b"\xfb\xef\xbe"]})
+    kafkalog.write_table(base64, tmp_path / "more")
+    kafkalog.export(tmp_path / "more", tmp_path / "base64.csv", columns=["value", "key"], escape_formulas=True)
+    assert (tmp_path / "base64.csv").read_text() == "value,key\n'++++,\n"
+
+
+def test_an_export_says_what_it_wrote(run: Any, log_dir: Path, tmp_path: Path) -> None:
+    code, out, err = run("export", log_dir / "p-multi-0", "-o", tmp_path / "x.jsonl")
+    assert (code, out) == (0, b"")
+    assert err.startswith("kafkalog: note: 122 records in 1 file, ")
+    assert err.endswith(f" KiB, written to {tmp_path / 'x.jsonl'}\n")
+    assert run("export", log_dir / "p-multi-0", "-q", "-o", tmp_path / "y.jsonl") == (0, b"", "")
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_compressed_copy_of_a_segment_is_called_that(run: Any, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"{0:020d}.log{suffix}"
+    path.write_bytes(b"packed")
+    code, _, err = run("ls", path)
+    assert code == 3
+    assert f"it is compressed: unpack it first, to {0:020d}.log" in err

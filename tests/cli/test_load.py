@@ -240,3 +240,17 @@ def test_a_record_above_the_topics_limit_is_noted(run: Any, tmp_path: Path) -> N
     assert code == 0
     assert out.startswith("t-0  1 records")
     assert "kafkalog: note: t-0: the batch at offset 0 has 2000074 bytes, and max.message.bytes is 1048588" in error
+
+
+def test_internal_topics_are_left_out_of_an_export_with_them_unless_they_are_wanted(run: Any, tmp_path: Path) -> None:
+    for name in ("orders", "__consumer_offsets"):
+        kafkalog.write_table({"value": [b"1"]}, tmp_path / "log", topic=name)
+    assert run("export", tmp_path / "log", "-o", tmp_path / "x.parquet", "--internal", "-q")[0] == 0
+    code, _, err = run("load", tmp_path / "x.parquet", "-o", tmp_path / "a")
+    assert (code, os.listdir(tmp_path / "a")) == (0, ["orders-0"])
+    assert "internal topics are left out: __consumer_offsets (1 records)" in err
+    code, _, err = run("load", tmp_path / "x.parquet", "-o", tmp_path / "b", "--internal")
+    assert (code, sorted(os.listdir(tmp_path / "b"))) == (0, ["__consumer_offsets-0", "orders-0"])
+    assert "left out" not in err
+    code, _, err = run("load", tmp_path / "x.parquet", "-o", tmp_path / "c", "-t", "__consumer_offsets")
+    assert (code, os.listdir(tmp_path / "c")) == (0, ["__consumer_offsets-0"])

@@ -18,7 +18,7 @@ from conformance.test_rebuild import QUIET, answers, started
 
 import kafkalog
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 WAYS: tuple[dict[str, Any], ...] = (
     {},

@@ -14,7 +14,7 @@ from conformance.kafka import Client, OldBroker, lines_said, wait_until
 
 import kafkalog
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 WAYS: dict[str, dict[str, Any]] = {
     "p-v0-none": {},

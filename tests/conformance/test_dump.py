@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.errors import KafkalogError
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 N_GENERATED = 60
 SEED = 4310

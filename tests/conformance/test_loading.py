@@ -17,7 +17,7 @@ from conformance.test_writer import COMPLAINT, EXPECTED, QUIET
 import kafkalog
 from kafkalog.cli.app import main
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 N = 3000
 NOW = 1_790_000_000_000

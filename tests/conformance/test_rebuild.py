@@ -18,7 +18,7 @@ from conformance.kafka import Broker, Truth
 import kafkalog
 from kafkalog.operations.rebuilding.rebuilder import KINDS
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 EPOCHS = "leader-epoch-checkpoint"

@@ -21,7 +21,7 @@ from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.producers import read_snapshot
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 BUSY: dict[str, str | int] = {
     "log.cleaner.backoff.ms": 200,

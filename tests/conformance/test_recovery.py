@@ -21,7 +21,7 @@ from kafkalog.errors import Reason
 from kafkalog.operations.rebuilding.rebuild import RebuildReport
 from kafkalog.operations.rebuilding.rebuilder import KINDS
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 Damage = Callable[[bytearray, list[int], random.Random], None]
 """Changes the bytes of a segment; told where its batches begin, and where the last one ends."""

@@ -14,7 +14,7 @@ from conformance.kafka import Broker, Client, wait_until
 
 import kafkalog
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 DAY = 86_400_000
 N = 20

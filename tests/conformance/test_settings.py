@@ -15,7 +15,7 @@ from kafkalog import ConfigWarning, LogConfig
 from kafkalog.interchange.arrow_input import record_slices
 from kafkalog.writing.partitioner import Partitioner, hash_keys
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 def ask(client: Client, *pairs: tuple[dict[str, str], dict[str, str]]) -> list[dict[str, Any]]:

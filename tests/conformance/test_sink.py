@@ -13,7 +13,7 @@ from conformance.kafka import BrokerLife
 
 import kafkalog
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 N = 500
 JOB = f"""

@@ -22,7 +22,7 @@ from conformance.kafka import wait_until
 
 import kafkalog
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 QUIET = tuple(name for name in TOPICS if name not in FLOODED)
 

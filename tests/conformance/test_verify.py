@@ -32,6 +32,7 @@ def test_nothing_is_said_about_a_healthy_log_dir(history: History, name: str, de
     assert any(segment.has_aborted for segment in segments)
 
 
+@pytest.mark.slow
 def test_nothing_is_said_about_files_that_grow_while_they_are_read(history: History) -> None:
     history.client.ask("flood", topic="growing", partitions=2, seed=11)
     try:
@@ -56,6 +57,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".txnindex", ".snapshot", ".log.swap"])
+@pytest.mark.slow
 def test_a_broker_does_not_start_with_a_file_that_is_named_after_no_offset(broker: Broker, suffix: str) -> None:
     stray = broker.log_dir / "p-txn-0" / f"foo{suffix}"
     stray.write_bytes(b"")
@@ -66,6 +68,7 @@ def test_a_broker_does_not_start_with_a_file_that_is_named_after_no_offset(broke
     assert 'NumberFormatException: For input string: "foo"' in broker.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_broker_starts_with_what_is_named_like_such_files_but_is_none(broker: Broker) -> None:
     partition = broker.log_dir / "p-txn-0"
     (partition / "foo.log").mkdir()

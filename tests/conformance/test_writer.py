@@ -25,7 +25,7 @@ from kafkalog import format as kf
 from kafkalog.state.producers import ProducerSnapshot
 from kafkalog.storage import atomic as file_steps
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 QUIET: dict[str, str | int] = {
     "log.retention.check.interval.ms": 10**9,

@@ -13,6 +13,8 @@ from kafkalog import format as kf
 from kafkalog._kernels.indexes import look_up
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 
+pytestmark = pytest.mark.kernels
+
 BASE = 1000
 
 

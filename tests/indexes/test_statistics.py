@@ -18,6 +18,7 @@ import golden_sets
 import numpy as np
 import pytest
 import strategies
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -163,7 +164,7 @@ def logs(draw: st.DrawFn) -> list[Batch]:
 
 
 @given(logs(), st.sampled_from((0, 61, 500, 1024, 4096, 2**31 - 1)), st.lists(st.integers(0, 30), max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_an_index_made_by_the_rule_measures_as_looking_up_every_offset(
     batches: list[Batch], interval: int, cuts: list[int]
 ) -> None:
@@ -173,7 +174,7 @@ def test_an_index_made_by_the_rule_measures_as_looking_up_every_offset(
 
 
 @given(logs(), st.lists(st.integers(1, 4), min_size=25, max_size=25), st.lists(st.integers(0, 30), max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_an_index_of_whole_appends_measures_as_looking_up_every_offset(
     batches: list[Batch], appends: list[int], cuts: list[int]
 ) -> None:
@@ -190,7 +191,7 @@ def test_an_index_of_whole_appends_measures_as_looking_up_every_offset(
 
 
 @given(logs(), st.integers(0, 10**4), st.integers(0, 30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_rule_chooses_the_same_batches_in_windows(batches: list[Batch], interval: int, cut: int) -> None:
     positions = np.array([batch.position for batch in batches], np.int64)
     rule = EntryRule(interval)
@@ -474,7 +475,7 @@ def test_a_file_of_another_name_has_no_index_that_could_be_measured(log_dir: Pat
 
 
 @given(st.binary(max_size=200), st.binary(max_size=100))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_index_bytes_give_figures_or_findings(offsets: bytes, times: bytes) -> None:
     with tempfile.TemporaryDirectory() as root:
         directory = a_log(Path(root), list(range(8)), base_offset=100)
@@ -502,7 +503,7 @@ def measure_bytes(data: bytes, base_offset: int, on_corruption: Any) -> tuple[An
 
 
 @given(strategies.segments(min_batches=1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_healthy_segment_of_any_format_is_measured(segment: strategies.Segment) -> None:
     statistics, found = measure_bytes(segment.data, segment.base_offset, "raise")
     assert found == []
@@ -513,7 +514,7 @@ def test_a_healthy_segment_of_any_format_is_measured(segment: strategies.Segment
 
 
 @given(strategies.segments(min_batches=1).flatmap(strategies.damaged), st.sampled_from(("stop", "skip")))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_damaged_segment_gives_figures_of_what_was_walked(damaged: strategies.Damaged, on_corruption: str) -> None:
     statistics, _ = measure_bytes(damaged.data, 0, on_corruption)
     assert statistics.size_in_bytes <= len(damaged.data)
@@ -555,6 +556,7 @@ def _flat(values: dict[str, Any]) -> dict[str, float]:
     return {name: -1.0 if value is None else float(value) for name, value in flat.items()}
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     one = builder.batch_v2(base_timestamp=5, records_count=1, last_offset_delta=0, crc=0)[8:]
     peaks = []

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -277,7 +278,7 @@ def refusal(text: str, block_bytes: int) -> str:
     return caught.value.detail
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(ROWS, ROWS, ENDS, st.sampled_from([60, 100, 10_000]))
 @example([("a", "", 0)], [], "\r\n", 100)
 @example([('\n"\n', "\n\n", 2)] * 9, [("\n", "", 3)], "\n", 60)

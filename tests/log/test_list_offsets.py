@@ -13,6 +13,7 @@ import builder
 import golden_sets
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import EARLIEST, LATEST, MAX_TIMESTAMP, Answer, BruteForce
@@ -201,7 +202,7 @@ def _batch(kind: str, offset: int, stamps: list[int]) -> bytes:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(drawn=partitions())
 def test_generated_partitions_answer_as_brute_force_does(
     drawn: Drawn, tmp_path_factory: pytest.TempPathFactory

@@ -114,7 +114,7 @@ def healthy(set_name: str) -> list[tuple[str, Path]]:
 def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A golden set, converted without an option but that nothing is left out."""
     target = tmp_path_factory.mktemp("converted") / "out"
-    report = kafkalog.convert(golden_sets.unpacked(request.param), target, include_deleted=True)
+    report = kafkalog.convert(golden_sets.unpacked(request.param), target, include_deleted=True, internal=True)
     assert report.is_written
     assert report.total("n_records_before") == report.total("n_records_after") > 0
     return request.param, target

@@ -15,6 +15,7 @@ import golden_sets
 import numpy as np
 import pytest
 import strategies
+from effort import examples
 from guard import guarded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -171,7 +172,7 @@ def test_bytes_are_shown_as_java_shows_them(log: Any, value: bytes, shown: str) 
 UTF8_PARTS = [b"a" * 9, b"\x80", b"\xc3\xa9", b"\xe2\x82", b"\xed\xa0", b"\xbf", b"\xf0\x9f", b"\xff"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.sampled_from(UTF8_PARTS)))
 def test_any_bytes_are_shown_as_arrow_shows_them(parts: list[bytes]) -> None:
     from kafkalog.interchange.arrow_output import java_string
@@ -309,7 +310,7 @@ OPTIONS = (
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(segment=strategies.segments(), options=st.sampled_from(OPTIONS), data=st.data())
 def test_text_does_not_depend_on_windows_and_buffers(
     segment: strategies.Segment, options: dict[str, Any], data: st.DataObject, tmp_path: Path
@@ -325,7 +326,7 @@ def test_text_does_not_depend_on_windows_and_buffers(
         assert dumped(path, **options) == expected
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(segment=strategies.segments(min_batches=1), options=st.sampled_from(OPTIONS), data=st.data())
 def test_damage_gives_our_errors_out_of_guarded_memory(
     segment: strategies.Segment, options: dict[str, Any], data: st.DataObject, tmp_path: Path
@@ -342,7 +343,7 @@ def test_damage_gives_our_errors_out_of_guarded_memory(
 # --- objects ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(segment=strategies.segments())
 def test_objects_hold_what_was_written_and_what_the_text_says(segment: strategies.Segment, tmp_path: Path) -> None:
     path = write_log(tmp_path, segment.data)
@@ -372,7 +373,7 @@ def text_report(path: str) -> Iterator[str]:
     return dump.mismatches()
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(segment=strategies.segments(min_batches=1), options=st.sampled_from(OPTIONS), data=st.data())
 def test_objects_do_not_depend_on_windows_and_on_batches_decoded_together(
     segment: strategies.Segment, options: dict[str, Any], data: st.DataObject, tmp_path: Path

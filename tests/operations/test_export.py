@@ -114,7 +114,10 @@ def read_stream(path: Path) -> pa.Table:
 LOG_DIRS = [("k44", "clean"), ("k28", "clean"), ("k44_extra", "clean"), ("k44", "unclean"), ("k28", "unclean")]
 
 
-@pytest.mark.parametrize(("set_name", "archive"), LOG_DIRS)
+@pytest.mark.parametrize(
+    ("set_name", "archive"),
+    [pytest.param(*one, marks=pytest.mark.slow if one != ("k44", "clean") else []) for one in LOG_DIRS],
+)
 def test_all_golden_partitions_come_back_from_every_format(set_name: str, archive: str, tmp_path: Path) -> None:
     scan = kafkalog.scan(golden_sets.unpacked(set_name, archive), columns=ALL_COLUMNS, include_control=True)
     table = scan.to_table()
@@ -649,7 +652,14 @@ print(peak() - before)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-@pytest.mark.parametrize(("name", "bound"), [("x.parquet", 192), ("x.arrow", 64), ("x.csv", 96)])
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [
+        pytest.param("x.parquet", 192, marks=pytest.mark.slow),
+        ("x.arrow", 64),
+        pytest.param("x.csv", 96, marks=pytest.mark.slow),
+    ],
+)
 def test_memory_does_not_grow_with_the_log(tmp_path: Path, name: str, bound: int) -> None:
     peaks = []
     for n_batches in (120, 240) if name == "x.parquet" else (30, 90):

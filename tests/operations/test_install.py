@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import golden_sets
+import pyarrow as pa
 import pytest
 from faults import Faulty
 from writing import columns_of, draw, files_in, sound, write
@@ -323,3 +324,15 @@ def test_the_nth_failure_of_a_load_leaves_every_partition_as_it_was(log_dir: Pat
         if faulty.n_calls < n:
             break
     assert n_told > 15
+
+
+@pytest.mark.parametrize("text", ["", "version: 0\ntopic_id: x", "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA"])
+def test_a_topic_id_that_is_none_is_an_error_about_its_file(text: str, tmp_path: Path) -> None:
+    broker = tmp_path / "broker"
+    (broker / "t-0").mkdir(parents=True)
+    (broker / "meta.properties").write_text("version=1\nnode.id=1\n")
+    (broker / "t-0" / "partition.metadata").write_text(text)
+    kafkalog.write_table(pa.table({"value": [b"v"]}), tmp_path / "new", topic="t")
+    with pytest.raises(kafkalog.SidecarError) as caught:
+        kafkalog.install(tmp_path / "new" / "t-0", broker)
+    assert caught.value.path == str(broker / "t-0" / "partition.metadata")

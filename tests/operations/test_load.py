@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import examples
 from faults import Faulty
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,7 +116,7 @@ def in_memory(otherwise: Path | None = None) -> Iterator[Path]:
         yield Path(name)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(ROWS, st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]), st.sampled_from(FORMS), st.data())
 def test_any_records_in_any_form_come_back(rows: list[Any], compression: str, form: str, data: st.DataObject) -> None:
     with in_memory() as folder:
@@ -260,7 +261,7 @@ def test_a_topic_whose_name_leads_astray_is_refused(tmp_path: Path, topic: str) 
         with pytest.raises(UnsafePathError):
             write_table({"value": [b""]}, tmp_path / "log", topic=topic)
         with pytest.raises(UnsafePathError):
-            write_table({"value": [b"", b""], "topic": ["fine", topic]}, tmp_path / "log")
+            write_table({"value": [b"", b""], "topic": ["fine", topic]}, tmp_path / "log", internal=True)
     assert os.listdir(tmp_path) == []
 
 
@@ -424,6 +425,7 @@ for n in range(1, 5000, step):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_there", [True, False])
 def test_killed_anywhere_each_partition_is_complete_or_absent(memory: Path, is_there: bool) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
@@ -606,3 +608,85 @@ def test_an_export_with_a_long_value_is_loaded_from_csv(memory: Path, packed: st
     kafkalog.export(memory / "log", memory / f"x.csv{packed}")
     load_files([memory / f"x.csv{packed}"], memory / "copy", config=config)
     assert kafkalog.read_table(memory / "copy").column("value").to_pylist() == values
+
+
+# ------------------------------------------------------------------------------------------------- internal topics
+
+
+MIXED = ["orders", "__consumer_offsets", "orders", "__transaction_state", "refunds", "__consumer_offsets"]
+
+
+LEFT_OUT = (
+    "internal topics are left out: __consumer_offsets (2 records), __transaction_state (1 records); topics (-t) names"
+    " them, internal=True (--internal) takes all"
+)
+
+
+def mixed() -> pa.Table:
+    n = len(MIXED)
+    return pa.table(
+        {"topic": MIXED, "value": [b"%d" % i for i in range(n)], "partition": pa.array([0] * n, pa.int32())}
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected", "notes"),
+    [
+        (
+            {},
+            {"orders-0": [b"0", b"2"], "refunds-0": [b"4"]},
+            [LEFT_OUT],
+        ),
+        (
+            {"internal": True},
+            {
+                "__consumer_offsets-0": [b"1", b"5"],
+                "__transaction_state-0": [b"3"],
+                "orders-0": [b"0", b"2"],
+                "refunds-0": [b"4"],
+            },
+            [],
+        ),
+        ({"topics": ["__consumer_offsets"]}, {"__consumer_offsets-0": [b"1", b"5"]}, []),
+        (
+            {"topics": ["refunds", "other"]},
+            {"refunds-0": [b"4"]},
+            ["there are no records of topic 'other'"],
+        ),
+        ({"topics": "orders", "partitions": 1}, {"orders-0": [b"0", b"2"]}, []),
+        ({"topic": "all"}, {"all-0": [b"%d" % i for i in range(6)]}, []),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_records_of_internal_topics_are_left_out_unless_they_are_wanted(
+    tmp_path: Path, options: dict[str, Any], expected: dict[str, list[bytes]], notes: list[str], dry_run: bool
+) -> None:
+    result = write_table(mixed(), tmp_path / "log", dry_run=dry_run, **options)
+    assert result.notes == notes
+    assert {f"{each.topic}-{each.partition}": each.n_records for each in result.partitions} == {
+        name: len(values) for name, values in expected.items()
+    }
+    if not dry_run:
+        assert sorted(os.listdir(tmp_path / "log")) == sorted(expected)
+        for name, values in expected.items():
+            assert kafkalog.read_table(tmp_path / "log" / name)["value"].to_pylist() == values
+
+
+def test_the_cluster_s_metadata_are_left_out_and_never_written(tmp_path: Path) -> None:
+    table = pa.table({"topic": ["__cluster_metadata", "orders"], "value": [b"0", b"1"]})
+    result = write_table(table, tmp_path / "log")
+    assert [each.topic for each in result.partitions] == ["orders"]
+    assert result.notes[0].startswith("internal topics are left out: __cluster_metadata (1 records)")
+    for options in ({"internal": True}, {"topics": ["__cluster_metadata"]}):
+        with pytest.raises(UnsafePathError, match="nobody but its controllers write"):
+            write_table(table, tmp_path / "other", **options)
+
+
+def test_a_file_of_nothing_but_what_is_left_out_makes_an_empty_log_dir(tmp_path: Path) -> None:
+    result = write_table(pa.table({"topic": ["__consumer_offsets"], "value": [b"0"]}), tmp_path / "log")
+    assert (result.partitions, len(result.notes)) == ([], 1)
+
+
+def test_topics_and_one_topic_for_all_exclude_one_another(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="give one"):
+        write_table(mixed(), tmp_path / "log", topic="x", topics=["orders"])

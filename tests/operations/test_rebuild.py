@@ -471,6 +471,7 @@ for n in range(1, 10**6, int(sys.argv[3])):
 """
 
 
+@pytest.mark.slow
 def test_killed_anywhere_each_file_is_old_or_new(partition: Path, tmp_path: Path) -> None:
     for path in partition.iterdir():
         if path.suffix in (".index", ".timeindex", ".snapshot"):
@@ -528,6 +529,7 @@ def test_one_kind_may_be_named_without_a_list(partition: Path) -> None:
         kafkalog.rebuild_indexes(partition, kinds="offsets", dry_run=True)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_damaged_derived_files_never_matter_to_a_rebuild(partition: Path) -> None:
     rng = np.random.default_rng(5)
     options = {"kinds": KINDS, "index_interval_bytes": 1024, "now": clock_of("k44_extra")}

@@ -68,7 +68,13 @@ def check_steps(partition: kafkalog.Partition, trace: Trace, archive: str = "cle
 
 
 @pytest.mark.parametrize(
-    ("name", "archive"), [("k44", "clean"), ("k44", "unclean"), ("k28", "clean"), ("k28", "unclean")]
+    ("name", "archive"),
+    [
+        ("k44", "unclean"),
+        ("k28", "clean"),
+        pytest.param("k44", "clean", marks=pytest.mark.slow),
+        pytest.param("k28", "unclean", marks=pytest.mark.slow),
+    ],
 )
 def test_the_steps_fit_the_files_and_no_index_of_a_broker_misleads(name: str, archive: str) -> None:
     opened = kafkalog.open(golden_sets.unpacked(name, archive))

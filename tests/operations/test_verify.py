@@ -13,6 +13,7 @@ import builder
 import golden_sets
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -376,7 +377,7 @@ def test_a_stray_log_keeps_nothing_from_being_checked(partition: Path) -> None:
     assert set(reasons(partition)) == {"foo.log", "leader-epoch-checkpoint"}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 @given(
     name=st.sampled_from(
         [".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint", "partition.metadata"]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reference
 import strategies
+from effort import examples
 from golden_sets import seed_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,7 +118,7 @@ def test_the_same_record_in_all_three_formats() -> None:
 # --- against the twin ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(strategies.segments(), st.sampled_from([64, 300, 4096, 2**20]))
 def test_any_log_is_read_as_the_twin_reads_it(segment: strategies.Segment, window_bytes: int) -> None:
     reading = read(segment.data, window_bytes=window_bytes)
@@ -125,7 +126,7 @@ def test_any_log_is_read_as_the_twin_reads_it(segment: strategies.Segment, windo
     assert reading.records() == without_magic(segment.records)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(strategies.segments(), st.data())
 def test_any_projection_is_the_same_columns_of_the_whole(segment: strategies.Segment, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(ALL_COLUMNS), unique=True))
@@ -135,7 +136,7 @@ def test_any_projection_is_the_same_columns_of_the_whole(segment: strategies.Seg
         assert np.array_equal(_plain(part[name]), _plain(whole[name]))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(strategies.segments(), st.data())
 def test_any_range_is_the_same_records_of_the_whole(segment: strategies.Segment, data: st.DataObject) -> None:
     records = without_magic(segment.records)
@@ -167,7 +168,7 @@ def test_any_range_is_the_same_records_of_the_whole(segment: strategies.Segment,
         assert reading.records() == [record for record in records if wanted(record)]
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.data())
 def test_damage_is_met_where_the_twin_meets_it(data: st.DataObject) -> None:
     segment = data.draw(strategies.segments())
@@ -189,7 +190,7 @@ def test_damage_is_met_where_the_twin_meets_it(data: st.DataObject) -> None:
     assert reading.records() == without_magic(expected.records)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_the_verdict_does_not_depend_on_the_columns(data: st.DataObject) -> None:
     segment = data.draw(strategies.segments())

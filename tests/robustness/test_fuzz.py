@@ -30,6 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 import zstandard
+from effort import fuzz_inputs
 from guard import Guard, guarded
 from mutants import BASE, BEFORE, BEHIND, I32, I64, LEVELS, golden_batches, hostile_batches, mutants, repaired, seeds
 from reading import EVERYTHING, read
@@ -50,7 +51,7 @@ from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))
-N_INPUTS = int(os.environ.get("KAFKALOG_FUZZ_N", "60000"))
+N_INPUTS = fuzz_inputs()
 REGRESS = Path(__file__).parents[1] / "regress"
 LIMITS = Limits(max_decompressed_bytes=4 * 2**20)
 MEMORY_GROWTH = 200 * 2**20
@@ -188,7 +189,7 @@ def test_mutated_batches_give_records_or_kafkalog_errors_in_bounded_time_and_mem
     assert growth < MEMORY_GROWTH, f"{growth / 2**20:.0f} MiB more"
 
 
-@pytest.mark.parametrize("at_start", [False, True])
+@pytest.mark.parametrize("at_start", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_lie_in_any_size_or_count_field_is_an_error_or_harmless(at_start: bool) -> None:
     rss = peak_rss()
     for batch in hostile_batches():
@@ -198,6 +199,7 @@ def test_a_lie_in_any_size_or_count_field_is_an_error_or_harmless(at_start: bool
     assert peak_rss() - rss < MEMORY_GROWTH
 
 
+@pytest.mark.slow
 def test_every_prefix_and_every_suffix_of_every_seed_is_read() -> None:
     for seed in seeds():
         step = max(1, len(seed.data) // 40)
@@ -868,6 +870,7 @@ def run_bombs(files: dict[str, bytes], tmp_path: Path, max_decompressed: int, al
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks come from /proc")
+@pytest.mark.slow
 def test_a_bomb_is_refused_within_64_mib_and_the_limit(tmp_path: Path) -> None:
     max_decompressed = 32 * 2**20
     files = bombs()

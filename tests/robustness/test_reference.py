@@ -11,6 +11,7 @@ import golden_sets
 import pytest
 import reference
 import strategies
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Record, read_segment
@@ -361,7 +362,7 @@ def test_what_kafka_accepts_is_accepted(case: str) -> None:
 # --------------------------------------------------------------------------------------------------- properties
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(strategies.segments())
 def test_what_was_built_is_what_is_read(segment: strategies.Segment) -> None:
     result = read_segment(segment.data)
@@ -372,7 +373,7 @@ def test_what_was_built_is_what_is_read(segment: strategies.Segment) -> None:
     assert builder.batch_positions(segment.data) == segment.batches
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_damage_is_never_more_than_a_problem(data: st.DataObject) -> None:
     segment = data.draw(strategies.segments(min_batches=1, max_batches=4))
@@ -389,7 +390,7 @@ def test_damage_is_never_more_than_a_problem(data: st.DataObject) -> None:
     assert result.records[: len(whole)] == whole
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.binary(max_size=300))
 def test_noise_is_never_more_than_a_problem(noise: bytes) -> None:
     result = read_segment(noise, LIMIT)

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import strategies
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -29,6 +30,8 @@ from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.scanning.filters import OPERATIONS, Filter, milliseconds, parse_filters
+
+pytestmark = pytest.mark.kernels
 
 Row = dict[str, Any]
 CODECS = kf.CODEC_NAMES[:5]
@@ -272,7 +275,7 @@ def questions(draw: st.DrawFn) -> tuple[list[strategies.Segment], int, dict[str,
     return segments, split, options, columns
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_a_scan_gives_what_filtering_the_whole_gives(data: st.DataObject) -> None:
     segments, split, options, columns = data.draw(questions())
@@ -302,7 +305,7 @@ def test_a_scan_gives_what_filtering_the_whole_gives(data: st.DataObject) -> Non
         assert counts.n_records_selected == len(expected)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_damage_takes_from_a_filtered_scan_what_it_takes_from_the_whole(data: st.DataObject) -> None:
     segment = data.draw(strategies.segments(min_batches=2, max_batches=7, as_brokers_write=True))
@@ -336,7 +339,7 @@ def test_damage_takes_from_a_filtered_scan_what_it_takes_from_the_whole(data: st
 # --- against pyarrow --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_what_pyarrow_has_too_means_the_same(data: st.DataObject) -> None:
     segment = data.draw(small_segments())
@@ -614,7 +617,7 @@ def test_functions_and_filters_hold_behind_deleted_records_too(log_dir: Path) ->
     assert 0 < len(rows_of(path, filters=[("key", ">", b"k2")])) < len(whole)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(terms([]), max_size=3), st.integers(-(2**63), 2**63 - 1))
 def test_bounds_leave_no_matching_offset_or_time_outside(group: list[tuple[Any, ...]], number: int) -> None:
     group = [term for term in group if term[0] in ("offset", "timestamp")]
@@ -720,7 +723,7 @@ VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=20), st.text("ab", max
 MASKS = st.lists(st.booleans(), min_size=12, max_size=12)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(VALUES, MASKS, st.sampled_from(sorted(kernels.OPERATIONS)), st.one_of(st.binary(max_size=9), st.just(b"ab")))
 def test_match_bytes_narrows_a_mask_to_what_stands_in_the_relation(
     values: list[bytes | None], wanted: list[bool], operation: str, needle: bytes
@@ -734,7 +737,7 @@ def test_match_bytes_narrows_a_mask_to_what_stands_in_the_relation(
         assert mask.tolist() == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(VALUES, MASKS, VALUES, st.booleans(), st.booleans())
 def test_match_set_finds_what_is_in_a_set(
     values: list[bytes | None], wanted: list[bool], others: list[bytes | None], negate: bool, travels: bool
@@ -786,7 +789,7 @@ def test_a_filter_travels_between_processes() -> None:
     assert mask.tolist() == [1, 1, 0]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(strategies.HEADERS, max_size=6),
     MASKS,

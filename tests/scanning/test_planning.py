@@ -137,6 +137,7 @@ def test_an_index_of_another_segment_is_not_believed(log: Path) -> None:
     assert read(plan(log, task_bytes=2**14)).equals(whole)
 
 
+@pytest.mark.slow
 def test_a_cut_inside_a_value_that_holds_batches_is_noticed_by_who_reads_up_to_it(tmp_path: Path) -> None:
     inner = b"".join(batch(6 + 2 * i, n=1, size=16000) for i in range(150))
     record = builder.record_v2(0, 0, None, inner)

@@ -256,6 +256,7 @@ kafkalog.scan(sys.argv[1], where=searched).count_rows()
 """
 
 
+@pytest.mark.slow
 def test_positions_out_of_a_record_lead_nowhere_outside_it(tmp_path: Path) -> None:
     # without care they are sums that overflow, and compiled code may forget to check those
     program = tmp_path / "hostile.py"

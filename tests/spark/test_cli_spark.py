@@ -22,7 +22,7 @@ from kafkalog.spark.jobs.tables import map_tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 Run = Callable[..., tuple[int, str, str]]
 

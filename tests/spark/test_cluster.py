@@ -17,7 +17,7 @@ from spark.sessions import check_java, settings
 import kafkalog
 from kafkalog import format as kf
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PACKAGE = Path(kafkalog.__file__).parent
 

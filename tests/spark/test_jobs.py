@@ -158,6 +158,7 @@ def test_findings_beyond_the_limit_are_counted(spark: SparkSession, log_dir_copy
     assert row.n_damage > 10
 
 
+@pytest.mark.slow
 def test_a_verification_goes_on_where_it_was_stopped(
     spark: SparkSession, log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +216,7 @@ def test_files_are_replaced_in_place_and_a_second_run_changes_nothing(
     assert {row.status for row in again.collect()} <= {"same", "damaged", "skipped"}
 
 
+@pytest.mark.slow
 def test_a_rebuild_goes_on_where_it_was_stopped(
     spark: SparkSession, log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +282,7 @@ def test_an_export_holds_all_records(spark: SparkSession, log_dir: Path, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.slow
 def test_a_killed_task_leaves_nothing_that_is_seen_and_only_what_is_missing_is_redone(
     spark: SparkSession, log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -378,6 +381,7 @@ def test_options_that_make_no_sense_are_refused(spark: SparkSession, log_dir: Pa
         _ = jobs.nonsense
 
 
+@pytest.mark.slow
 def test_internal_topics_are_left_out_unless_they_are_named(spark: SparkSession, log_dir: Path, tmp_path: Path) -> None:
     mixed = tmp_path / "mixed"
     for source, name in (("p-multi-0", "orders-0"), ("p-multi-1", "__consumer_offsets-7")):

@@ -122,6 +122,7 @@ def fails_at(session: SparkSession, number: int) -> DataFrame:
     )
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_or_is_killed_leaves_nothing(session: SparkSession, tmp_path: Path) -> None:
     log = tmp_path / "log"
     bad = fails_at(session, 299).selectExpr(
@@ -163,6 +164,7 @@ def test_other_modes_are_refused(session: SparkSession, tmp_path: Path) -> None:
         writer.mode("errorifexists").save(str(tmp_path / "log"))
 
 
+@pytest.mark.slow
 def test_a_stream_from_our_source_to_our_sink_is_equal_over_restarts(session: SparkSession, tmp_path: Path) -> None:
     log, mirror = tmp_path / "log", tmp_path / "mirror"
     checkpoint = tmp_path / "checkpoint"

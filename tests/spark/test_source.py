@@ -87,7 +87,9 @@ def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
-@pytest.mark.parametrize("name", golden_sets.SETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.slow if one == "k44" else []) for one in golden_sets.SETS]
+)
 def test_every_golden_topic_is_what_a_consumer_read(source: Any, name: str, level: str) -> None:
     root = golden_sets.unpacked(name)
     got: dict[str, list[tuple[Any, ...]]] = {}
@@ -127,6 +129,7 @@ def without_timestamp(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*row[:5], *row[7:])
 
 
+@pytest.mark.slow
 def test_filter_union_and_join_over_one_frame_count_right(source: Any, log: Path) -> None:
     frame = source(log, taskBytes="128k")
     assert frame.rdd.getNumPartitions() > 2

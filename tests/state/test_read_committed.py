@@ -139,7 +139,7 @@ def test_ranges_that_begin_and_end_inside_transactions_equal_filtering_the_whole
 
 def decoded(partition: kafkalog.Partition, selection: Selection, window_bytes: int) -> list[tuple[int, bytes | None]]:
     found: list[tuple[int, bytes | None]] = []
-    for piece in partition.windows(selection, window_bytes=window_bytes, **COMMITTED):
+    for piece in partition.reader.windows(selection, window_bytes=window_bytes, **COMMITTED):
         first = 0
         while first < len(piece.window.batches):
             part = decode(piece.window, ("offset", "value"), first=first, selection=selection)
@@ -277,7 +277,7 @@ def test_windows_may_be_left_out_between_those_that_are_judged() -> None:
     segments = [(0, data(0, 5)), (1, data(1, 6)), (2, commit(2, 5)), (3, abort(3, 6)), (4, data(4, 5) + data(5, -1))]
     with partition_of(segments) as partition:
         for chosen in ((1, 4), (0, 4), (0, 2, 4), (1, 3), (4,)):
-            judge = partition._judge()
+            judge = partition.reader.read_committed()
             kept = []
             for number in chosen:
                 with partition.segments[number].open() as source:

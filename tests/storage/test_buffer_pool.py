@@ -11,6 +11,8 @@ import pytest
 from kafkalog._kernels.buffer_pool import Block, kept_bytes
 from kafkalog.storage.buffer_pool import empty
 
+pytestmark = pytest.mark.kernels
+
 MEBIBYTE = 2**20
 
 

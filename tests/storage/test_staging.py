@@ -180,7 +180,10 @@ for n in range(1, 200):
 """
 
 
-@scenarios
+@pytest.mark.parametrize(
+    ("is_directory", "overwrite"),
+    [pytest.param(*one, marks=[] if all(one) else pytest.mark.slow) for one in SCENARIOS],
+)
 def test_killed_anywhere_the_destination_is_old_or_complete_and_the_next_run_cleans_up(
     tmp_path: Path, is_directory: bool, overwrite: bool
 ) -> None:

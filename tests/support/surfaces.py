@@ -282,7 +282,9 @@ def _converting(root: Path, out: Path, mode: str, threads: int) -> Iterator[Call
         )
 
 
-TABLE = pa.table({"key": [b"k", None], "value": [b"v" * 50, None], "timestamp": pa.array([1, 2], pa.timestamp("ms"))})
+TABLE = pa.table(
+    {"key": [b"k", None], "value": [b"v" * 50, None], "timestamp": pa.array([1, 2], pa.timestamp("ms", "UTC"))}
+)
 
 
 def _writing(root: Path, partition: Path, out: Path) -> Iterator[Call]:

@@ -16,6 +16,8 @@ from kafkalog.interchange.arrow_input import record_slices
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.writing.partitioner import Partitioner, hash_keys, murmur2
 
+pytestmark = pytest.mark.kernels
+
 # of Kafka's own test of its hash
 VECTORS = {
     b"21": -973932308,

@@ -17,6 +17,8 @@ from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.partition_files import PartitionFiles
 from kafkalog.writing.rolling import RollConditions, SegmentRoll, rolled_base_offset
 
+pytestmark = pytest.mark.kernels
+
 INT32_MAX = 2**31 - 1
 
 

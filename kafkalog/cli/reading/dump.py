@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -31,6 +30,9 @@ error that says where; --keep-going goes on with the next file.
 stderr gets what the tool lists there in the end: index entries that do not fit the log, and gaps between offsets. The
 latter are usual in a compacted log, and in any log that does not begin at 0. Of the former some are usual, too, in
 files that older brokers wrote. Damage is said besides, and makes the exit code 1, which the tool's never is.
+
+Keys and values are printed as they are, as the tool does: control characters in records reach the terminal. --json and
+'kafkalog cat' escape them.
 
 With --json each line is an object: of a "kind" (file, batch, record, offset_index_entry, time_index_entry,
 aborted_transaction, producer, trailing_bytes, sanity, mismatch), with keys, values and the values of headers in base64,
@@ -155,9 +157,9 @@ def _dump(args: argparse.Namespace) -> Dump:
 
 
 def _print_json(dump: Dump, encoding: str, console: Console, progress: Callable[[int], None] | None) -> None:
-    from kafkalog.interchange.text_output import ENCODERS
+    from kafkalog.interchange.text_output import ENCODERS, encode_json
 
-    encode, dumps = ENCODERS[encoding], json.JSONEncoder(ensure_ascii=False).encode
+    encode = ENCODERS[encoding]
     lines: list[str] = []
     try:
         for row in dump.rows(progress):
@@ -166,7 +168,7 @@ def _print_json(dump: Dump, encoding: str, console: Console, progress: Callable[
                     row[name] = encode(row[name])
             if "headers" in row:
                 row["headers"] = [[name, encode(value)] for name, value in row["headers"]]
-            lines.append(dumps(row) + "\n")
+            lines.append(encode_json(row) + "\n")
             if len(lines) == _LINES_AT_A_TIME:
                 console.write("".join(lines))
                 lines.clear()

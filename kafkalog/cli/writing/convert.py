@@ -105,9 +105,20 @@ def add_parser(commands: Any) -> None:
         type=condition,
         help="redact only records of which this holds; may be repeated: then all must hold",
     )
-    what.add_argument("--redact-secret-file", metavar="FILE", help="hash with HMAC-SHA-256 and the secret in this file")
+    what.add_argument(
+        "--redact-secret-file",
+        metavar="FILE",
+        help="hash with HMAC-SHA-256 and the secret in this file; without one,"
+        " who guesses a value can tell that it is the one that was hashed",
+    )
     what.add_argument(
         "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
+    )
+    what.add_argument(
+        "--internal",
+        action="store_true",
+        help="also internal topics (__consumer_offsets, __transaction_state, ...), which are left out of a log dir"
+        " unless -t names them",
     )
     how = parser.add_argument_group("how they are written")
     how.add_argument(
@@ -176,6 +187,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
         secret = Path(args.redact_secret_file).read_bytes().rstrip(b"\r\n")
         if not secret:
             raise UsageError(f"{args.redact_secret_file} holds no secret")
+    if secret is None and any(action == "hash" for _, action in args.redact):
+        console.note(
+            "hashes without a secret can be undone by hashing likely values and comparing (names, numbers, addresses):"
+            " --redact-secret-file prevents that"
+        )
     console.start_progress(selected_bytes(opened, args), "records")
     with noting(console), usage_errors():
         warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
@@ -195,6 +211,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 batch_size=args.batch_size,
                 config=config,
                 include_deleted=args.include_deleted,
+                internal=args.internal,
                 on_corruption=args.on_corruption,
                 threads=args.threads,
                 dry_run=args.dry_run,

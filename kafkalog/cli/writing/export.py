@@ -20,7 +20,7 @@ from kafkalog.cli.scan_options import (
     scan_options,
     usage_errors,
 )
-from kafkalog.cli.text import human_bytes
+from kafkalog.cli.text import counted, human_bytes
 from kafkalog.errors import CorruptionError, CorruptionWarning, OutputExistsError
 
 _WORDS: Final = Words(
@@ -45,7 +45,8 @@ Faithful: null and empty, headers in their order and with duplicates, and timest
 v0 record, -1 where a record has none). Bytes are bytes in Parquet and Arrow, and base64 in CSV and JSON lines unless
 --encoding says otherwise. In CSV null is nothing and an empty value is "" (in quotes); for readers that do not tell
 these apart, --null '\\N' writes null so. In CSV timestamps are milliseconds, and headers JSON: [["name", "value"]].
-JSON lines are those of 'kafkalog cat --json'.""",
+JSON lines are those of 'kafkalog cat --json'. A spreadsheet runs text in CSV that begins with = + - @ as a formula:
+--escape-formulas keeps it from doing so.""",
     examples="""\
   kafkalog export /backup/kafka -t orders -o orders.parquet
   kafkalog export /backup/kafka -o lake --partition-by topic,partition,date
@@ -92,6 +93,12 @@ def add_parser(commands: Any) -> None:
         ' {"base64": ...} in JSON, and end an export to CSV',
     )
     where.add_argument("--null", metavar="TEXT", help="what stands for null in CSV (default: nothing)")
+    where.add_argument(
+        "--escape-formulas",
+        action="store_true",
+        help="in CSV for spreadsheets: put ' before text that begins with = + - @, a tab or a carriage return; such"
+        " values are changed",
+    )
     add_scan_selection(parser)
     add_scan_reading(parser)
     parser.set_defaults(run=run)
@@ -104,6 +111,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         from kafkalog.operations.export import Exporter
 
         options, columns = scan_options(args), record_columns_of(args)
+        if columns is not None:
+            options["columns"] = columns
         exporter = Exporter(
             path_of(args),
             to,
@@ -113,9 +122,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
             row_group_rows=args.row_group_rows,
             encoding=args.encoding,
             null=args.null,
+            escape_formulas=args.escape_formulas,
             max_records=args.n,
             overwrite=args.overwrite,
-            **({} if columns is None else {"columns": columns}),
             **options,
         )
     from kafkalog.interchange.text_output import NotTextError
@@ -139,8 +148,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.progress.close()
             watch.close()
     if args.output != "-":
-        n, unit = result.n_files, "file" if result.n_files == 1 else "files"
-        console.detail(f"{result.n_records:,} records in {n:,} {unit}, {human_bytes(result.n_bytes)}: {args.output}")
+        wrote = f"{counted(result.n_records, 'record')} in {counted(result.n_files, 'file')}"
+        console.note(f"{wrote}, {human_bytes(result.n_bytes)}, written to {args.output}")
 
 
 def _stdout(args: argparse.Namespace) -> BinaryIO:

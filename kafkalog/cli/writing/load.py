@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, make_limits
+from kafkalog.cli.options import Words, add_command, add_limits, flatten, make_limits, names
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
 from kafkalog.cli.topic_settings import check_names, noting, settings_of
 
 if TYPE_CHECKING:
-    from kafkalog.operations.loading.load import LoadResult
+    from kafkalog.operations.loading.report import LoadResult
     from kafkalog.state.log_config import LogConfig
 
 _INPUTS: Final = (
@@ -84,6 +84,19 @@ def add_parser(commands: Any) -> None:
         "--stage-in", metavar="DIR", help="write in DIR meanwhile, on the same file system (default: beside LOG_DIR)"
     )
     what = parser.add_argument_group("what")
+    what.add_argument(
+        "-t",
+        "--topics",
+        metavar="T,...",
+        type=names,
+        action="append",
+        help="only records of these topics; may be repeated",
+    )
+    what.add_argument(
+        "--internal",
+        action="store_true",
+        help="also records of internal topics (__consumer_offsets, ...), which are left out unless -t names them",
+    )
     what.add_argument(
         "--format",
         choices=("parquet", "arrow", "arrows", "csv", "jsonl"),
@@ -174,6 +187,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 metadata_log_dir=args.metadata_log_dir,
                 progress=console.progress.reach,
                 topic=args.topic,
+                topics=flatten(args.topics),
+                internal=args.internal,
                 partitions=args.partitions,
                 config=config,
                 compression=args.compression,

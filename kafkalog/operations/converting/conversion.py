@@ -191,7 +191,7 @@ class Conversion:
             found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
-            for piece in partition.windows(selection, on_corruption=self._on_corruption, report=meet):
+            for piece in partition.reader.windows(selection, on_corruption=self._on_corruption, report=meet):
                 while found:
                     yield found.pop(0)
                 if self._stopped:
@@ -268,7 +268,7 @@ class Conversion:
         if number is not None:
             n_bytes = sum(segment.size_in_bytes for segment in segments[number:]) - (finding.position or 0)
             finding = replace(finding, detail=f"{finding.detail}; the log ends here, {n_bytes} bytes are left out")
-        self._report(self.partition.lost_from(finding))
+        self._report(self.partition.reader.lost_from(finding))
 
     def _append(self, number: int, window: Window, sink: Sink) -> None:
         window_in_order = self._in_order(number, window)

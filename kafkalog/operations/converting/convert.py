@@ -65,6 +65,7 @@ def convert(
     batch_size: int | None = None,
     config: LogConfig | None = None,
     include_deleted: bool = False,
+    internal: bool = False,
     on_corruption: OnCorruption = "raise",
     threads: int | None = None,
     dry_run: bool = False,
@@ -85,6 +86,9 @@ def convert(
         (``copy/orders-0``), it is the partition's directory. Not inside what is read, nor in a log dir.
     topics, partitions : optional
         Only these topics and partition numbers.
+    internal : bool
+        Whether internal topics of a log dir (`kafkalog.format.INTERNAL_TOPICS`) are converted though `topics` does not
+        name them. A finding tells which ones are left out; the cluster's own metadata always are.
     filters : list of tuple, or list of list of tuple, optional
         Records of which these do not hold are dropped; see `kafkalog.scan`.
     drop : the same, optional
@@ -98,7 +102,8 @@ def convert(
     redact_where : like filters, optional
         Which records are redacted; default: all.
     redact_secret : bytes or str, optional
-        For ``"hash"``: HMAC-SHA-256 with this secret, which keeps what is easily guessed from being found by trying.
+        For ``"hash"``: HMAC-SHA-256 with this secret. Without one, a value that can be guessed (a name, a number, an
+        address) can be found by hashing guesses and comparing.
     compression : str or Compression, optional
         ``"none"``, ``"gzip"``, ``"snappy"``, ``"lz4"`` or ``"zstd"``. Batches of another codec are compressed anew;
         with a level all are. Default: each batch keeps its own.
@@ -180,7 +185,7 @@ def convert(
             warn(finding, CorruptionWarning)
 
     target = Path(to)
-    chosen = list(_choose(opened, topics, partitions, on_corruption, note))
+    chosen = list(_choose(opened, topics, partitions, internal, on_corruption, note))
     if not chosen and (topics is not None or partitions is not None):
         raise ValueError("no partition here is of these topics and has one of these numbers")
     sources = opened.paths if isinstance(opened, LogDir) else [opened.path]
@@ -265,6 +270,7 @@ def _choose(
     opened: LogDir | Partition | Segment,
     topics: str | Sequence[str] | None,
     partitions: Sequence[int] | int | None,
+    internal: bool,
     on_corruption: OnCorruption,
     note: Callable[[Finding], None],
 ) -> Iterator[Partition]:
@@ -281,20 +287,27 @@ def _choose(
         note(finding)
     for missing in sorted((named or set()) - set(opened.topics)):
         raise ValueError(f"no topic {missing!r} here; there are {', '.join(opened.topics[:8])}")
-    for key in opened:
-        if key.topic == kf.METADATA_TOPIC and named is None:
-            detail = "the cluster's metadata, which nobody but its controllers write, is left out"
-            note(Finding(Reason.UNSAFE_PATH, detail, path=str(opened[key].path), damage=False))
+    keys = opened.select(topics, partitions, internal=internal)
+    if named is None:
+        left_out = {key.topic: key for key in set(opened.select(partitions=partitions)) - set(keys)}
+        left_out |= {key.topic: key for key in keys if key.topic == kf.METADATA_TOPIC}
+        for topic, key in sorted(left_out.items()):
+            detail = (
+                f"the internal topic {topic!r} is left out; topics (-t) names it, internal=True (--internal) takes all"
+            )
+            if topic == kf.METADATA_TOPIC:
+                detail = "the cluster's metadata, which nobody but its controllers write, is left out"
+            note(Finding(Reason.UNSAFE_PATH, detail, path=str(opened.path_of(key).path), damage=False))
+        keys = [key for key in keys if key.topic not in left_out]
+    for key in keys:
+        try:
+            partition = opened[key]
+        except KafkalogError as error:
+            if on_corruption == "raise":
+                raise
+            note(error.to_finding())
             continue
-        if (named is None or key.topic in named) and (numbered is None or key.partition in numbered):
-            try:
-                partition = opened[key]
-            except KafkalogError as error:
-                if on_corruption == "raise":
-                    raise
-                note(error.to_finding())
-                continue
-            yield partition
+        yield partition
 
 
 def _named(chosen: list[Partition]) -> Iterator[_Pair]:

@@ -57,7 +57,7 @@ def find_pinned(partition: Partition, start_offset: int | None, on_corruption: O
     begun: list[npt.NDArray[np.int64]] = []
     place = 0
     selection = Selection(start_offset, include_control=True)
-    for window in partition.windows(selection, on_corruption=on_corruption):
+    for window in partition.reader.windows(selection, on_corruption=on_corruption):
         batches = window.batches
         window.release()
         if start_offset is not None:

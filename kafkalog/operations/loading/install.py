@@ -40,6 +40,7 @@ from kafkalog.state.checkpoints import (
     parse_topic_id,
     read_offset_checkpoint,
     read_properties,
+    read_topic_id,
 )
 from kafkalog.state.cluster_metadata import ClusterConfigs, read_cluster_configs
 from kafkalog.state.cluster_topics import ClusterTopics, read_cluster_topics
@@ -272,13 +273,12 @@ class Targets:
                 staged.chmod(stat.S_IMODE(target.stat().st_mode))
 
     def _expected_id(self, key: kf.TopicPartition) -> str | None:
-        existing = read_properties(self._root / str(key) / kf.PARTITION_METADATA)
-        found: str | None = None
+        found: str | None
         if self.topics is not None and (key.topic in self.topics.topic_ids or self._given is None):
             found = _assigned_id(self._root, key, self.topics, self._meta)
-        elif existing is not None:
-            found = parse_topic_id(existing.get("topic_id", ""))
-        elif self._given is None and self._meta.get("version") != "0":
+        else:
+            found = read_topic_id(self._root / str(key))
+        if found is None and self._given is None and self._meta.get("version") != "0":
             detail = (
                 f"no cluster metadata in {self._metadata_dir}, and no partition of this name: which id the broker knows"
                 " the topic by cannot be told; name its metadata.log.dir (metadata_log_dir, --metadata-log-dir) or the"
@@ -298,7 +298,7 @@ def _assigned_id(root: Path, key: kf.TopicPartition, topics: ClusterTopics, meta
         problem = f"the cluster has no topic {key.topic!r}: create it first"
     elif assigned is None:
         problem = f"the topic has no partition {key.partition}: add it first"
-    elif meta.get("node.id", "").isdecimal() and int(meta["node.id"]) not in assigned.replicas:
+    elif meta.get("node.id", "").isdecimal() and meta["node.id"] not in map(str, assigned.replicas):
         problem = f"broker {meta['node.id']} is none of its replicas, which are {assigned.replicas}"
     else:
         return found

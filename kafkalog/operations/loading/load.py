@@ -32,6 +32,7 @@ from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.input_paths import input_files, with_place
 from kafkalog.interchange.record_files import RecordFile
 from kafkalog.operations.loading.install import Targets
+from kafkalog.operations.loading.report import LoadedPartition, LoadResult
 from kafkalog.operations.loading.retention import retention_note
 from kafkalog.operations.loading.target import load_target
 from kafkalog.records.codecs import Compression
@@ -40,73 +41,9 @@ from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.output_paths import check_log_dir
 from kafkalog.writing.partition_writer import BATCH_SIZE, PartitionWriter, check_partition_name
-from kafkalog.writing.routing import RoutedPartition, Router, WaitingRecords, check_topic
+from kafkalog.writing.routing import Router, WaitingRecords, check_topic
 
 _STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedPartition:
-    """What became of a partition.
-
-    Attributes
-    ----------
-    topic : str
-    partition : int
-    n_records, n_batches, n_bytes : int
-        Of its `.log` files; a dry run knows no batches, and the bytes of keys, values and headers.
-    first_offset, next_offset : int
-        Of its first record, and behind its last one.
-    """
-
-    topic: str
-    partition: int
-    n_records: int
-    n_batches: int
-    n_bytes: int
-    first_offset: int
-    next_offset: int
-
-    @classmethod
-    def of(cls, partition: RoutedPartition) -> LoadedPartition:
-        """What a partition says of itself."""
-        counts = (partition.n_records, partition.n_batches, partition.n_bytes)
-        return cls(*partition.key, *counts, partition.first_offset, partition.next_offset)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class LoadResult:
-    """What was written.
-
-    Attributes
-    ----------
-    path : str
-        The log dir.
-    partitions : list of LoadedPartition
-    notes : list of str
-        What is worth knowing, such as records that are older than the topic's retention.
-    """
-
-    path: str
-    partitions: list[LoadedPartition]
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def n_records(self) -> int:
-        """Records in all partitions."""
-        return sum(each.n_records for each in self.partitions)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all `.log` files."""
-        return sum(each.n_bytes for each in self.partitions)
-
-    def __repr__(self) -> str:
-        return f"LoadResult({self.n_records} records in {len(self.partitions)} partitions, {self.path!r})"
 
 
 class Source(NamedTuple):
@@ -124,6 +61,8 @@ class LoadOptions:
     """How records are read and written; see `write_table`."""
 
     topic: str | None = None
+    topics: Iterable[str] | str | None = None
+    internal: bool = False
     partitions: int | None = None
     config: LogConfig | None = None
     compression: str | Compression | None = None
@@ -147,10 +86,24 @@ class LoadOptions:
             raise ValueError(
                 f"partitions is 1 to {self.limits.max_directories} (max_directories), not {self.partitions}"
             )
+        if self.topics is not None:
+            if self.topic is not None:
+                raise ValueError(
+                    "topics chooses by the column 'topic', and topic says that it does not count: give one"
+                )
+            object.__setattr__(
+                self, "topics", frozenset([self.topics] if isinstance(self.topics, str) else self.topics)
+            )
         if self.topic is not None:
             check_topic(self.topic)
         elif self.topic_id is not None:
             raise ValueError("topic_id is that of one topic: name it (topic)")
+
+    def wants(self, topic: str) -> bool:
+        """Whether the records of a topic that the column names are written."""
+        if self.topics is not None:
+            return topic in self.topics
+        return self.internal or topic not in kf.INTERNAL_TOPICS
 
     def writer_options(self) -> dict[str, Any]:
         """Those that every `PartitionWriter` takes."""
@@ -187,7 +140,13 @@ def write_table(
     path : path-like
         A log dir, which holds directories such as ``orders-0``. It is made if it is not there.
     topic : str, optional
-        Default: the column `topic` says.
+        Where all records go; default: the column `topic` says.
+    topics : str or sequence of str, optional
+        Only records of these topics, by the column `topic`.
+    internal : bool
+        Whether the column `topic` may name internal topics (`kafkalog.format.INTERNAL_TOPICS`), such as
+        ``__consumer_offsets``. Without it their records are left out, as `LoadResult.notes` tell, unless `topics` names
+        them.
     partitions : int, optional
         Partitions of each topic; records go to them by key as Kafka's default partitioner has it, and a column
         `partition` is passed over. Default: the column says, and all goes to partition 0 where there is none.
@@ -373,7 +332,9 @@ class _Load:
     def __init__(self, log_dir: Path, stage: Path | None, options: LoadOptions, targets: Targets | None) -> None:
         self._log_dir, self._stage, self._options, self._targets = log_dir, stage, options, targets
         self._writers: dict[kf.TopicPartition, PartitionWriter] = {}
-        self._router = Router(self._n_partitions, topic=options.topic, sticky_bytes=options.batch_size)
+        self._router = Router(
+            self._n_partitions, topic=options.topic, sticky_bytes=options.batch_size, wants=options.wants
+        )
         self._waiting = WaitingRecords(
             self._open_writer,
             path=log_dir,
@@ -488,4 +449,15 @@ class _Load:
             newest = {key: stamp for key, partition in self._waiting.partitions.items() if partition.n_records}
         cluster = None if self._targets is None else self._targets.settings()
         note = retention_note(newest, config=options.config, cluster=cluster, now_ms=now_ms)
-        return [] if note is None else [note]
+        return [*self._left_out(), *([] if note is None else [note])]
+
+    def _left_out(self) -> list[str]:
+        """Which records were not written, or not found, because of their topics."""
+        if self._options.topics is not None:
+            there = {key.topic for key in self._waiting.partitions}
+            return [f"there are no records of topic {topic!r}" for topic in sorted(set(self._options.topics) - there)]
+        counts = self._router.left_out
+        if not counts:
+            return []
+        which = ", ".join(f"{topic} ({counts[topic]:,} records)" for topic in sorted(counts))
+        return [f"internal topics are left out: {which}; topics (-t) names them, internal=True (--internal) takes all"]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, NotKafkaError, Reason
 from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.storage.broker_lock import refuse_if_locked
@@ -45,14 +46,17 @@ def choose(
     if report is not None:
         for finding in opened.findings:
             report(finding)
-    for key in opened.select(topics, partitions):
+    for partition in partitions_of(opened, topics, partitions):
         try:
-            partition = opened[key]
-            yield Chosen(partition, None) if partition.is_whole else _named(partition.path, partition.segments)
+            if isinstance(partition, KafkalogError):
+                raise partition
+            one = Chosen(partition, None) if partition.is_whole else _named(partition.path, partition.segments)
         except KafkalogError as error:
             if report is None:
                 raise
             report(error.to_finding())
+        else:
+            yield one
 
 
 def _named(directory: Path, segments: Sequence[Segment]) -> Chosen:

@@ -17,7 +17,8 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
-from kafkalog.log.partition import Partition, gap_finding
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment_reader import gap_finding
 from kafkalog.operations.verifying.segment import Surroundings, VerifiedSegment
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
 

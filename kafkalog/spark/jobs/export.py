@@ -30,7 +30,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.export import MANIFEST, PartitionedFiles, check_keys, check_replaceable, split_by_directory
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan, read_task
-from kafkalog.scanning.scan import Timestamp
+from kafkalog.scanning.query import Timestamp
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
 from kafkalog.spark.jobs.scan import listed, warn_of
 from kafkalog.spark.jobs.tables import (
@@ -106,6 +106,7 @@ def export(
     row_group_rows: int | None = None,
     encoding: str | None = None,
     null: str | None = None,
+    escape_formulas: bool = False,
     overwrite: bool = False,
     topics: str | Sequence[str] | None = None,
     partitions: int | Sequence[int] | None = None,
@@ -133,7 +134,7 @@ def export(
         As driver and executors both have it.
     out : path-like
         The directory to make, on a file system that driver and executors share. It appears when everything is written.
-    format, partition_by, columns, compression, row_group_rows, encoding, null, overwrite
+    format, partition_by, columns, compression, row_group_rows, encoding, null, escape_formulas, overwrite
         As `kafkalog.export`. Without `partition_by` it holds a file a task, ``part-00000-0.parquet`` and so on.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
 include_control, include_deleted, internal, on_corruption, check_crcs
@@ -152,7 +153,7 @@ include_control, include_deleted, internal, on_corruption, check_crcs
     Raises
     ------
     ValueError, TypeError
-        An option is not one.
+        An option is invalid.
     OutputExistsError
         The destination is taken, and not by this export of this log.
     KafkalogError
@@ -168,7 +169,7 @@ include_control, include_deleted, internal, on_corruption, check_crcs
     >>> kafkalog.spark.export(spark, "/backup/kafka", "/lake/kafka", partition_by=["topic", "date"])  # doctest: +SKIP
     """
     keys = check_keys(partition_by)
-    options = SinkOptions(format, compression, row_group_rows, encoding, null)
+    options = SinkOptions(format, compression, row_group_rows, encoding, null, escape_formulas)
     chosen = tuple(DEFAULT_COLUMNS if columns is None else columns)
     record_schema(chosen)
     if not set(chosen) - set(keys):

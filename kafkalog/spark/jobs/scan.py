@@ -17,7 +17,7 @@ from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Limits
 from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan, read_task
-from kafkalog.scanning.scan import Timestamp
+from kafkalog.scanning.query import Timestamp
 from kafkalog.spark import types
 from kafkalog.spark.jobs.tables import map_tasks
 from kafkalog.state.read_committed import IsolationLevel

@@ -1,0 +1,143 @@
+"""Checks an installed kafkalog against the tree that it was made from: `python installed.py TREE [plain | spark]`.
+
+Run by the Python of an environment that has the wheel and nothing of the tree, from a directory outside of it. "plain"
+is for an environment without pyspark: every module but those for Spark, and the documents' commands. "spark" is for one
+with it: the other modules, the data source, and the documents' commands and Python for Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TREE = Path(sys.argv[1]).resolve()
+KIND = sys.argv[2]
+DISCOVERY = "pyspark_kafkalog"
+PROGRAM = Path(sys.prefix, "bin", "kafkalog")
+DOCUMENTS = [TREE / "README.md", *sorted((TREE / "docs").rglob("*.md"))]
+
+
+def main() -> None:
+    os.environ.pop("PYTHONPATH", None)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    plain, for_spark = modules_of_the_tree()
+    wanted = plain if KIND == "plain" else for_spark
+    assert wanted
+    for name in wanted:
+        import_installed(name)
+    print(f"{len(wanted)} modules imported")
+    if KIND == "plain":
+        # in an environment without pyspark it does no harm
+        assert not hasattr(import_installed(DISCOVERY), "DefaultSource")
+        check_data_files()
+        run_console_blocks()
+    else:
+        assert import_installed(DISCOVERY).DefaultSource.__name__ == "KafkaLogSource"
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(shutil.copytree(TREE / "tests" / "golden" / "log_dir", Path(scratch, "log_dir")))
+            run_spark_commands(copy)
+            run_spark_python(copy, Path(scratch))
+
+
+def modules_of_the_tree() -> tuple[list[str], list[str]]:
+    """Names of the modules that need no pyspark, and of those that do."""
+    files = [*(TREE / "kafkalog").rglob("*.py"), *(TREE / "kafkalog" / "_kernels").glob("*.pyx")]
+    names = {".".join(file.relative_to(TREE).with_suffix("").parts).removesuffix(".__init__") for file in files}
+    names -= {name for name in names if DISCOVERY in name}
+    for_spark = {name for name in names if name.startswith("kafkalog.spark")}
+    return sorted(names - for_spark), sorted(for_spark)
+
+
+def import_installed(name: str) -> object:
+    """A module; it has to lie in this environment."""
+    module = importlib.import_module(name)
+    assert Path(str(module.__file__)).is_relative_to(sys.prefix), f"{name} is {module.__file__}"
+    return module
+
+
+def check_data_files() -> None:
+    """Types are shipped; sources of kernels are not."""
+    kafkalog = import_installed("kafkalog")
+    installed = Path(str(kafkalog.__file__)).parent  # type: ignore[attr-defined]
+    assert (installed / "py.typed").is_file()
+    stubs = {path.name for path in (TREE / "kafkalog" / "_kernels").glob("*.pyi")}
+    assert stubs == {path.name for path in (installed / "_kernels").glob("*.pyi")}
+    assert not [*installed.rglob("*.pyx"), *installed.rglob("*.c")]
+
+
+def blocks(language: str) -> list[str]:
+    """Fenced blocks of a language, of all documents."""
+    pattern = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return [block for document in DOCUMENTS for block in pattern.findall(document.read_text())]
+
+
+def run_console_blocks() -> None:
+    """The commands whose output the documents show, and that need nothing but the golden data."""
+    n_run = 0
+    shown = [part for block in blocks("console") for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    for command, _, expected in (part.partition("\n") for part in shown):
+        program, *arguments = shlex.split(command)
+        if program != "kafkalog" or " tests/golden/" not in command or " -o " in command:
+            continue
+        # there the paths are right; a console script does not look for modules where it is started
+        done = subprocess.run([PROGRAM, *arguments], cwd=TREE, stdout=subprocess.PIPE, text=True, check=True)
+        matches = doctest.OutputChecker().check_output(expected, done.stdout, doctest.ELLIPSIS)
+        assert matches, f"{command}\n{done.stdout}"
+        n_run += 1
+    print(f"{n_run} commands run")
+    assert n_run >= 10
+
+
+def run_spark_commands(log_dir: Path) -> None:
+    """The documents' `kafkalog spark` commands, on one machine."""
+    n_run = 0
+    for line in "".join(blocks("sh")).splitlines():
+        if not line.startswith("kafkalog spark "):
+            continue
+        line = re.sub(r"spark://\S+", "local[2]", line).replace("/backup/kafka", str(log_dir))
+        _, *arguments = shlex.split(line, comments=True)
+        done = subprocess.run([PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+        assert done.stdout.count("\n") > 2, f"{line}\n{done.stdout}"
+        n_run += 1
+    print(f"{n_run} commands run on Spark")
+    assert n_run >= 2
+
+
+def run_spark_python(log_dir: Path, scratch: Path) -> None:
+    """The documents' Python that reads by Spark or runs jobs; the data source is found by its name alone."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("kafkalog installed")
+    for name, value in {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    examples = [block for block in blocks("python") if "spark.read." in block or "jobs." in block]
+    assert len(examples) >= 2
+    for example in examples:
+        for said, here in {
+            "/backup/kafka": str(log_dir),
+            "/var/lib/kafka": str(log_dir),
+            "/lake/kafka": str(scratch / "lake"),
+            '"orders,payments"': '"p-multi,p-txn"',
+            '"orders"': '"p-multi"',
+        }.items():
+            example = example.replace(said, here)
+        with contextlib.chdir(scratch):
+            exec(compile(example, "documents", "exec"), {"spark": spark})
+    assert (scratch / "lake").is_dir()
+    assert spark.read.format("kafkalog").load(str(log_dir)).count() > 1000
+    spark.stop()
+    print(f"{len(examples)} examples run on Spark")
+
+
+main()

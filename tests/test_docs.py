@@ -1,0 +1,179 @@
+"""The README and the pages of `docs` are true: their examples run and print what is shown, and links lead somewhere.
+
+Each page runs in order in an empty directory of its own, with `tests/golden` where a reader of a clone has it. Blocks
+named `pycon` are Python sessions, `console` are commands with their output, `; echo $?` included. Blocks named `sh` are
+commands that need what a reader has, so they are only parsed, and `python` blocks are only compiled.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import importlib
+import io
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import kafkalog
+import kafkalog.spark
+from kafkalog.cli import main
+from kafkalog.cli.app import build_parser
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+PAGES = sorted([*ROOT.glob("*.md"), *(page for page in DOCS.rglob("*.md") if "generated" not in page.parts)])
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
+    return [Block(found[1], found[2], text.count("\n", 0, found.start()) + 1) for found in FENCE.finditer(text)]
+
+
+def named(pages: list[Path]) -> list[Any]:
+    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages]
+
+
+WITH_EXAMPLES = [page for page in PAGES if {block.language for block in blocks(page)} & {"pycon", "console"}]
+
+
+def run_session(text: str, names: dict[str, Any], where: str, line: int) -> None:
+    test = doctest.DocTestParser().get_doctest(text, names, where, where, line)
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    report: list[str] = []
+    runner.run(test, out=report.append, clear_globs=False)
+    names.update(test.globs)
+    assert runner.failures == 0, "".join(report)
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """The commands of a block and what each is shown to print."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, expected = part.partition("\n")
+        yield command, expected
+
+
+def run_command(command: str, expected: str) -> None:
+    command, with_code, _ = command.partition("; echo $?")
+    program, *arguments = shlex.split(command)
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    if program == "kafkalog":
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(arguments)
+    else:
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+        code = done.returncode
+        out.write(done.stdout)
+        err.write(done.stderr)
+    printed, said = (stream.buffer.getvalue().decode() for stream in (out, err))
+    if with_code:
+        printed += f"{code}\n"
+    else:
+        assert code == 0, f"{command}: {code}: {said}"
+    shown = [printed, said + printed, printed + said]  # a terminal shows both, in an order that may change
+    check = doctest.OutputChecker().check_output
+    is_shown = expected == "...\n" or any(check(expected, text, doctest.ELLIPSIS) for text in shown)
+    assert is_shown, f"{command}\n{shown[1]}"
+
+
+@pytest.mark.parametrize("page", named(WITH_EXAMPLES))
+def test_the_examples_of_a_page_print_what_is_shown(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks(page):
+        if block.language == "pycon":
+            run_session(block.text, names, page.name, block.line)
+        elif block.language == "console":
+            for command, expected in commands(block.text):
+                run_command(command, expected)
+
+
+@pytest.mark.parametrize("page", named(PAGES))
+def test_commands_and_code_that_are_only_shown_are_well_formed(page: Path) -> None:
+    parser = build_parser()
+    for block in blocks(page):
+        if block.language == "python":
+            for node in ast.walk(ast.parse(block.text)):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "kafkalog":
+                    assert hasattr(kafkalog, node.attr), f"line {block.line}: kafkalog.{node.attr}"
+        elif block.language == "sh":
+            for line in re.sub(r"\\\n", " ", block.text).splitlines():
+                for part in re.split(r"\s[|;]\s", line.partition("  #")[0]):
+                    program, *arguments = shlex.split(part, comments=True) or [""]
+                    if program == "kafkalog":
+                        parser.parse_args(arguments)  # exits if it is not one
+        else:
+            known = {"pycon", "console", "text", "toml", "json", "{toctree}", "{include}", "{eval-rst}", ""}
+            assert block.language in known, f"line {block.line}: {block.language}"
+
+
+def anchors(page: Path) -> set[str]:
+    text = FENCE.sub("", page.read_text())
+    titles = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+    return slugs | set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", named(PAGES))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", text)):
+        path, _, anchor = target.partition("#")
+        if target.startswith(("https://", "http://", "mailto:")) or path.startswith("generated/"):
+            continue  # nothing is fetched; generated pages are checked by the build of the pages
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        assert file.is_relative_to(ROOT), target
+        assert not anchor or anchor in anchors(file), target
+
+
+def test_the_readme_is_short_and_its_two_commands_are_marked_for_ci() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert readme.count("\n") < 160
+    for mark in ("first command", "test command"):
+        assert re.search(rf"<!-- {mark} -->\n```sh\n[^\n]+\n```", readme)
+
+
+def test_the_picture_is_what_the_commands_print(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    terminal = importlib.import_module("terminal")
+    drawn = terminal.drawn(terminal.recorded())
+    assert (DOCS / "terminal.svg").read_text() == drawn, "run python docs/terminal.py"
+
+
+def test_every_page_is_reached_from_the_front_page() -> None:
+    seen, left = set(), [DOCS / "index.md"]
+    while left:
+        page = left.pop()
+        seen.add(page)
+        for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            for line in tree.splitlines():
+                name = (re.search(r"<(.*)>", line) or [line, line])[1].strip()
+                left += [found for found in page.parent.glob(f"{name}.md") if found not in seen] if name else []
+    assert seen >= {page for page in PAGES if page.is_relative_to(DOCS)}
+
+
+def test_every_reason_is_explained() -> None:
+    text = (DOCS / "promises.md").read_text().partition("## Reasons\n")[2]
+    explained = re.findall(r"^\| `([a-z0-9_]+)` \|", text, re.MULTILINE)
+    assert sorted(explained) == sorted(reason.value for reason in kafkalog.Reason)
