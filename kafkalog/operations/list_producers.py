@@ -139,19 +139,8 @@ def list_producers(
     begun: dict[int, tuple[int, int]] = {}  # by producer: first offset of its transaction, and when it began
     end = partition.log_start_offset
     place = 0
-<<<<<<< HEAD
-    for window in partition.windows(Selection(), on_corruption=on_corruption, report=report):
-        batches, epochs = with_markers(window.window, window.batches, limits=window.segment.limits)
-=======
     for window in partition.reader.windows(Selection(), on_corruption=on_corruption, report=report):
-        batches = window.batches
-        control = np.flatnonzero(batches.is_control & (batches.records_count != 0))
-        epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)
-        if control.size:
-            markers = read_markers(window.window, batches, control, limits=window.segment.limits)
-            epochs[control] = markers.coordinator_epoch
-            batches.control_type[control] = markers.control_type
->>>>>>> main
+        batches, epochs = with_markers(window.window, window.batches, limits=window.segment.limits)
         places = np.arange(place, place + len(batches))
         state.update(batches, place=places, coordinator_epoch=epochs)
         for one in state.transactions.open_transactions():
