@@ -15,7 +15,7 @@ from typing import Any
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, ReadError, Reason, SidecarError
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment import open_segment
+from kafkalog.log.segment_files import open_segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.broker_lock import is_locked

@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, ReadError, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, SidecarError
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits
 from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
 from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, gap_finding, overlapping
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation

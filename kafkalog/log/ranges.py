@@ -22,13 +22,13 @@ from kafkalog.errors import (
     FileChangedError,
     Finding,
     Limits,
+    OnCorruption,
     Reason,
     TruncatedTailError,
 )
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import Known
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import Window
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.state.read_committed import PLACE_BITS

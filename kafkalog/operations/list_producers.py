@@ -14,9 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding
+from kafkalog.errors import Finding, OnCorruption
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.selection import Selection
 from kafkalog.state.producers import ProducerState, newest_snapshot, with_markers
 

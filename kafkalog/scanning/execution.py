@@ -26,8 +26,7 @@ from kafkalog.errors import (
 from kafkalog.interchange.arrow_output import ArrowWriter
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
-from kafkalog.log.scan_statistics import ScanStatistics
-from kafkalog.log.segment_reader import SegmentWindow
+from kafkalog.log.segment_reader import ScanStatistics, SegmentWindow
 from kafkalog.records.batch_table import lost_batch
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import Decoded, decode

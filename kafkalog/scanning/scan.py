@@ -30,10 +30,10 @@ from kafkalog.interchange.arrow_output import (
 )
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
-from kafkalog.log.scan_statistics import Explanation
 from kafkalog.log.segment import Segment
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
 from kafkalog.scanning.execution import Pass, Task
+from kafkalog.scanning.explain import Explanation
 from kafkalog.scanning.query import Opened, Query, ScanOptions, integer, positive
 
 if TYPE_CHECKING:

@@ -328,6 +328,15 @@ def file_status(path: str | os.PathLike[str]) -> os.stat_result:
         raise _read_error(error, os.fspath(path)) from error
 
 
+def size_of(path: str | os.PathLike[str]) -> int:
+    """Bytes of a regular file, opened or not; 0 for what is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
 def _identity(status: os.stat_result) -> FileIdentity:
     return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 

@@ -24,6 +24,7 @@ from kafkalog.errors import (
     SidecarError,
     TruncatedTailError,
 )
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
@@ -113,7 +114,7 @@ def read_existing(
         detail = "its indexes end in zeros: the broker was not shut down cleanly; truncate_tail=True trims them"
         raise TruncatedTailError(Reason.INDEX_PADDING, detail, path=last.path)
     # a broker makes all indexes of a segment anew that has no offset index
-    if found.is_cut or _is_allocated_ahead(last) or last.read_offset_index() is None:
+    if found.is_cut or _is_allocated_ahead(last) or last.read_index(OffsetIndex) is None:
         log.tail = found
     log.next_offset = max(found.next_offset, partition.log_start_offset)
     log.is_last_empty = not found.n_valid_bytes and log.next_offset == last.base_offset
@@ -160,7 +161,7 @@ def _is_last_batch(finding: Finding, segment: Segment) -> bool:
 
 def _is_allocated_ahead(segment: Segment) -> bool:
     """Whether indexes end in zeros, which is harmless only as long as the segment is the last one."""
-    indexes = (segment.read_offset_index(), segment.read_time_index())
+    indexes = (segment.read_index(OffsetIndex), segment.read_index(TimeIndex))
     return any(index is not None and index.padding_bytes for index in indexes)
 
 

@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionError, Finding, KafkalogError, Reason
+from kafkalog.errors import CorruptionError, Finding, KafkalogError, OnCorruption, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentWindow
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.converting.assemble import Part, assemble
 from kafkalog.operations.converting.needed_batches import Pinned, find_pinned
 from kafkalog.operations.converting.rewrite import Counts, Rewritten, Settings, rewrite

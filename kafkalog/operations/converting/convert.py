@@ -22,6 +22,7 @@ from kafkalog.errors import (
     KafkalogError,
     Limits,
     NotKafkaError,
+    OnCorruption,
     OutputExistsError,
     Reason,
     warn,
@@ -30,7 +31,6 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.converting.conversion import Conversion, Nowhere
 from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.operations.converting.report import ConversionReport, converted

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kafkalog.errors import OnCorruption
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.selection import Selection
 from kafkalog.state.producers import ProducerState

@@ -34,7 +34,7 @@ from kafkalog.operations.rebuilding.snapshots import ProducerReplay
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
-from kafkalog.state.cluster_metadata import ClusterConfigs, read_cluster_configs
+from kafkalog.state.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, newest_snapshot
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
@@ -111,7 +111,7 @@ class Rebuilder:
         self._read = read
         self._limits, self._progress, self._on_file = limits, progress, on_file
         self._failed: list[KafkalogError] = []
-        self._configs: dict[Path, ClusterConfigs | None] = {}
+        self._configs: dict[Path, ClusterMetadata | None] = {}
 
     def plan(
         self,
@@ -346,7 +346,7 @@ class Rebuilder:
     def _interval(self, partition: Partition) -> IndexInterval:
         root = partition.path.absolute().parent
         if root not in self._configs:
-            self._configs[root] = configs = read_cluster_configs(root, limits=self._limits)
+            self._configs[root] = configs = read_cluster_metadata(root, limits=self._limits)
             for finding in configs.findings if configs is not None else ():
                 self._report.findings.add(finding)
         return index_interval(partition, self._configs[root])
