@@ -83,7 +83,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         key = self._key(key)
         if key not in self._opened:
             found = self._found[key]
-            # who names files means what is in them: nothing of it counts as deleted
+            # files that were named are read whole: nothing in them counts as deleted
             start = None if found.segments is None else 0
             partition = Partition(
                 found.path, segments=found.segments, log_start_offset=start, known=found.known, **self._options

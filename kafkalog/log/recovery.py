@@ -2,7 +2,7 @@
 
 Mirrors the loop of `LogSegment.recover`, with what it accepts and where it stops. That is neither what a strict reader
 does (a magic byte above 2 and offsets that go back are outside the checksum, and pass) nor what a tolerant one does
-(nothing behind damage is looked at). Nothing is written: what recovery would cut off is told.
+(nothing behind damage is looked at). Nothing is written: what recovery would cut off is reported.
 """
 
 from __future__ import annotations

@@ -340,7 +340,7 @@ class SegmentReader:
     def stretches(
         self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
     ) -> Generator[Stretch]:
-        """What lies behind a place, damage passed over; windows are taken back when the next one is asked for.
+        """Windows from a place on, across damage; a window is released when the next one is asked for.
 
         A file that cannot be read is damage, too, unless that is to be raised.
         """
@@ -380,7 +380,7 @@ def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corru
 
 
 def _reaches(window: Window, end_offset: int) -> bool:
-    """Whether nothing below an offset can come behind a window; a header alone may claim any offset."""
+    """Whether nothing below an offset can follow a window; checksums are compared, as a header may claim any offset."""
     rows = np.flatnonzero(window.batches.last_offset >= end_offset - 1)
     return any(valid_crcs(window, window.batches[row : row + 1])[0] for row in rows.tolist())
 

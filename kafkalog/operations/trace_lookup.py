@@ -332,7 +332,7 @@ def _find_offset(trace: Trace, segment: Segment, offset: int) -> bool:
 
 
 def _trace_end(partition: Partition, trace: Trace) -> None:
-    """The last batch, which the log end offset lies behind."""
+    """The last batch; the log end offset comes after it."""
     if not partition.segments:
         trace.reason = "there are no segments"
         return

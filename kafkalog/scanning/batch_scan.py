@@ -58,7 +58,7 @@ class BatchRows(NamedTuple):
 class BatchScan:
     """Batches to come; made by `kafkalog.scan_batches`, whose parameters these are.
 
-    Each call walks the headers anew. Like a `Scan` it is an Arrow stream, for anything that takes one.
+    Each call walks the headers again. Like a `Scan` it is an Arrow stream, for anything that takes one.
 
     Attributes
     ----------

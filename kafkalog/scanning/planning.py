@@ -323,7 +323,7 @@ class _Planner:
         except ReadError:
             if self.on_corruption == "raise":
                 raise
-        # who is to stop at damage, or cannot read on, reads it all in order
+        # a reader that stops at damage, or cannot read everything, reads all of it in order
         whole = replace(whole, segments=tuple(one for number, one in enumerate(ranges) if number not in lost))
         return [_Part(whole, 0, None)] if whole.segments else []
 
@@ -344,7 +344,7 @@ class _Planner:
                     after = None
                 for piece, following in zip(pieces, [*pieces[1:], after], strict=True):
                     if known is not None and known.end is not None and known.end.place < place_of(number, piece.start):
-                        return  # what ends the reading lies before
+                        return  # reading ends before this part
                     part = replace(whole, segments=(piece,), start_offset=low, end_offset=high, following=following)
                     yield _Part(part, number, known)
 

@@ -46,7 +46,7 @@ MAX_BATCH_BYTES: Final = 2**26
 class Scan:
     """Records to come; made by `kafkalog.scan`.
 
-    Each call reads the files anew, those that were there when it was made (or opened). A scan is also anything that
+    Each call reads the files again, those that were there when it was made (or opened). A scan is also anything that
     takes an Arrow stream's input: ``pa.table(scan)``, ``polars.DataFrame(scan)``,
     ``duckdb.sql("select ... from scan")``.
 

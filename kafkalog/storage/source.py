@@ -90,11 +90,11 @@ class ByteSource(ABC):
         return False
 
     def await_writer(self, position: int) -> bool:
-        """Pause if bytes at a position may be half written; whether they are worth another look."""
+        """Pause if bytes at a position may be half written; returns whether to read them again."""
         return False
 
     def follow_cut(self, position: int) -> bool:
-        """Take over the size of a preallocated file that was cut at or behind a position; whether it was."""
+        """Adopt the size of a preallocated file that was cut at or after a position; returns whether it was."""
         return False
 
     def close(self) -> None:  # noqa: B027

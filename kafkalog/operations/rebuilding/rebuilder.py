@@ -263,7 +263,7 @@ class Rebuilder:
             self._report.skipped.append(Skipped(at, "epochs", f"no segment before the damage in {segment.path.name}"))
 
     def _stop(self, work: _Work, segment: Segment, why: str) -> None:
-        """Leave what is behind a segment alone."""
+        """Leave the files of later segments as they are."""
         work.is_stopped = True
         for later in work.segments[work.segments.index(segment) + 1 :]:
             self._report.skipped.extend(Skipped(str(later.path), kind, why) for kind in KINDS[:3] if kind in work.kinds)
