@@ -19,7 +19,6 @@ from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
     Finding,
-    KafkalogError,
     Limits,
     Reason,
     SidecarError,
@@ -30,7 +29,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
-from kafkalog.state.producers import ProducerSnapshot, ProducerState, read_snapshot
+from kafkalog.state.producers import ProducerState, newest_snapshot
 from kafkalog.storage.source import file_status
 
 
@@ -170,7 +169,7 @@ def _producers(
     partition: Partition, last: RecoveredSegment, next_offset: int, index_interval_bytes: int
 ) -> ProducerState:
     """The newest snapshot, and what was written since."""
-    snapshot = _newest_snapshot(partition, next_offset)
+    snapshot = newest_snapshot(partition.path, partition.log_start_offset, next_offset)
     state = ProducerState(snapshot, limits=partition.limits)
     since = partition.log_start_offset if snapshot is None else snapshot.end_offset or 0
     for segment in partition.segments:
@@ -191,15 +190,3 @@ def _producers(
             told = batches[rows]
             state.update(told, place=told.base_offset, coordinator_epoch=coordinator_epoch[rows])
     return state
-
-
-def _newest_snapshot(partition: Partition, next_offset: int) -> ProducerSnapshot | None:
-    for path in sorted(partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"), reverse=True):
-        offset = kf.parse_base_offset(path.name)
-        if offset is None or not partition.log_start_offset <= offset <= next_offset:
-            continue
-        try:
-            return read_snapshot(path)
-        except KafkalogError:
-            continue  # a broker deletes it, and takes an older one
-    return None
