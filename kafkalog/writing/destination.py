@@ -18,7 +18,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, KafkalogError, Limits, Reason, UnsafePathError
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata
-from kafkalog.state.epoch_cache import as_array, merge
+from kafkalog.state.leader_epochs import merge
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_snapshot
 from kafkalog.storage.atomic import truncate_file
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
@@ -126,7 +126,7 @@ class Destination:
         first: list[Move] = []
         epochs = None if existing is None else existing.leader_epochs
         if leader_epochs:
-            said = as_array(list(leader_epochs))
+            said = np.array(list(leader_epochs), kf.LEADER_EPOCH_DTYPE)
             epochs = said if epochs is None else np.concatenate([epochs, said])
         merged = merge(epochs, files.epochs, files.next_offset)
         known = None if existing is None or existing.leader_epochs is None else existing.leader_epochs.tolist()

@@ -19,17 +19,17 @@ from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
     Finding,
-    KafkalogError,
     Limits,
     Reason,
     SidecarError,
     TruncatedTailError,
 )
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
-from kafkalog.state.producers import ProducerSnapshot, ProducerState, read_snapshot
+from kafkalog.state.producers import ProducerState, newest_snapshot
 from kafkalog.storage.source import file_status
 
 
@@ -119,7 +119,7 @@ def read_existing(
         detail = "its indexes end in zeros: the broker was not shut down cleanly; truncate_tail=True trims them"
         raise TruncatedTailError(Reason.INDEX_PADDING, detail, path=last.path)
     # a broker makes all indexes of a segment anew that has no offset index
-    if found.is_cut or _is_allocated_ahead(last) or last.read_offset_index() is None:
+    if found.is_cut or _is_allocated_ahead(last) or last.read_index(OffsetIndex) is None:
         log.tail = found
     log.next_offset = max(found.next_offset, partition.log_start_offset)
     log.is_last_empty = not found.n_valid_bytes and log.next_offset == last.base_offset
@@ -167,7 +167,7 @@ def _is_last_batch(finding: Finding, segment: Segment) -> bool:
 
 def _is_allocated_ahead(segment: Segment) -> bool:
     """Whether indexes end in zeros, which is harmless only as long as the segment is the last one."""
-    indexes = (segment.read_offset_index(), segment.read_time_index())
+    indexes = (segment.read_index(OffsetIndex), segment.read_index(TimeIndex))
     return any(index is not None and index.padding_bytes for index in indexes)
 
 
@@ -175,7 +175,7 @@ def _producers(
     partition: Partition, last: RecoveredSegment, next_offset: int, index_interval_bytes: int
 ) -> ProducerState:
     """The newest snapshot, and what was written since."""
-    snapshot = _newest_snapshot(partition, next_offset)
+    snapshot = newest_snapshot(partition.path, partition.log_start_offset, next_offset)
     state = ProducerState(snapshot, limits=partition.limits)
     since = partition.log_start_offset if snapshot is None else snapshot.end_offset or 0
     for segment in partition.segments:
@@ -196,15 +196,3 @@ def _producers(
             told = batches[rows]
             state.update(told, place=told.base_offset, coordinator_epoch=coordinator_epoch[rows])
     return state
-
-
-def _newest_snapshot(partition: Partition, next_offset: int) -> ProducerSnapshot | None:
-    for path in sorted(partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"), reverse=True):
-        offset = kf.parse_base_offset(path.name)
-        if offset is None or not partition.log_start_offset <= offset <= next_offset:
-            continue
-        try:
-            return read_snapshot(path)
-        except KafkalogError:
-            continue  # a broker deletes it, and takes an older one
-    return None
