@@ -16,6 +16,9 @@ from typing import Any, Final, Literal
 
 from kafkalog._kernels.wire import STATUS
 
+OnCorruption = Literal["raise", "stop", "skip"]
+"""Damage raises; or ends its partition there; or is passed over."""
+
 
 class Reason(StrEnum):
     """Why something is wrong; the strings are stable and meant for programs."""

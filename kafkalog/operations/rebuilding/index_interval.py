@@ -90,7 +90,7 @@ def _roundest(least: int, most: int) -> int:
 
 def interval_bounds(segment: Segment) -> tuple[int, int] | None:
     """The smallest and the largest interval that give a segment's `.index`; None if none does, or it has no entries."""
-    index = segment.offset_index_or_none()
+    index = segment.offset_hint
     if index is None or not len(index):
         return None
     wanted, offsets = index.position, index.offset
