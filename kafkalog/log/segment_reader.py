@@ -20,7 +20,7 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
-from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, ReadCommitted, Stretch
+from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, ReadCommitted, ReplayWindow
 from kafkalog.state.transaction_outcomes import KnownOutcomes, OutcomeLearner, Outcomes
 from kafkalog.storage.source import ByteSource
 
@@ -201,19 +201,19 @@ class SegmentReader:
                     yield window
                     del window  # here and below: its memory serves the next one
                     continue
-                stretch = Stretch(window.window, window.number << PLACE_BITS, tuple(damage))
-                verdict = judge.judge(stretch, selection.start_offset, selection.end_offset)
+                replay = ReplayWindow(window.window, window.number << PLACE_BITS, tuple(damage))
+                committed = judge.select_committed(replay, selection.start_offset, selection.end_offset)
                 damage.clear()
-                if len(verdict.batches):
-                    yield window._replace(window=window.window._replace(batches=verdict.batches))
+                if len(committed.batches):
+                    yield window._replace(window=window.window._replace(batches=committed.batches))
                 else:
                     window.release()
-                del window, stretch
-                for finding in verdict.findings:
+                del window, replay
+                for finding in committed.findings:
                     report(finding)
-                if verdict.error is not None:
-                    raise verdict.error
-                if verdict.is_end:
+                if committed.error is not None:
+                    raise committed.error
+                if committed.is_end:
                     return
             if self._known.at_end is not None:
                 self._known.at_end(last_offset, on_corruption, report)
@@ -339,7 +339,7 @@ class SegmentReader:
 
     def stretches(
         self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
-    ) -> Generator[Stretch]:
+    ) -> Generator[ReplayWindow]:
         """Windows from a place on, across damage; a window is released when the next one is asked for.
 
         A file that cannot be read is damage, too, unless that is to be raised.
@@ -356,7 +356,7 @@ class SegmentReader:
                     stream = SegmentStream(segment, source, previous, damage.append, _WINDOW_AHEAD)
                     for window in stream.windows(begin, "skip"):
                         begin = window.start + window.data.size
-                        yield Stretch(window, number << PLACE_BITS, tuple(damage))
+                        yield ReplayWindow(window, number << PLACE_BITS, tuple(damage))
                         damage.clear()
                         source.release(window.data, window.start)
                         del window
@@ -367,7 +367,7 @@ class SegmentReader:
                 damage.append(_passed_over(error, segment, begin, "skip"))
         if damage:
             end = Window(np.empty(0, np.uint8), 0, BatchTable.empty())
-            yield Stretch(end, len(self._segments) << PLACE_BITS, tuple(damage))
+            yield ReplayWindow(end, len(self._segments) << PLACE_BITS, tuple(damage))
 
 
 def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:

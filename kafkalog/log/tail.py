@@ -28,7 +28,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import Window, valid_crcs
-from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, Stretch
+from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, ReplayWindow
 from kafkalog.state.transaction_outcomes import OutcomeLearner, Outcomes
 from kafkalog.storage.source import file_status
 
@@ -306,7 +306,7 @@ class _Transactions:
     def forget(self, offset: int) -> None:
         self._learner.forget(offset)
 
-    def _stretches(self, place: int, previous_offset: int) -> Generator[Stretch]:
+    def _stretches(self, place: int, previous_offset: int) -> Generator[ReplayWindow]:
         """What lies behind a place, up to where the last segment is good."""
         number, position = place >> PLACE_BITS, place & (1 << PLACE_BITS) - 1
         lost: list[Finding] = []

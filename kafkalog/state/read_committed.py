@@ -40,7 +40,7 @@ PLACE_BITS: Final = 32
 """A place in a partition is the number of a segment, shifted by so many bits, and a position in it."""
 
 
-class Stretch(NamedTuple):
+class ReplayWindow(NamedTuple):
     """A window of one of a partition's segments, on its way into a replay."""
 
     window: Window
@@ -51,7 +51,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Verdict:
+class CommittedWindow:
     """What is left of a window."""
 
     batches: BatchTable
@@ -70,7 +70,7 @@ class ReadCommitted:
     paths : sequence of str
         The segments, for messages.
     ahead : callable
-        ``ahead(place, previous_offset)`` gives the stretches of the partition from a place on, damage passed over.
+        ``ahead(place, previous_offset)`` gives the windows of the partition from a place on, damage passed over.
     on_corruption : {"raise", "stop", "skip"}
     check_crcs : bool
         Whether batches have to have the checksum of their bytes to count.
@@ -90,7 +90,7 @@ class ReadCommitted:
     def __init__(
         self,
         paths: Sequence[str],
-        ahead: Callable[[int, int], Generator[Stretch]],
+        ahead: Callable[[int, int], Generator[ReplayWindow]],
         *,
         on_corruption: str = "raise",
         check_crcs: bool = True,
@@ -102,11 +102,11 @@ class ReadCommitted:
         self._replay = TransactionReplay(limits=limits)
         self._place = 0
         self._last_offset = -1
-        self._stream: Generator[Stretch] | None = None
+        self._stream: Generator[ReplayWindow] | None = None
         self._stream_place = 0
         self._lost_at_end: Finding | None = None
         self._is_in_range = False
-        self._spoiled: list[npt.NDArray[np.void]] = []
+        self._not_committed: list[npt.NDArray[np.void]] = []
         self._causes: dict[int, Finding] = {}
         self._damaged: list[npt.NDArray[np.int64]] = []
         self._cut: OpenTransaction | None = None
@@ -119,47 +119,49 @@ class ReadCommitted:
             self._stream.close()
             self._stream = None
 
-    def judge(self, stretch: Stretch, start_offset: int | None = None, end_offset: int | None = None) -> Verdict:
+    def select_committed(
+        self, replay: ReplayWindow, start_offset: int | None = None, end_offset: int | None = None
+    ) -> CommittedWindow:
         """What a consumer gets of a window.
 
         Parameters
         ----------
-        stretch : Stretch
+        replay : ReplayWindow
             Behind that of the last call.
         start_offset, end_offset : int, optional
             What the batches outside are is of no interest; but what was open before those inside is.
         """
-        batches = stretch.window.batches
+        batches = replay.window.batches
         first, n = wanted_rows(batches, start_offset, end_offset)
-        begin = stretch.place + int(batches.position[0])
+        begin = replay.place + int(batches.position[0])
         if self._is_behind(begin):
             self._catch_up(begin)
         if not self._is_in_range:
-            self._feed(stretch._replace(window=stretch.window._replace(batches=batches[:first])))
+            self._feed(replay._replace(window=replay.window._replace(batches=batches[:first])))
             self._is_in_range = first < n
-        self._feed(stretch)
+        self._feed(replay)
         if first < n:
-            self._resolve(stretch.place + int(batches.next_position[n - 1]))
-        return self._verdict(stretch, first, n)
+            self._resolve(replay.place + int(batches.next_position[n - 1]))
+        return self._committed(replay, first, n)
 
-    def _verdict(self, stretch: Stretch, first: int, n: int) -> Verdict:
+    def _committed(self, replay: ReplayWindow, first: int, n: int) -> CommittedWindow:
         """What is left of the rows up to `n`, of which those from `first` on are of interest."""
-        batches = stretch.window.batches
-        verdict = Verdict(batches)
+        batches = replay.window.batches
+        committed = CommittedWindow(batches)
         if first < n and self._cut is not None:
-            n_stable = max(int(np.searchsorted(batches.position, self._cut.place - stretch.place)), 0)
-            verdict.is_end = n_stable < n
+            n_stable = max(int(np.searchsorted(batches.position, self._cut.place - replay.place)), 0)
+            committed.is_end = n_stable < n
             n = min(n, n_stable)
-        unwanted = self._unwanted(batches, first, n, stretch.place, verdict.findings)
+        unwanted = self._unwanted(batches, first, n, replay.place, committed.findings)
         if unwanted.size or n < len(batches):
             mask = np.zeros(len(batches), np.bool_)
             mask[:n] = True
             mask[unwanted] = False
-            verdict.batches = batches[mask]
-        if verdict.is_end:
-            verdict.findings += self._cut_findings
-            verdict.error = self._error
-        return verdict
+            committed.batches = batches[mask]
+        if committed.is_end:
+            committed.findings += self._cut_findings
+            committed.error = self._error
+        return committed
 
     def replay(self, until_offset: int | None = None) -> tuple[list[npt.NDArray[np.void]], OpenTransaction | None]:
         """All that is aborted, and the first open transaction, by headers alone.
@@ -180,34 +182,34 @@ class ReadCommitted:
         """
         aborted: list[npt.NDArray[np.void]] = []
         self._is_in_range = True
-        while self._cut is None and (stretch := self._next()) is not None:
-            self._feed(stretch)
-            aborted += self._spoiled
-            self._spoiled = []
+        while self._cut is None and (replay := self._next()) is not None:
+            self._feed(replay)
+            aborted += self._not_committed
+            self._not_committed = []
             if until_offset is not None and self._last_offset >= until_offset - 1:
                 first = self._replay.first_unstable_offset
                 if first is None or first >= until_offset:
                     break
         else:
-            self._doubt_the_end()
+            self._end_is_uncertain()
         if self._error is not None:
             raise self._error
         return aborted, self._replay.first_open
 
     # ------------------------------------------------------------------------------------------------ reading ahead
 
-    def _next(self) -> Stretch | None:
-        """The stretch behind what was fed; None at the end of the log."""
+    def _next(self) -> ReplayWindow | None:
+        """The replay behind what was fed; None at the end of the log."""
         if self._stream is None or self._stream_place != self._place:
             self.close()
             self._stream = self._open_ahead(self._place, self._last_offset)
-        stretch = next(self._stream, None)
-        if stretch is not None and not len(stretch.window.batches):
-            self._lost_at_end = next(filter(_passes_over, stretch.damage), None)
+        replay = next(self._stream, None)
+        if replay is not None and not len(replay.window.batches):
+            self._lost_at_end = next(filter(_passes_over, replay.damage), None)
             return None
-        if stretch is not None:
-            self._stream_place = stretch.place + int(stretch.window.batches.next_position[-1])
-        return stretch
+        if replay is not None:
+            self._stream_place = replay.place + int(replay.window.batches.next_position[-1])
+        return replay
 
     def _is_behind(self, begin: int) -> bool:
         """Whether segments, or the first part of one, were left out; a gap within one is damage, which was met."""
@@ -217,22 +219,22 @@ class ReadCommitted:
 
     def _catch_up(self, begin: int) -> None:
         """Learn what happened in batches that are not read."""
-        while self._cut is None and self._place < begin and (stretch := self._next()) is not None:
-            batches = stretch.window.batches
-            n = int(np.searchsorted(batches.position, begin - stretch.place))
+        while self._cut is None and self._place < begin and (replay := self._next()) is not None:
+            batches = replay.window.batches
+            n = int(np.searchsorted(batches.position, begin - replay.place))
             if n:
-                self._feed(stretch._replace(window=stretch.window._replace(batches=batches[:n])))
+                self._feed(replay._replace(window=replay.window._replace(batches=batches[:n])))
             if n < len(batches):
                 break
 
     def _resolve(self, until: int) -> None:
         """Read ahead until what began before a place has ended, or the log has."""
         while self._cut is None and (first := self._replay.first_open) is not None and first.place < until:
-            stretch = self._next()
-            if stretch is not None:
-                self._feed(stretch)
+            replay = self._next()
+            if replay is not None:
+                self._feed(replay)
                 continue
-            if self._doubt_the_end():
+            if self._end_is_uncertain():
                 continue
             self._cut = first
             detail = f"the transaction of producer {first.producer_id} from offset {first.first_offset} on is open"
@@ -248,7 +250,7 @@ class ReadCommitted:
                 )
             ]
 
-    def _doubt_the_end(self) -> bool:
+    def _end_is_uncertain(self) -> bool:
         """At the end of the log, whether markers may have been lost behind what was read."""
         if self._lost_at_end is None or self._replay.first_open is None:
             return False
@@ -260,35 +262,35 @@ class ReadCommitted:
 
     # ------------------------------------------------------------------------------------------------------ feeding
 
-    def _feed(self, stretch: Stretch) -> None:
-        """Replay those batches of a stretch that were not replayed before."""
-        batches = stretch.window.batches
-        first = int(np.searchsorted(batches.position, self._place - stretch.place))
+    def _feed(self, replay: ReplayWindow) -> None:
+        """Replay those batches of a replay that were not replayed before."""
+        batches = replay.window.batches
+        first = int(np.searchsorted(batches.position, self._place - replay.place))
         if first == len(batches) or self._cut is not None:
             return
         if first:
             batches = batches[first:]
         rows = rows_of_transactions(batches)
         if rows.size or len(self._replay):
-            damage = [] if first else [finding for finding in stretch.damage if _passes_over(finding)]
+            damage = [] if first else [finding for finding in replay.damage if _passes_over(finding)]
             try:
-                self._replay_rows(stretch, batches, rows, damage)
+                self._replay_rows(replay, batches, rows, damage)
             except LimitExceededError as error:
-                error.path, _ = self._where(stretch.place)
+                error.path, _ = self._where(replay.place)
                 raise
         self._last_offset = int(batches.last_offset[-1])
-        self._place = stretch.place + int(batches.next_position[-1])
+        self._place = replay.place + int(batches.next_position[-1])
 
     def _replay_rows(
-        self, stretch: Stretch, batches: BatchTable, rows: npt.NDArray[np.int64], damage: list[Finding]
+        self, replay: ReplayWindow, batches: BatchTable, rows: npt.NDArray[np.int64], damage: list[Finding]
     ) -> None:
-        damaged = self._damaged_rows(stretch.window, batches)
-        place = batches.position + stretch.place
+        damaged = self._damaged_rows(replay.window, batches)
+        place = batches.position + replay.place
         if damaged.size:
             self._damaged.append(place[damaged])
             rows = rows[~np.isin(rows, damaged)]
-        batches = self._with_control_types(stretch.window, batches, rows)
-        causes = self._causes_of_doubt(stretch, batches, damaged, damage)
+        batches = self._with_control_types(replay.window, batches, rows)
+        causes = self._causes_of_doubt(replay, batches, damaged, damage)
         done = 0
         for row, cause in [*sorted(causes.items()), (len(batches), None)]:
             part = rows[np.searchsorted(rows, done) : np.searchsorted(rows, row)]
@@ -315,7 +317,7 @@ class ReadCommitted:
         return replace(batches, control_type=kinds)
 
     def _causes_of_doubt(
-        self, stretch: Stretch, batches: BatchTable, damaged: npt.NDArray[np.int64], damage: list[Finding]
+        self, replay: ReplayWindow, batches: BatchTable, damaged: npt.NDArray[np.int64], damage: list[Finding]
     ) -> dict[int, Finding]:
         """Rows at or right before which a marker may have been lost, and what was found there."""
         causes: dict[int, Finding] = {}
@@ -325,7 +327,7 @@ class ReadCommitted:
             after = np.concatenate([batches.base_offset[1:], batches.last_offset[-1:] + 1])
             fills = (batches.base_offset == before + 1) & (after == batches.last_offset + 1)
             fills &= batches.size_in_bytes > _MAX_MARKER_BYTES
-            path, _ = self._where(stretch.place)
+            path, _ = self._where(replay.place)
             for row in damaged.tolist() if all_of_it else damaged[~fills[damaged]].tolist():
                 causes[row] = error_from_status(
                     STATUS["CRC_MISMATCH"],
@@ -342,8 +344,8 @@ class ReadCommitted:
 
     def _keep(self, ended: npt.NDArray[np.void]) -> None:
         """Remember what is not committed."""
-        spoiled = ended[ended["outcome"] != Outcome.COMMITTED]
-        for one in spoiled[spoiled["outcome"] == Outcome.UNKNOWN]:
+        not_committed = ended[ended["outcome"] != Outcome.COMMITTED]
+        for one in not_committed[not_committed["outcome"] == Outcome.UNKNOWN]:
             path, position = self._where(int(one["end_place"]))
             cause = Finding(
                 Reason.CONTROL_RECORD,
@@ -358,15 +360,15 @@ class ReadCommitted:
             elif self._cut is None or begun.place < self._cut.place:
                 first = self._replay.first_open
                 self._end_at(begun if first is None or begun.place < first.place else first, cause)
-        if spoiled.size and self._is_in_range:
-            self._spoiled.append(spoiled)
+        if not_committed.size and self._is_in_range:
+            self._not_committed.append(not_committed)
 
     def _doubt(self, cause: Finding, offset: int, place: int) -> None:
         """A marker may have been lost here."""
         if self._goes_on:
             given_up = self._replay.give_up(offset, place)
             if self._is_in_range:
-                self._spoiled.append(given_up)
+                self._not_committed.append(given_up)
                 self._causes.update(dict.fromkeys(given_up["start_place"].tolist(), cause))
         elif (first := self._replay.first_open) is not None:
             self._end_at(first, cause)
@@ -400,11 +402,11 @@ class ReadCommitted:
         damaged = np.concatenate([*self._damaged, np.empty(0, np.int64)])
         damaged = damaged[damaged >= begin]
         self._damaged = [damaged] if damaged.size else []
-        if not self._spoiled:
+        if not self._not_committed:
             return np.empty(0, np.int64)
-        ranges = np.concatenate(self._spoiled)
+        ranges = np.concatenate(self._not_committed)
         ranges = ranges[ranges["end_place"] > begin]
-        self._spoiled = [ranges] if ranges.size else []
+        self._not_committed = [ranges] if ranges.size else []
         ranges = ranges[ranges["start_place"] < end]
         rows = rows_of_transactions(batches[first:stop]) + first
         rows = rows[(batches.attributes[rows] & kf.CONTROL_BIT) == 0]

@@ -17,7 +17,14 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.state.read_committed import PLACE_BITS, ReadCommitted, Stretch, Verdict, unknown_outcome, wanted_rows
+from kafkalog.state.read_committed import (
+    PLACE_BITS,
+    CommittedWindow,
+    ReadCommitted,
+    ReplayWindow,
+    unknown_outcome,
+    wanted_rows,
+)
 from kafkalog.state.transactions import ENDED_DTYPE, OpenTransaction, rows_of_transactions
 
 
@@ -27,7 +34,7 @@ class Outcomes:
 
     Attributes
     ----------
-    spoiled : ENDED_DTYPE[n]
+    not_committed : ENDED_DTYPE[n]
         Transactions that are aborted, or of which it is not known.
     causes : dict of int to Finding
         Why it is not known, by the place where the transaction began.
@@ -47,7 +54,7 @@ class Outcomes:
     Places count from the first segment of the partition, or of the part.
     """
 
-    spoiled: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, ENDED_DTYPE))
+    not_committed: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, ENDED_DTYPE))
     causes: dict[int, Finding] = field(default_factory=dict)
     end: OpenTransaction | None = None
     findings: tuple[Finding, ...] = ()
@@ -65,7 +72,9 @@ class Outcomes:
         """
         if self.is_by_offset:
             return self
-        mine = self.spoiled[(self.spoiled["end_place"] > begin) & (self.spoiled["start_place"] < stop)].copy()
+        mine = self.not_committed[
+            (self.not_committed["end_place"] > begin) & (self.not_committed["start_place"] < stop)
+        ].copy()
         shift = begin >> PLACE_BITS << PLACE_BITS
         mine["start_place"] -= shift
         mine["end_place"] -= shift
@@ -91,8 +100,8 @@ class OutcomeLearner(ReadCommitted):
         """
         self._is_in_range = True
         try:
-            while self._cut is None and (stretch := self._next()) is not None:
-                self._feed(stretch)
+            while self._cut is None and (replay := self._next()) is not None:
+                self._feed(replay)
                 if until_offset is not None and self._last_offset >= until_offset - 1:
                     first = self._replay.first_unstable_offset
                     if first is None or first >= until_offset:
@@ -101,8 +110,8 @@ class OutcomeLearner(ReadCommitted):
                 self._resolve(2**63 - 1)
         finally:
             self.close()
-        spoiled = np.concatenate([*self._spoiled, np.empty(0, ENDED_DTYPE)])
-        return Outcomes(spoiled, dict(self._causes), self._cut, tuple(self._cut_findings), self._error)
+        not_committed = np.concatenate([*self._not_committed, np.empty(0, ENDED_DTYPE)])
+        return Outcomes(not_committed, dict(self._causes), self._cut, tuple(self._cut_findings), self._error)
 
     def feed_all(self) -> None:
         """Learn from what was added to the log since the last call.
@@ -114,8 +123,8 @@ class OutcomeLearner(ReadCommitted):
         """
         self.close()
         self._is_in_range = True
-        while self._cut is None and (stretch := self._next()) is not None:
-            self._feed(stretch)
+        while self._cut is None and (replay := self._next()) is not None:
+            self._feed(replay)
         self.close()
         if self._error is not None:
             raise self._error
@@ -128,15 +137,15 @@ class OutcomeLearner(ReadCommitted):
     def known(self) -> Outcomes:
         """What is known so far, less what was forgotten, by offset."""
         return Outcomes(
-            np.concatenate([*self._spoiled, np.empty(0, ENDED_DTYPE)]), dict(self._causes), is_by_offset=True
+            np.concatenate([*self._not_committed, np.empty(0, ENDED_DTYPE)]), dict(self._causes), is_by_offset=True
         )
 
     def forget(self, offset: int) -> None:
         """Drop transactions that ended below an offset."""
-        spoiled = np.concatenate([*self._spoiled, np.empty(0, ENDED_DTYPE)])
-        spoiled = spoiled[spoiled["last_offset"] >= offset]
-        self._spoiled = [spoiled] if spoiled.size else []
-        started = set(spoiled["start_place"].tolist())
+        not_committed = np.concatenate([*self._not_committed, np.empty(0, ENDED_DTYPE)])
+        not_committed = not_committed[not_committed["last_offset"] >= offset]
+        self._not_committed = [not_committed] if not_committed.size else []
+        started = set(not_committed["start_place"].tolist())
         self._causes = {place: cause for place, cause in self._causes.items() if place in started}
 
 
@@ -152,22 +161,24 @@ class KnownOutcomes(ReadCommitted):
 
     def __init__(self, outcomes: Outcomes, *, check_crcs: bool = True, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__([], _nothing, check_crcs=check_crcs, limits=limits)
-        self._spoiled = [outcomes.spoiled] if outcomes.spoiled.size else []
+        self._not_committed = [outcomes.not_committed] if outcomes.not_committed.size else []
         self._causes = dict(outcomes.causes)
         self._cut, self._error = outcomes.end, outcomes.error
         self._cut_findings = list(outcomes.findings)
         self._is_by_offset = outcomes.is_by_offset
 
-    def judge(self, stretch: Stretch, start_offset: int | None = None, end_offset: int | None = None) -> Verdict:
-        """What a consumer gets of a window; see `ReadCommitted.judge`."""
-        batches = stretch.window.batches
+    def select_committed(
+        self, replay: ReplayWindow, start_offset: int | None = None, end_offset: int | None = None
+    ) -> CommittedWindow:
+        """What a consumer gets of a window; see `ReadCommitted.select_committed`."""
+        batches = replay.window.batches
         first, n = wanted_rows(batches, start_offset, end_offset)
-        if self._spoiled and rows_of_transactions(batches).size:
+        if self._not_committed and rows_of_transactions(batches).size:
             # a damaged batch is not judged: who decodes it is to meet the damage
-            damaged = self._damaged_rows(stretch.window, batches)
+            damaged = self._damaged_rows(replay.window, batches)
             if damaged.size:
-                self._damaged.append(batches.position[damaged] + stretch.place)
-        return self._verdict(stretch, first, n)
+                self._damaged.append(batches.position[damaged] + replay.place)
+        return self._committed(replay, first, n)
 
     def _unwanted(
         self, batches: BatchTable, first: int, stop: int, place: int, findings: list[Finding]
@@ -179,10 +190,10 @@ class KnownOutcomes(ReadCommitted):
         rows = rows_of_transactions(batches[first:stop]) + first
         rows = rows[(batches.attributes[rows] & kf.CONTROL_BIT) == 0]
         rows = rows[~np.isin(batches.position[rows] + place, damaged)]
-        if not self._spoiled or not rows.size:
+        if not self._not_committed or not rows.size:
             return np.empty(0, np.int64)
         offset, producer_id = batches.base_offset[rows], batches.producer_id[rows]
-        (ranges,) = self._spoiled
+        (ranges,) = self._not_committed
         ranges = ranges[(ranges["last_offset"] >= offset.min()) & (ranges["first_offset"] <= offset.max())]
         unwanted = np.zeros(rows.size, np.bool_)
         for one in ranges:
