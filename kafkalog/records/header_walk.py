@@ -137,6 +137,11 @@ def walk(
             source.release(data, position)
         seen, at_end = position + size - reached, position + size == stop
         looked_at, position = position + size, reached
+        if source.size < stop:  # the receiver of the window read on, and noticed that the file was cut
+            if source.size < position:
+                raise FileChangedError(Reason.FILE_CHANGED, f"was cut to {source.size} bytes", path=source.path)
+            stop = source.size
+            continue
         # of an envelope that the window cuts, more has to be seen before it is judged
         goes_on = not at_end and (seen <= _TORN_ENVELOPE or position + needed <= stop)
         if is_half_written or (status == _NEED_MORE and (position == stop or goes_on)):
