@@ -396,11 +396,9 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = 
     is_compacted : bool, optional
         Whether the rest of the log looks as the log cleaner leaves it; None where nobody looked.
     """
-    why = {
-        None: "normal in a compacted topic; in others a segment is missing",
-        True: "there are gaps inside segments too, as the log cleaner leaves them",
-        False: "the log cleaner has not been here, so a segment seems to be missing",
-    }[is_compacted]
+    why = "the log cleaner has not been here, so a segment seems to be missing"
+    if is_compacted is None:
+        why = "normal in a compacted topic; in others a segment is missing"
     detail = f"offsets {start} to {end - 1} lie between two segments and in neither: {why}"
     return Finding(
         Reason.OFFSET_GAP,

@@ -26,7 +26,7 @@ from kafkalog.log.recovery import rows_to_replay
 from kafkalog.operations.rebuilding.index_interval import _roundest, interval_bounds
 from kafkalog.operations.rebuilding.outputs import BACKUP_SUFFIX
 from kafkalog.operations.rebuilding.rebuilder import KINDS
-from kafkalog.state import epoch_cache as epochs
+from kafkalog.state import leader_epochs as epochs
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.cluster_metadata import TOPIC, read_cluster_metadata
 from kafkalog.state.producers import ProducerState, read_snapshot

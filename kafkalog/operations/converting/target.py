@@ -20,9 +20,9 @@ from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.records.batch_table import Window
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_metadata import BROKER, TOPIC, ClusterMetadata, read_cluster_metadata
-from kafkalog.state.epoch_cache import Epochs, truncate_from_start
+from kafkalog.state.leader_epochs import Epochs, truncate_from_start
 from kafkalog.state.log_config import LogConfig, checked_config
-from kafkalog.state.producers import ProducerSnapshot, read_snapshot
+from kafkalog.state.producers import ProducerSnapshot, newest_snapshot
 from kafkalog.storage.source import file_status
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -30,7 +30,7 @@ _MAX_SEGMENT_BYTES: Final = 2**31 - 1
 _NEVER_MS: Final = 2**63 - 1
 
 
-class Targets:
+class ConvertedPartitions:
     """Makes the writers of a conversion.
 
     Parameters
@@ -99,12 +99,11 @@ class Targets:
         """What the source knew of producers before its first batch."""
         if not partition.segments or not start_offset or partition.segments[0].base_offset != start_offset:
             return None
-        path = partition.path / kf.segment_file_name(start_offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
-        try:
-            return read_snapshot(path) if path.exists() else None
-        except KafkalogError as error:
+
+        def report(error: KafkalogError) -> None:
             self._report(error.to_finding(damage=False))
-            return None
+
+        return newest_snapshot(partition.path, start_offset, start_offset, report=report)
 
 
 class PartitionSink:

@@ -32,10 +32,10 @@ from kafkalog.operations.rebuilding.outputs import Target, old_content
 from kafkalog.operations.rebuilding.report import Change, Damaged, Kind, RebuildReport, RebuiltFile, Skipped
 from kafkalog.operations.rebuilding.snapshots import ProducerReplay
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
-from kafkalog.state import epoch_cache as leader_epochs
+from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
 from kafkalog.state.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_snapshot
+from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, newest_snapshot
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
 
@@ -375,17 +375,13 @@ class Rebuilder:
         return kinds, before, None
 
     def _newest_snapshot(self, partition: Partition, upto: int) -> ProducerSnapshot | None:
-        paths = sorted(partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"), reverse=True)
         bases = {one.base_offset for one in partition.segments}
-        for path in paths:
-            offset = kf.parse_base_offset(path.name)
-            if offset is None or not partition.log_start_offset <= offset <= upto or offset not in bases:
-                continue
-            try:
-                return read_snapshot(path)
-            except KafkalogError as error:
-                self._report.findings.add(error.to_finding(damage=isinstance(error, SidecarError)))
-        return None
+
+        def report(error: KafkalogError) -> None:
+            self._report.findings.add(error.to_finding(damage=isinstance(error, SidecarError)))
+
+        start = partition.log_start_offset
+        return newest_snapshot(partition.path, start, upto, report=report, wanted=bases.__contains__)
 
     def _skip(self, segment: Segment, kinds: Iterable[str], why: str) -> None:
         self._report.skipped.extend(Skipped(str(segment.path), kind, why) for kind in KINDS if kind in set(kinds))
