@@ -68,9 +68,14 @@ class ExistingLog:
     tail: RecoveredSegment | None = None
     _stamp: tuple[tuple[str, ...], int] = field(default=((), 0))
 
+    @property
+    def replaced_base_offset(self) -> int | None:
+        """Base offset of the empty last segment, whose place a new one takes; None where the last is not empty."""
+        return self.last.base_offset if self.is_last_empty and self.last is not None else None
+
     def is_unchanged(self, path: Path) -> bool:
         """Whether nobody wrote to the partition since."""
-        return _stamp(path, self.last) == self._stamp
+        return log_stamp(path) == self._stamp
 
 
 def read_existing(
@@ -96,7 +101,7 @@ def read_existing(
         It is damaged.
     """
     partition = Partition(path, limits=limits)
-    stamp = _stamp(path, partition.segments[-1] if partition.segments else None)
+    stamp = log_stamp(path)
     epochs = read_leader_epochs(path / kf.LEADER_EPOCH_CHECKPOINT)
     if any(finding.reason is Reason.SWAP_FILE for finding in partition.findings):
         detail = "the cleaner's output is half moved into place: a broker finishes that when it starts"
@@ -125,9 +130,10 @@ def read_existing(
     return log
 
 
-def _stamp(path: Path, last: Segment | None) -> tuple[tuple[str, ...], int]:
+def log_stamp(path: Path) -> tuple[tuple[str, ...], int]:
+    """By what it is seen that somebody wrote to a partition: its segments, and the size of the last one."""
     names = tuple(sorted(name for name in os.listdir(path) if name.endswith(kf.LOG_SUFFIX)))
-    return names, file_status(last.path).st_size if last is not None else 0
+    return names, file_status(path / names[-1]).st_size if names else 0
 
 
 def _judge(found: RecoveredSegment, truncate_tail: bool) -> None:
