@@ -8,14 +8,7 @@ from kafkalog.state.compact_types import CompactReader
 
 
 def test_fields_are_read_one_behind_the_other() -> None:
-    data = (
-        b"\xff\xfe"
-        + b"\x00\x00\x00\x07"
-        + b"\x03ab"
-        + b"\x00"
-        + b"\x03\x00\x00\x00\x01\x00\x00\x00\x02"
-        + b"\x01\x00\x01x"
-    )
+    data = b"\xff\xfe\x00\x00\x00\x07\x03ab\x00\x03\x00\x00\x00\x01\x00\x00\x00\x02\x01\x00\x01x"
     reader = CompactReader(data)
     assert reader.integer(2) == -2
     assert reader.int32() == 7
