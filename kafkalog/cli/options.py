@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class HelpText:
     """What the help of a command says.
 
     Attributes
@@ -81,7 +81,7 @@ class Words:
 
 
 def add_command(
-    commands: Any, name: str, words: Words, *, paths: tuple[str, str, str] | None = None, writes: bool = False
+    commands: Any, name: str, words: HelpText, *, paths: tuple[str, str, str] | None = None, writes: bool = False
 ) -> argparse.ArgumentParser:
     """A command's parser, with what all commands have.
 

@@ -172,7 +172,7 @@ def note_left_out(log_dir: LogDir, console: Console) -> None:
         console.note(f"internal topics are left out: {', '.join(left_out)}; -t names them, --internal reads all")
 
 
-class Watch:
+class ScanReporter:
     """Says what a pass of a scan finds as it finds it, and how far it is.
 
     Parameters

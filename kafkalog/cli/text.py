@@ -115,7 +115,7 @@ def counted(n: int, name: str, plural: str | None = None) -> str:
     ('1 finding', '2,000 batches', '0 directories')
     """
     if n != 1:
-        name = plural or f"{name}{'es' if name.endswith('ch') else 's'}"
+        name = plural or f"{name}{'es' if name.endswith('tch') else 's'}"
     return f"{n:,} {name}"
 
 

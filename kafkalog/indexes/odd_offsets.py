@@ -8,13 +8,14 @@ offset index, the name of the next segment, producer snapshots.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from kafkalog.errors import Reason
+from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import LOG_OVERHEAD, MESSAGE_V0_OVERHEAD
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.records.batch_table import BatchTable, Window
@@ -157,3 +158,24 @@ def _intact(source: ByteSource, position: int, max_batch_bytes: int) -> BatchTab
         return None
     source.release(window.data, position)
     return window.batches
+
+
+def until_odd_end(window: Window, reason: Reason, path: Path) -> Iterator[Window]:
+    """A window without its last batch, which is damaged although the walk came past it: that is raised."""
+    odd = window.batches[-1:]
+    if len(window.batches) > 1:
+        valid = None if window.valid is None else window.valid[:-1]
+        yield window._replace(batches=window.batches[:-1], valid=valid)
+    first, last = int(odd.base_offset[0]), int(odd.last_offset[0])
+    details = {
+        Reason.OFFSET_ORDER: f"its offsets, {first} to {last}, contradict those around it; no checksum covers them",
+        Reason.OFFSET_OUTSIDE_SEGMENT: f"its offsets, {first} to {last}, reach into the next segment",
+    }
+    raise CorruptionError(
+        reason,
+        details.get(reason, "the checksum in the batch is not that of its bytes"),
+        path=path,
+        position=int(odd.position[0]),
+        base_offset=first,
+        length=int(odd.size_in_bytes[0]),
+    )

@@ -93,7 +93,7 @@ def walk(
 
     A preallocated file may be written to while it is walked. What is not as it should be there is looked at again, as
     long as the file was modified a moment ago: it may be half written. Batches are handed out when their checksums are
-    right. The end is where zeros were seen behind a whole batch.
+    right. The end is where zeros were seen after a whole batch.
 
     Source: FileLogInputStream.nextBatch, Kafka 4.3.
     """
@@ -113,7 +113,7 @@ def walk(
             data = _window(source, position, position + needed)
             stop, size = min(stop, source.size), data.size
             tables, status, reached, needed, previous_offset = scratch.walk(data, position, before)
-        # taken from the bytes that were judged: on a second look there may be others
+        # taken from the bytes that were walked: a second read may find others
         rest = data[reached - position :]
         head, is_zero = rest[:_TORN_ENVELOPE].tobytes(), status == STATUS["SIZE_TOO_SMALL"] and not rest.any()
         del rest

@@ -27,7 +27,7 @@ from kafkalog.errors import CorruptionWarning
 from kafkalog.log.tail import LogTail
 from kafkalog.scanning.planning import plan
 from kafkalog.spark.offsets import DataLossError, open_paths, starting_offsets, wanted_partitions
-from kafkalog.spark.source import TaskReader
+from kafkalog.spark.reader import TaskReader
 from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 
 Offsets = dict[kf.TopicPartition, int]

@@ -188,3 +188,19 @@ def test_internal_topics_are_converted_if_they_are_wanted(tmp_path: Path, capsys
             ["__consumer_offsets-0", "orders-0"],
         )
         assert "left out" not in err
+
+
+def test_the_line_of_a_partition_says_what_was_lost(tmp_path: Path, capsys: Capture) -> None:
+    source = tmp_path / "p-multi-0"
+    shutil.copytree(golden_sets.partitions("k44")["p-multi-0"], source)
+    segment = kafkalog.Partition(source).segments[0]
+    batches = segment.batches
+    n_lost, n_before = int(batches.records_count[1]), kafkalog.scan(source).count_rows()
+    data = bytearray(segment.path.read_bytes())
+    data[int(batches.position[1]) + 70] ^= 1
+    segment.path.write_bytes(data)
+    code, out, _ = run(capsys, source, tmp_path / "copy", "--on-corruption", "skip", "--dry-run")
+    assert code == 1
+    assert (
+        f"records {n_before} -> {n_before - n_lost} (lost: {n_lost} records, offsets {batches.base_offset[1]} to" in out
+    )

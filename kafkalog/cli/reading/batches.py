@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, count, flatten, make_limits
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, count, flatten, make_limits
 from kafkalog.cli.scan_options import (
-    Watch,
+    ScanReporter,
     add_on_corruption,
     columns_of,
     note_if_nothing_matches,
@@ -24,7 +24,7 @@ from kafkalog.errors import CorruptionError, CorruptionWarning
 if TYPE_CHECKING:
     from kafkalog.scanning.batch_scan import BatchRows, BatchScan
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description="""\
 List record batches, a line each, in the order of topic, partition and offset; or, with --summary, answer who sends
 small, large, uncompressed or transactional batches: a line a producer, codec and message format, the largest share of
@@ -71,7 +71,7 @@ _ALWAYS: Final = ("position", "size_in_bytes", "crc", "attributes", "magic", "co
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "batches", _WORDS)
+    parser = add_command(commands, "batches", _HELP)
     what = parser.add_argument_group("which batches")
     add_selection(what)  # type: ignore[arg-type]
     what.add_argument("-n", dest="n", metavar="N", type=count, help="only the first N lines")
@@ -122,7 +122,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             summary = BatchSummary(by)
     prepare_stdout(is_json=args.json)
     note_if_nothing_matches(args, scan, console)
-    watch = Watch(scan, console, "headers")
+    watch = ScanReporter(scan, console, "headers")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
         try:
@@ -144,7 +144,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.note(f"{summary.n_unlisted:,} batches of groups beyond the first {len(summary):,} count as others")
 
 
-def _print(scan: BatchScan, columns: Sequence[str], args: argparse.Namespace, watch: Watch, console: Console) -> None:
+def _print(
+    scan: BatchScan, columns: Sequence[str], args: argparse.Namespace, watch: ScanReporter, console: Console
+) -> None:
     left = args.n
     table = None if args.json else _TextTable(columns)
     if table is not None:

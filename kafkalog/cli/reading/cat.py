@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import FILTER_HELP, Words, add_command
+from kafkalog.cli.options import FILTER_HELP, HelpText, add_command
 from kafkalog.cli.scan_options import (
-    Watch,
+    ScanReporter,
     add_scan_reading,
     add_scan_selection,
     columns_of,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.cli.reading.record_text import RecordFormat
     from kafkalog.scanning.scan import Scan
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description=f"""\
 Print records in the order of topic, partition and offset, a line each:
 
@@ -69,7 +69,7 @@ _CUT_AT: Final = 160
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "cat", _WORDS)
+    parser = add_command(commands, "cat", _HELP)
     add_scan_selection(parser)
     how = parser.add_argument_group("how they are printed")
     how.add_argument("--json", action="store_true", help="an object a line")
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         _explain(scan, args.json, console)
         return
     note_if_nothing_matches(args, scan, console)
-    watch = Watch(scan, console, None if sys.stdout.isatty() else "records")
+    watch = ScanReporter(scan, console, None if sys.stdout.isatty() else "records")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
         _print(scan, record_format, args.n, watch, console)
@@ -120,7 +120,7 @@ def _explain(scan: Scan, is_json: bool, console: Console) -> None:
     console.write(json.dumps(explanation.as_dict(), default=str) + "\n" if is_json else f"{explanation}\n")
 
 
-def _print(scan: Scan, record_format: RecordFormat, n: int | None, watch: Watch, console: Console) -> None:
+def _print(scan: Scan, record_format: RecordFormat, n: int | None, watch: ScanReporter, console: Console) -> None:
     """Records to stdout, and what is found about the files to stderr as it is found."""
     stream = scan.to_batches()
     try:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, make_limits
+from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits
 from kafkalog.cli.text import parse_bytes
 
 if TYPE_CHECKING:
     from kafkalog.operations.dumping.dump import Dump
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description="""\
 Print the files of a segment as Kafka's own tool, DumpLogSegments (kafka-dump-log.sh), prints them: the same lines, the
 same options, no JVM. A batch of a log is a line
@@ -51,7 +51,7 @@ with the log beside it. Files are only read, never written."""
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "dump", _WORDS, paths=("FILE", "files of segments", _FILES_HELP))
+    parser = add_command(commands, "dump", _HELP, paths=("FILE", "files of segments", _FILES_HELP))
     what = parser.add_argument_group("what is printed")
     what.add_argument("--deep-iteration", action="store_true", help="records, too, less their keys and values")
     what.add_argument("--print-data-log", action="store_true", help="records with their keys and values")

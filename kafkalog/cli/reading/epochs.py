@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, make_limits, selected_keys
-from kafkalog.cli.text import escape_line, table
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, make_limits, selected_keys
+from kafkalog.cli.text import counted, escape_line, table
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
     from kafkalog.log.partition import Partition
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description="""\
 List the leader epochs of partitions, with the offsets where each begins and ends: those of leader-epoch-checkpoint,
 or, where there is no such file, those of the batches.
@@ -36,7 +36,7 @@ truncates, and asks again about what is then its last epoch.""",
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "epochs", _WORDS)
+    parser = add_command(commands, "epochs", _HELP)
     add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
     what = parser.add_argument_group("what is asked (each may be repeated)")
     what.add_argument(
@@ -126,7 +126,7 @@ def _text(partition: Partition, fields: dict[str, Any]) -> Iterator[str]:
     name = str(partition.topic_partition or partition.path)
     source = "" if fields["source"] == "checkpoint" else " (of the batches: there is no leader-epoch-checkpoint)"
     n = len(fields["epochs"])
-    yield escape_line(f"{name}: {n} leader epoch{'' if n == 1 else 's'}{source}")
+    yield escape_line(f"{name}: {counted(n, 'leader epoch')}{source}")
     if n:
         rows = [[str(row[key]) for key in ("epoch", "start_offset", "end_offset")] for row in fields["epochs"]]
         yield from (f"  {line}" for line in table([["EPOCH", "START", "END"], *rows], [True, True, True]))

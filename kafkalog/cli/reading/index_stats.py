@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, flatten, make_limits
 from kafkalog.cli.scan_options import add_on_corruption, note_if_nothing_matches, path_of, usage_errors
-from kafkalog.cli.text import escape_line, human_bytes, parse_bytes, table
+from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes, table
 from kafkalog.errors import CorruptionError, CorruptionWarning, KafkalogError, OutputExistsError, Reason
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits
     from kafkalog.scanning.batch_scan import BatchScan
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description="""\
 Measure the sparse indexes of partitions, a line each (or, with -s, of segments). A lookup takes the entry at or below
 its offset and passes over batches from there on: the fewer and the less even the entries, the more bytes it passes; the
@@ -62,7 +62,7 @@ _TAIL: Final = ["INDEX/LOG", "LATE", "MAX LAG", "NEAREST ROLL"]
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "index-stats", _WORDS)
+    parser = add_command(commands, "index-stats", _HELP)
     add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
     what = parser.add_argument_group("what is measured")
     what.add_argument(
@@ -291,11 +291,8 @@ def _what_if(rows: list[IndexStatistics], args: argparse.Namespace, names: list[
 
 def _sentence(total: IndexStatistics, n: int) -> str:
     """What it means."""
-    things = [
-        f"{count:,} {name}{'' if count == 1 else 's'}"
-        for count, name in ((n, "partition"), (total.n_segments, "segment"))
-    ]
-    parts = [f"total: {', '.join(things)}, {human_bytes(total.size_in_bytes)} of log"]
+    where = f"{counted(n, 'partition')}, {counted(total.n_segments, 'segment')}"
+    parts = [f"total: {where}, {human_bytes(total.size_in_bytes)} of log"]
     measures = total.index
     if measures is None or measures.expected_scan_by_offset is None:
         parts.append("no index to measure")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, timestamp
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, flatten, make_limits, timestamp
 from kafkalog.cli.text import escape_line, iso_milliseconds
 from kafkalog.errors import KafkalogError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.operations.trace_lookup import IndexStep, SegmentStep, Trace
     from kafkalog.scanning.scan import Scan
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description="""\
 Find the record at an offset, or the first one at or after a time, and show each step: the segment and why it, the
 entries of its indexes, the position where the scan begins, how many batches were scanned, the batch, the record.
@@ -56,7 +56,7 @@ _Question = tuple[str, Any]
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "lookup", _WORDS)
+    parser = add_command(commands, "lookup", _HELP)
     what = parser.add_argument_group("what to find (at least one; each may be repeated)")
     what.add_argument(
         "--offset", metavar="N", dest="questions", action="append", type=_offset, help="the record at this offset"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, selected_keys
-from kafkalog.cli.text import escape_line, human_bytes, iso_seconds, table
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, flatten, make_limits, selected_keys
+from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, table
 
 if TYPE_CHECKING:
     from kafkalog.cli.reading.summary import PartitionSummary, SegmentSummary, Summary
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.partition import Partition
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description="""\
 List what is in log dirs, a line a partition: segments, bytes of the .log files, offsets (from the log start offset to
 the log end offset, which is not included), records, first and last timestamp (UTC), format versions, codecs.
@@ -45,7 +45,7 @@ _RIGHT: Final = [False, True, True, True, True, True, False, False, False, False
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "ls", _WORDS)
+    parser = add_command(commands, "ls", _HELP)
     add_selection(parser)
     parser.add_argument("-s", "--segments", action="store_true", help="a line a segment")
     parser.add_argument("--json", action="store_true", help="an object a line, with exact numbers; timestamps in ms")
@@ -200,18 +200,15 @@ def _mark(summary: PartitionSummary | SegmentSummary) -> str:
 
 
 def _total(summaries: list[PartitionSummary]) -> str:
-    def things(n: int, name: str) -> str:
-        return f"{n:,} {name}" + ("" if n == 1 else "s")
-
     size = sum(summary.size_in_bytes for summary in summaries)
     is_minimum = any(summary.n_records_is_minimum for summary in summaries)
-    records = ("at least " if is_minimum else "") + things(sum(summary.n_records for summary in summaries), "record")
+    records = ("at least " if is_minimum else "") + counted(sum(summary.n_records for summary in summaries), "record")
     n_damaged = sum(summary.damaged for summary in summaries)
     parts = [
-        things(len({summary.topic for summary in summaries}), "topic"),
-        things(len(summaries), "partition"),
-        things(sum(len(summary.segments) for summary in summaries), "segment"),
+        counted(len({summary.topic for summary in summaries}), "topic"),
+        counted(len(summaries), "partition"),
+        counted(sum(len(summary.segments) for summary in summaries), "segment"),
         human_bytes(size) if sys.stdout.isatty() else f"{size} bytes",
         records,
     ]
-    return "total: " + ", ".join(parts) + (f"; {things(n_damaged, 'partition')} with damage" if n_damaged else "")
+    return "total: " + ", ".join(parts) + (f"; {counted(n_damaged, 'partition')} with damage" if n_damaged else "")

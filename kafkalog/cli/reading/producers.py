@@ -10,14 +10,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, make_limits, selected_keys, timestamp
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, make_limits, selected_keys, timestamp
 from kafkalog.cli.text import counted, escape_line, iso_milliseconds, table
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
     from kafkalog.operations.list_producers import PartitionProducers, Producer
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description="""\
 List the idempotent and transactional producers of partitions, as their batches and markers show them: epoch, last
 sequence and offset, the time of the last batch or marker, and the transaction that is open, if one is.
@@ -40,7 +40,7 @@ _RIGHT: Final = [True, True, True, True, False, True, True, False]
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "producers", _WORDS)
+    parser = add_command(commands, "producers", _HELP)
     add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
     what = parser.add_argument_group("what is listed")
     what.add_argument("--open", action="store_true", help="only producers with an open transaction")
@@ -140,7 +140,7 @@ def _text(found: PartitionProducers, rows: list[Producer], now: int, *, only_ope
         return
     name = str(found.topic_partition or found.path)
     n = len(rows)
-    what = f"{n} producer{'' if n == 1 else 's'}" + (" with an open transaction" if only_open else "")
+    what = counted(n, "producer") + (" with an open transaction" if only_open else "")
     held = found.log_end_offset - found.last_stable_offset
     stable = f"; last stable offset {found.last_stable_offset}, {held} before the end" if held else ""
     yield escape_line(f"{name}: {what}{stable}")

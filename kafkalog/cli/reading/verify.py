@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.options import (
-    Words,
+    HelpText,
     add_command,
     add_limits,
     add_report,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.operations.verifying.segment import VerifiedSegment
     from kafkalog.operations.verifying.verify import Verification, VerifiedPartition
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description="""\
 Check everything in log dirs: the checksum of every batch, offset, time and transaction indexes entry by entry against
 the batches, producer snapshots, leader epochs, checkpoints. A line a segment: OK, or what was found and what a broker
@@ -56,7 +56,7 @@ Whether an offset index lacks entries can only be judged by the topic's index.in
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "verify", _WORDS)
+    parser = add_command(commands, "verify", _HELP)
     add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
     what = parser.add_argument_group("what is checked")
     depth = what.add_mutually_exclusive_group()

@@ -12,7 +12,7 @@ from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     FILTER_HELP,
-    Words,
+    HelpText,
     add_command,
     add_limits,
     add_report,
@@ -23,7 +23,7 @@ from kafkalog.cli.options import (
     selected_bytes,
 )
 from kafkalog.cli.scan_options import add_on_corruption, path_of, usage_errors
-from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
+from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes
 from kafkalog.cli.topic_settings import check_names, noting, settings_of
 from kafkalog.errors import CorruptionError, CorruptionWarning
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkalog.operations.converting.report import ConversionReport
     from kafkalog.state.log_config import LogConfig
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description=f"""\
 Write a log anew in format v2, into a new place. Offsets, timestamps, their types, keys, values and headers are kept; so
 are transactions, producers and the log end offset. With no option, what is v2 already is copied byte for byte, and v0
@@ -70,7 +70,7 @@ _PATHS: Final = (
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "convert", _WORDS, paths=_PATHS)
+    parser = add_command(commands, "convert", _HELP, paths=_PATHS)
     parser.add_argument("destination", metavar="DST", help="directory to make")
     what = parser.add_argument_group("which records")
     add_selection(what)  # type: ignore[arg-type]
@@ -247,6 +247,8 @@ def _show(report: ConversionReport, args: argparse.Namespace, console: Console) 
             for n, what in ((one.n_records_dropped, "dropped"), (one.n_records_redacted, "redacted"))
             if n
         ]
+        if one.lost.n_findings:
+            changes.append(f"lost: {one.lost}")
         text = (
             f"{one.topic_partition}  offsets {one.start_offset}..{one.end_offset}"
             f"  records {one.n_records_before:,} -> {one.n_records_after:,}"
@@ -258,6 +260,6 @@ def _show(report: ConversionReport, args: argparse.Namespace, console: Console) 
     if len(report.partitions) > 1 or args.dry_run:
         verb = "would be" if args.dry_run else "are"
         console.note(
-            f"{len(report.partitions):,} partitions, {human_bytes(report.total('n_bytes_before'))}, {verb}"
+            f"{counted(len(report.partitions), 'partition')}, {human_bytes(report.total('n_bytes_before'))}, {verb}"
             f" {human_bytes(report.total('n_bytes_after'))} in {args.destination}"
         )

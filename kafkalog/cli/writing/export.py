@@ -9,9 +9,9 @@ from typing import Any, BinaryIO, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import OutputError, UsageError
-from kafkalog.cli.options import Words, add_command
+from kafkalog.cli.options import HelpText, add_command
 from kafkalog.cli.scan_options import (
-    Watch,
+    ScanReporter,
     add_scan_reading,
     add_scan_selection,
     note_if_nothing_matches,
@@ -23,7 +23,7 @@ from kafkalog.cli.scan_options import (
 from kafkalog.cli.text import counted, human_bytes
 from kafkalog.errors import CorruptionError, CorruptionWarning, OutputExistsError
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description="""\
 Write records to a file, whose name says the format:
 
@@ -60,7 +60,7 @@ _STREAMS: Final = ("arrows", "csv", "jsonl")
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "export", _WORDS)
+    parser = add_command(commands, "export", _HELP)
     where = parser.add_argument_group("where to")
     where.add_argument("-o", "--output", metavar="TO", required=True, help="file or directory to make; - for stdout")
     where.add_argument("--overwrite", action="store_true", help="replace what is there, if an export can have made it")
@@ -130,7 +130,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.interchange.text_output import NotTextError
 
     note_if_nothing_matches(args, exporter.scan, console)
-    watch = Watch(exporter.scan, console, "records")
+    watch = ScanReporter(exporter.scan, console, "records")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
         try:

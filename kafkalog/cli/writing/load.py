@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, flatten, make_limits, names
+from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, names
 from kafkalog.cli.scan_options import usage_errors
-from kafkalog.cli.text import escape_line, human_bytes, parse_bytes
+from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes
 from kafkalog.cli.topic_settings import check_names, noting, settings_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ begin with _ left out; topic=T and partition=N in the path of a file are the col
 --partition-by topic,partition' leaves them.""",
 )
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description="""\
 Write records as partition directories of a log dir, with all that a broker expects in them: segments, indexes,
 producer snapshots, leader epochs.
@@ -68,7 +68,7 @@ _ROLES: Final = ("key", "value", "timestamp", "headers", "offset", "partition", 
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "load", _WORDS, paths=_INPUTS)
+    parser = add_command(commands, "load", _HELP, paths=_INPUTS)
     where = parser.add_argument_group("where to")
     where.add_argument("-o", "--output", metavar="LOG_DIR", required=True, help="log dir; made if it is not there")
     where.add_argument("--topic", metavar="T", help="default: the column says")
@@ -251,11 +251,11 @@ def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> Non
             console.write(json.dumps({"path": os.path.join(result.path, f"{each.topic}-{each.partition}"),
                                       **each.as_dict()}) + "\n")  # fmt: skip
         else:
-            text = f"{each.topic}-{each.partition}  {each.n_records:,} records  {human_bytes(each.n_bytes)}"
+            text = f"{each.topic}-{each.partition}  {counted(each.n_records, 'record')}  {human_bytes(each.n_bytes)}"
             offsets = f"  offsets {each.first_offset} to {each.next_offset - 1}" if each.n_records else ""
             console.write(escape_line(text + offsets) + "\n")
     for note in result.notes:
         console.note(note)
     n = len(result.partitions)
     verb = "would be written to" if args.dry_run else "written to"
-    console.note(f"{result.n_records:,} records in {n:,} partition{'' if n == 1 else 's'} {verb} {result.path}")
+    console.note(f"{counted(result.n_records, 'record')} in {counted(n, 'partition')} {verb} {result.path}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import OutputError, UsageError
 from kafkalog.cli.options import (
-    Words,
+    HelpText,
     add_command,
     add_limits,
     add_selection,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
 
-_WORDS: Final = Words(
+_HELP: Final = HelpText(
     description="""\
 Rebuild a log's indexes out of its .log files alone, byte for byte as a broker's own recovery writes them. Say where to:
 --out DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.
@@ -61,7 +61,7 @@ on which a broker runs is refused. On stdout is a line for each file that is new
 
 def add_parser(commands: Any) -> None:
     """Tell the command line of the command."""
-    parser = add_command(commands, "reindex", _WORDS, writes=True)
+    parser = add_command(commands, "reindex", _HELP, writes=True)
     add_options(parser)
     parser.add_argument("--jobs", metavar="N", type=_jobs, default=1, help="segments to read at a time (default: 1)")
     parser.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")

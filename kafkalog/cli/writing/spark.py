@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.commands import SUMMARIES
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Words, add_command, add_limits, add_selection, flatten, make_limits, names
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, flatten, make_limits, names
 from kafkalog.cli.reading.verify import what_was_not_checked
 from kafkalog.cli.scan_options import (
     add_on_corruption,
@@ -52,7 +52,7 @@ _MASTERS: Final = """
 --master is local[*] by default, all processors of this machine; spark://HOST:PORT, yarn, k8s://... are clusters, whose
 nodes need kafkalog and these paths. --conf gives Spark's settings, such as spark.executor.memory=2g."""
 
-_SCAN: Final = Words(
+_SCAN: Final = HelpText(
     summary="count records by partition, or ask a question in SQL",
     description="""\
 Read records, and say for each partition how many there are, from which offset and time to which, and how many bytes of
@@ -65,7 +65,7 @@ keys and values. With --sql any question: the records are the table 'records', w
   kafkalog spark scan /backup/kafka -t orders --start-timestamp 2026-11-21T08:00Z --json
   kafkalog spark scan /backup/kafka --sql "select key, count(*) from records group by key" """,
 )
-_BATCHES: Final = Words(
+_BATCHES: Final = HelpText(
     summary="who sends what, out of batch headers, or a question in SQL",
     description="""\
 Walk the headers of all record batches, and say for each topic and codec how many batches, records and bytes there are.
@@ -76,7 +76,7 @@ Nothing is decoded. With --sql any question: the table is 'batches', with the co
   kafkalog spark batches /backup/kafka
   kafkalog spark batches /backup/kafka --sql "select producer_id, avg(size_in_bytes) from batches group by 1" """,
 )
-_VERIFY: Final = Words(
+_VERIFY: Final = HelpText(
     summary="check checksums, indexes, producer snapshots and checkpoints",
     description="""\
 What 'kafkalog verify' checks, with the same findings and exit codes, segments side by side: a line a segment with
@@ -87,7 +87,7 @@ damage (with -v also where anything else was found), and a total of all. With --
   kafkalog spark verify /backup/kafka
   kafkalog spark verify --deep /backup/kafka --json | jq -r 'select(.ok == false) | .path'""",
 )
-_REBUILD: Final = Words(
+_REBUILD: Final = HelpText(
     summary="rebuild indexes from .log files",
     description="""\
 What 'kafkalog reindex' makes, byte for byte, segments side by side. Say where to: --out DIR, --in-place or --dry-run.
@@ -98,7 +98,7 @@ log dir (--work-dir for another place that all nodes share) until all is done.""
   kafkalog spark rebuild-indexes /backup/kafka --dry-run
   kafkalog spark rebuild-indexes /backup/kafka --in-place --kinds offset,time,txn,snapshot,epochs""",
 )
-_EXPORT: Final = Words(
+_EXPORT: Final = HelpText(
     summary="write records to a directory of Parquet, Arrow, CSV or JSON lines files",
     description="""\
 Write records into a directory that appears when everything is written. Each task writes files of its own; with
@@ -139,7 +139,7 @@ def add_parser(commands: Any) -> None:
     _add_export(jobs)
 
 
-def _add_job(jobs: Any, name: str, words: Words, run: Any, *, writes: bool = False) -> argparse.ArgumentParser:
+def _add_job(jobs: Any, name: str, words: HelpText, run: Any, *, writes: bool = False) -> argparse.ArgumentParser:
     parser = add_command(jobs, name, words, writes=writes)
     where = parser.add_argument_group("Spark")
     where.add_argument("--master", metavar="URL", default="local[*]", help="where to run (default: %(default)s)")

@@ -1,0 +1,105 @@
+"""Reading tasks on executors, for batch queries and streams; and the reader of a batch query."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from kafkalog.errors import CorruptionWarning, Finding, Reason
+from kafkalog.scanning.planning import ReadTask, plan, read_task
+from kafkalog.spark import types
+from kafkalog.spark.offsets import open_paths, resolve, wanted_partitions
+from kafkalog.spark.source_options import SourceOptions
+
+_LOSSES = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED)
+
+
+class TaskReader:
+    """Reads tasks on an executor: what batch queries and streams have in common.
+
+    Parameters
+    ----------
+    options : SourceOptions
+    schema : pyspark.sql.types.StructType
+        The source's, or a part of it that the user gave.
+
+    Raises
+    ------
+    ValueError
+        The schema has a column that the source has not, or has of another type.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = types.check_columns(schema.names)
+        ours = types.spark_schema(self._columns)
+        for field, own in zip(schema, ours, strict=True):
+            if field.dataType.simpleString() != own.dataType.simpleString():
+                raise ValueError(
+                    f"column {field.name} is of type {own.dataType.simpleString()}, not"
+                    f" {field.dataType.simpleString()}: cast it in the query"
+                )
+        fields = zip(schema, types.arrow_schema(self._columns), strict=True)
+        self._schema = pa.schema([pa.field(field.name, own.type, nullable=field.nullable) for field, own in fields])
+
+    def batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
+        """The records of a task, in Spark's types."""
+        options = self._options
+        n_lost = 0
+        stream = read_task(
+            task,
+            report=self._report,
+            on_data_loss="raise" if options.fail_on_data_loss else "skip",
+            columns=types.record_columns(self._columns),
+            filters=options.filters,
+            check_crcs=options.check_crcs,
+        )
+        for batch in stream:
+            n_lost += types.n_overflows(batch)
+            yield from types.split(types.to_spark(batch, self._schema))
+        if n_lost:
+            warnings.warn(
+                f"{n_lost} timestamps are beyond what Spark can hold and read as null", RuntimeWarning, stacklevel=1
+            )
+
+    def _report(self, finding: Finding) -> None:
+        # damage has warned already where it was met; what is lost otherwise has not
+        if not self._options.fail_on_data_loss and finding.reason in _LOSSES:
+            warnings.warn(str(finding), CorruptionWarning, stacklevel=1)
+
+
+class KafkaLogReader(TaskReader, DataSourceReader):
+    """Reads the files as they are when the query is planned."""
+
+    def partitions(self) -> list[InputPartition]:
+        """Tasks of about `taskBytes`."""
+        options = self._options
+        log_dir = open_paths(options.paths)
+        keys = wanted_partitions(log_dir, options)
+        ranges = resolve(log_dir, keys, options)
+        made = plan(
+            log_dir,
+            topic_partitions=keys,
+            start_offset=ranges.start,
+            end_offset=ranges.end,
+            isolation_level=options.isolation_level,
+            on_corruption=options.on_corruption,
+            task_bytes=options.task_bytes,
+            min_tasks=options.min_partitions,
+            max_records=options.max_records_per_partition,
+        )
+        for finding in made.findings:
+            if finding.damage:
+                warnings.warn(str(finding), CorruptionWarning, stacklevel=1)
+        return [InputPartition(task) for task in made.tasks]
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        """The records of a task; an empty plan is one task of nothing."""
+        if partition is None or partition.value is None:
+            return iter(())
+        return self.batches(partition.value)
