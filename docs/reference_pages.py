@@ -46,7 +46,8 @@ def literal(text: str) -> str:
 
 def escaped(text: str) -> str:
     """Plain text as reStructuredText: what would be markup is not."""
-    return re.sub(r"([\\*`|_<>])", r"\\\1", text)
+    text = re.sub(r"([\\*`|_<>])", r"\\\1", text)
+    return re.sub(r"(?<![\w`-])(--[a-z][a-z-]*)(?!\w)", r"``\1``", text)  # else two hyphens become a dash
 
 
 # the command line
