@@ -1,8 +1,8 @@
-"""What can go wrong with a file, as exceptions and as rows about damage, and how much a file may make us do.
+"""What can go wrong with a file, as exceptions and as findings, and the limits on what reading a file may take.
 
 Everything raised about bad data is a `KafkalogError` with the file, the position in it, and a `Reason` out of a closed
-list; misuse of the library stays `TypeError` and `ValueError`. A `Finding` is the same knowledge as a row, for readers
-that go on. Kernels return a status; `error_from_status` is the one place that turns it into an exception.
+list; misuse of the library stays `TypeError` and `ValueError`. A `Finding` is one issue as a value, for readers
+that continue. Kernels return a status; `error_from_status` is the one place that turns it into an exception.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 
 from kafkalog._kernels.wire import STATUS
+
+OnCorruption = Literal["raise", "stop", "skip"]
+"""Damage raises; or ends its partition there; or is passed over."""
 
 
 class Reason(StrEnum):
@@ -141,12 +144,7 @@ class KafkalogError(Exception):
         super().__init__(self.reason, detail)
 
     def __str__(self) -> str:
-        where = self.path or "<buffer>"
-        if self.position is not None:
-            where += f"@{self.position}"
-        if self.base_offset is not None:
-            where += f" base_offset={self.base_offset}"
-        return f"{where}: {self.reason.value}" + (f": {self.detail}" if self.detail else "")
+        return _described(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -166,16 +164,19 @@ class KafkalogError(Exception):
         }
 
     def to_finding(self, *, damage: bool = True) -> Finding:
-        """The same as a row."""
-        return Finding(
-            reason=self.reason,
-            detail=self.detail,
-            path=self.path,
-            position=self.position,
-            base_offset=self.base_offset,
-            length=self.length,
-            damage=damage,
-        )
+        """The error as a finding."""
+        common = {name: getattr(self, name) for name in KafkalogError.as_dict(self)}
+        return Finding(**common, damage=damage)
+
+
+def _described(problem: KafkalogError | Finding) -> str:
+    """Where it is, the reason and the detail, in a line."""
+    where = problem.path or "<buffer>"
+    if problem.position is not None:
+        where += f"@{problem.position}"
+    if problem.base_offset is not None:
+        where += f" base_offset={problem.base_offset}"
+    return f"{where}: {problem.reason.value}" + (f": {problem.detail}" if problem.detail else "")
 
 
 def _rebuild(cls: type[KafkalogError], values: dict[str, Any]) -> KafkalogError:
@@ -183,7 +184,7 @@ def _rebuild(cls: type[KafkalogError], values: dict[str, Any]) -> KafkalogError:
 
 
 class CorruptionError(KafkalogError, ValueError):
-    """Bytes of a `.log` that no Kafka broker wrote so."""
+    """Bytes of a `.log` that no Kafka broker could have written."""
 
 
 class TruncatedTailError(CorruptionError):
@@ -191,7 +192,7 @@ class TruncatedTailError(CorruptionError):
 
 
 class SidecarError(KafkalogError, ValueError):
-    """An index, a snapshot or a checkpoint is bad; the records are not concerned."""
+    """An index, a snapshot or a checkpoint is invalid; the records are not affected."""
 
 
 class LimitExceededError(KafkalogError, ValueError):
@@ -215,19 +216,19 @@ class NotKafkaError(KafkalogError, ValueError):
 
 
 class WriteError(KafkalogError, OSError):
-    """The operating system did not take what was to be written; the destination is as it was."""
+    """The operating system refused a write; the destination is as it was."""
 
 
 class OutputExistsError(KafkalogError, FileExistsError):
-    """Something is already where output was to go, and nobody said that it may be replaced."""
+    """The output already exists, and it was not said that it may be replaced (`overwrite`)."""
 
 
 class UnsafePathError(KafkalogError, ValueError):
-    """Output was to go where it would do harm: among the files of a log dir, or over something of another kind."""
+    """Output would do harm where it was to go: among the files of a log dir, or over something of another kind."""
 
 
 class UnwritableError(KafkalogError, ValueError):
-    """Records that Kafka's format cannot hold, or that no reader would take; they are not written.
+    """Records that Kafka's format cannot hold, or that no reader would accept; they are not written.
 
     Attributes
     ----------
@@ -247,7 +248,7 @@ class UnwritableError(KafkalogError, ValueError):
 
 
 class CorruptionWarning(UserWarning):
-    """Damage was passed over (`on_corruption="stop"` or `"skip"`); the findings say where."""
+    """Damage was skipped, or reading stopped at it (`on_corruption="skip"` or `"stop"`); the findings say where."""
 
 
 class FunctionWarning(UserWarning):
@@ -255,7 +256,7 @@ class FunctionWarning(UserWarning):
 
 
 class ConfigWarning(UserWarning):
-    """A setting that Kafka does not have, a value that a broker of today refuses, or a batch that a setting forbids."""
+    """A misspelt setting, a value that a broker of today refuses, or a batch that a setting forbids."""
 
 
 class TransactionWarning(UserWarning):
@@ -264,7 +265,7 @@ class TransactionWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A row about a file: where, why, how much, and whether it is damage or only worth knowing.
+    """One issue found in a file: where, why, how much, and whether it is damage or only worth knowing.
 
     Attributes
     ----------
@@ -276,7 +277,7 @@ class Finding:
     base_offset, last_offset : int or None
         Offsets concerned, as far as known.
     damage : bool
-        False for facts that are normal, such as a torn tail of the last segment.
+        False for what is normal, such as a partial batch at the end of the last segment.
     n_records : int or None
         Records lost there; 0 where a reader gives them all the same, None where nobody knows.
     certainty : {"exact", "header", "at_most"} or None
@@ -296,12 +297,7 @@ class Finding:
     certainty: Certainty | None = None
 
     def __str__(self) -> str:
-        where = self.path or "<buffer>"
-        if self.position is not None:
-            where += f"@{self.position}"
-        if self.base_offset is not None:
-            where += f" base_offset={self.base_offset}"
-        return f"{where}: {self.reason.value}" + (f": {self.detail}" if self.detail else "")
+        return _described(self)
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
@@ -310,7 +306,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a file may make us allocate; a file that wants more is refused with its size, not tried.
+    """How much memory a file may make its reader allocate; a file that needs more is refused with its size.
 
     Attributes
     ----------
@@ -444,7 +440,7 @@ class Findings:
 
 
 def warn(message: object, category: type[Warning]) -> None:
-    """Warn at the line of the caller's code, however deep in this package or in Arrow's reader the reason is met."""
+    """Warn at the line of the caller's code, outside this package and Arrow."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back

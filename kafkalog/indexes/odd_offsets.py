@@ -8,17 +8,18 @@ offset index, the name of the next segment, producer snapshots.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from kafkalog.errors import Reason
+from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import LOG_OVERHEAD, MESSAGE_V0_OVERHEAD
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.records.header_walk import intact_batch_at
+from kafkalog.records.header_walk import intact_batch_at, window_of
 from kafkalog.storage.source import ByteSource
 
 _N_FOLLOWING: Final = 8
@@ -128,7 +129,9 @@ def offsets_from(source: ByteSource, position: int, n: int = _N_FOLLOWING) -> li
     """Offsets of the next few batches, in whatever order, as far as their lengths lead from one to the next."""
     offsets: list[int] = []
     while len(offsets) < n and position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD <= source.size:
-        head = source.window(position, position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD)
+        head = window_of(source, position, position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD)
+        if head.size < LOG_OVERHEAD + MESSAGE_V0_OVERHEAD:
+            break  # cut meanwhile
         offset, size, magic = int.from_bytes(head[:8], "big", signed=True), int.from_bytes(head[8:12], "big"), head[16]
         source.release(head, position)
         if size < MESSAGE_V0_OVERHEAD or magic > 2:
@@ -145,7 +148,9 @@ def _offset_at(source: ByteSource, position: int, window: Window) -> int | None:
         return int.from_bytes(window.data[at : at + 8].tobytes(), "big", signed=True)
     if position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD > source.size:
         return None
-    data = source.window(position, position + 8)
+    data = window_of(source, position, position + 8)
+    if data.size < 8:
+        return None  # cut meanwhile
     offset = int.from_bytes(data.tobytes(), "big", signed=True)
     source.release(data, position)
     return offset
@@ -157,3 +162,24 @@ def _intact(source: ByteSource, position: int, max_batch_bytes: int) -> BatchTab
         return None
     source.release(window.data, position)
     return window.batches
+
+
+def until_odd_end(window: Window, reason: Reason, path: Path) -> Iterator[Window]:
+    """A window without its last batch, which is damaged although the walk came past it: that is raised."""
+    odd = window.batches[-1:]
+    if len(window.batches) > 1:
+        valid = None if window.valid is None else window.valid[:-1]
+        yield window._replace(batches=window.batches[:-1], valid=valid)
+    first, last = int(odd.base_offset[0]), int(odd.last_offset[0])
+    details = {
+        Reason.OFFSET_ORDER: f"its offsets, {first} to {last}, contradict those around it; no checksum covers them",
+        Reason.OFFSET_OUTSIDE_SEGMENT: f"its offsets, {first} to {last}, reach into the next segment",
+    }
+    raise CorruptionError(
+        reason,
+        details.get(reason, "the checksum in the batch is not that of its bytes"),
+        path=path,
+        position=int(odd.position[0]),
+        base_offset=first,
+        length=int(odd.size_in_bytes[0]),
+    )

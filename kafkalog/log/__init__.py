@@ -12,7 +12,6 @@
     `list_offsets`      offsets for timestamps, as ListOffsets answers
     `recovery`          a segment as a broker's recovery reads it
     `tail`              how far a growing partition can be read
-    `scan_statistics`   what was read, and what was passed over
 
 Mirrors `LogSegment`, `UnifiedLog` and `LogManager` as far as they read. Nothing here writes, and nothing needs Arrow.
 """

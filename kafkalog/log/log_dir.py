@@ -15,7 +15,7 @@ from typing import Any
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, ReadError, Reason, SidecarError
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment import open_segment
+from kafkalog.log.segment_files import open_segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.broker_lock import is_locked
@@ -83,7 +83,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         key = self._key(key)
         if key not in self._opened:
             found = self._found[key]
-            # who names files means what is in them: nothing of it counts as deleted
+            # files that were named are read whole: nothing in them counts as deleted
             start = None if found.segments is None else 0
             partition = Partition(
                 found.path, segments=found.segments, log_start_offset=start, known=found.known, **self._options

@@ -10,7 +10,8 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, ReadError, Reason
 from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment import Segment, open_segment
+from kafkalog.log.segment import Segment
+from kafkalog.log.segment_files import open_segment
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

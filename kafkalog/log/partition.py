@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, ReadError, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, SidecarError
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits
 from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
 from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, gap_finding, overlapping
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
@@ -183,7 +182,7 @@ class Partition:
         if entries is None:
             epochs = LeaderEpochs.from_batches(piece.batches for piece in self.iter_batches())
         else:
-            # the file is written behind the log's back, and may be older than its end
+            # the file is written after the log, and may not know its last epochs
             epochs = LeaderEpochs(entries[entries["start_offset"] <= self.log_end_offset])
         epochs.truncate_from_start(self.log_start_offset)
         return epochs
@@ -220,7 +219,7 @@ class Partition:
 
     @cached_property
     def list_offsets(self) -> ListOffsets:
-        """What answers `find_timestamps`; remembers what it walked."""
+        """Answers `find_timestamps`; remembers the headers it has walked."""
         return ListOffsets(
             self.segments,
             log_start_offset=self.log_start_offset,
@@ -314,7 +313,7 @@ class Partition:
         return gap_finding(str(self.path), start, end, is_compacted=is_compacted)
 
     def effective(self, selection: Selection, *, include_deleted: bool = False) -> Selection:
-        """A selection that leaves out what lies below the log start offset."""
+        """The selection without the offsets below the log start offset."""
         if include_deleted or self.log_start_offset <= (selection.start_offset or 0):
             return selection
         return replace(selection, start_offset=self.log_start_offset)
@@ -361,14 +360,14 @@ class Partition:
         return self.reader.aborted_transactions(start, end)
 
     def learn_outcomes(self, until_offset: int | None = None, *, on_corruption: OnCorruption = "raise") -> Outcomes:
-        """How the transactions ended, for those who read the partition in parts; by headers alone.
+        """How the transactions ended, for readers of parts of the partition; only headers are read.
 
         Parameters
         ----------
         until_offset : int, optional
             Only of transactions that began before it.
         on_corruption : {"raise", "skip"}
-            Damage that hides an outcome is among the outcomes, to be met as this says by who reads there.
+            Damage that hides an outcome is recorded, and handled by `on_corruption` when that range is read.
 
         Raises
         ------
@@ -469,7 +468,7 @@ class Partition:
         report: Callable[[Finding], None] = lambda finding: None,
         progress: Callable[[int], object] = lambda n_bytes: None,
     ) -> PartitionMeter:
-        """The same for who wants to sum up several partitions."""
+        """Like `index_statistics`, but returns a result that can be added up over partitions."""
         total = PartitionMeter(str(self.path), self.topic_partition, intervals)
         damaged: set[str | None] = set()
 

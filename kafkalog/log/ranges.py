@@ -1,6 +1,6 @@
 """Parts of a partition: byte ranges of its segments, described by small values that travel, and read like a whole.
 
-A `PartitionRange` is made by who plans (`kafkalog.scanning.planning`) and opened by who reads, maybe in another
+A `PartitionRange` is made by `kafkalog.scanning.planning` and opened by a reader, maybe in another
 process. What it opens to is a `Partition`, so that scans, damage, log start and isolation level work as ever; only that
 its segments begin at a batch in the middle of the file and end before another. Nothing is taken on trust: the file has
 to be the one that was planned, the first batch the one that was seen there, and the last one has to end where the part
@@ -22,13 +22,13 @@ from kafkalog.errors import (
     FileChangedError,
     Finding,
     Limits,
+    OnCorruption,
     Reason,
     TruncatedTailError,
 )
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import Known
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import Window
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.state.read_committed import PLACE_BITS
@@ -199,7 +199,7 @@ class RangedSegment(Segment):
         planned = self._range
         least = planned.start if planned.is_preallocated else planned.stop
         if source.size < least if planned.is_last else source.size != planned.size_in_bytes:
-            detail = f"has {source.size} bytes, {planned.size_in_bytes} when its reading was planned; plan anew"
+            detail = f"has {source.size} bytes, {planned.size_in_bytes} when its reading was planned; plan again"
             source.close()
             raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path)
         source.size = min(source.size, planned.stop)

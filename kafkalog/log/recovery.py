@@ -2,7 +2,7 @@
 
 Mirrors the loop of `LogSegment.recover`, with what it accepts and where it stops. That is neither what a strict reader
 does (a magic byte above 2 and offsets that go back are outside the checksum, and pass) nor what a tolerant one does
-(nothing behind damage is looked at). Nothing is written: what recovery would cut off is told.
+(nothing behind damage is looked at). Nothing is written: what recovery would cut off is reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.checked_walk import walk_checked
 from kafkalog.records.header_walk import walk
-from kafkalog.state.producers import read_markers
+from kafkalog.state.leader_epochs import new_epochs
+from kafkalog.state.producers import with_markers
 from kafkalog.storage.source import BufferSource, Bytes, ByteSource
 
 
@@ -260,31 +261,11 @@ def _take(found: RecoveredSegment, window: Window, with_producers: bool) -> None
     if not is_v2.any():
         return
     found.map_end_offset = found.next_offset if is_v2[-1] else int(batches.last_offset[np.flatnonzero(is_v2)[-1]]) + 1
-    # messages before v2 have epoch -1
-    if int(batches.partition_leader_epoch.max()) > (found.epochs[-1][0] if found.epochs else -1):
-        _take_epochs(found, batches, is_v2)
+    found.epochs += new_epochs(batches, found.epochs[-1][0] if found.epochs else kf.NO_EPOCH)
     if with_producers:
         rows = rows_to_replay(batches)
         if rows.size:
-            told = batches[rows]
-            control = np.flatnonzero(told.attributes & kf.CONTROL_BIT)
-            coordinator_epoch = np.full(len(told), kf.NO_EPOCH, np.int32)
-            if control.size:
-                markers = read_markers(
-                    Window(window.data, window.start, told), told, control, limits=found.segment.limits
-                )
-                told.control_type[control] = markers.control_type
-                coordinator_epoch[control] = markers.coordinator_epoch
-            found.replay.append((told, coordinator_epoch))
-
-
-def _take_epochs(found: RecoveredSegment, batches: BatchTable, is_v2: npt.NDArray[np.bool_]) -> None:
-    epochs = np.where(is_v2, batches.partition_leader_epoch, np.int32(-1))
-    latest = np.maximum.accumulate(epochs)
-    before = np.concatenate([[found.epochs[-1][0] if found.epochs else -1], latest[:-1]])
-    before = np.maximum(before, before[0])
-    for row in np.flatnonzero(epochs > before).tolist():
-        found.epochs.append((int(epochs[row]), int(batches.base_offset[row])))
+            found.replay.append(with_markers(window, batches[rows], limits=found.segment.limits))
 
 
 def rows_to_replay(batches: BatchTable) -> npt.NDArray[np.int64]:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,20 +23,27 @@ from kafkalog.errors import (
     KafkalogError,
     LimitExceededError,
     Limits,
-    NotKafkaError,
     ReadError,
     Reason,
     TruncatedTailError,
 )
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
-from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end
+from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end, until_odd_end
 from kafkalog.indexes.statistics import IndexStatistics, RollLimits, SegmentMeter
 from kafkalog.indexes.view import integers
 from kafkalog.log.timestamp_search import TimestampSearch
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.checked_walk import walk_checked
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain, walk
-from kafkalog.storage.source import ByteSource, open_source
+from kafkalog.storage.source import ByteSource, open_source, size_of
+
+AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
+
+_SUFFIXES: Final = {
+    OffsetIndex: kf.INDEX_SUFFIX,
+    TimeIndex: kf.TIME_INDEX_SUFFIX,
+    TransactionIndex: kf.TRANSACTION_INDEX_SUFFIX,
+}
 
 
 class Segment:
@@ -111,7 +117,7 @@ class Segment:
         except (ReadError, LimitExceededError) as error:
             if must_open:
                 raise
-            self.error, self.size_in_bytes, self.is_preallocated = error, _size_of(self.path), False
+            self.error, self.size_in_bytes, self.is_preallocated = error, size_of(self.path), False
 
     def __repr__(self) -> str:
         return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {self.size_in_bytes} bytes)"
@@ -171,7 +177,7 @@ class Segment:
             for window in windows:
                 reason = odd_end(window, source, previous_offset, self.limits.max_batch_bytes, self._witnesses)
                 if reason is not None:
-                    yield from self._until_odd_end(window, reason)
+                    yield from until_odd_end(window, reason, self.path)
                 previous_offset = int(window.batches.last_offset[-1])
                 yield window
                 del window  # its memory serves the next one
@@ -185,26 +191,6 @@ class Segment:
                 error.detail = f"the segment begins at offset {self.base_offset}"
             raise
 
-    def _until_odd_end(self, window: Window, reason: Reason) -> Iterator[Window]:
-        """A window without its last batch, which is damaged although the walk came past it: that is raised."""
-        odd = window.batches[-1:]
-        if len(window.batches) > 1:
-            valid = None if window.valid is None else window.valid[:-1]
-            yield window._replace(batches=window.batches[:-1], valid=valid)
-        first, last = int(odd.base_offset[0]), int(odd.last_offset[0])
-        details = {
-            Reason.OFFSET_ORDER: f"its offsets, {first} to {last}, contradict those around it; no checksum covers them",
-            Reason.OFFSET_OUTSIDE_SEGMENT: f"its offsets, {first} to {last}, reach into the next segment",
-        }
-        raise CorruptionError(
-            reason,
-            details.get(reason, "the checksum in the batch is not that of its bytes"),
-            path=self.path,
-            position=int(odd.position[0]),
-            base_offset=first,
-            length=int(odd.size_in_bytes[0]),
-        )
-
     def _witnesses(self) -> Witnesses:
         """What other files say of the offsets of the segment."""
         try:
@@ -215,7 +201,7 @@ class Segment:
         bases = [base for name, base in offsets if base is not None and name.endswith(kf.LOG_SUFFIX)]
         ends = [end for name, end in offsets if end is not None and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)]
         following = min((base for base in bases if base > self.base_offset), default=None)
-        index = None if following is not None else self.offset_index_or_none()
+        index = None if following is not None else self.offset_hint
         return Witnesses(index, following if self.has_base_offset else None, frozenset(ends))
 
     @property
@@ -249,50 +235,55 @@ class Segment:
         """Where a file of the segment is, or would be, given what its name ends in."""
         return self.path.with_name(kf.sidecar_name(self.path.name, suffix))
 
-    def _sidecar(self, suffix: str) -> Path | None:
-        path = self.sidecar_path(suffix)
-        return path if path.is_file() else None
+    def read_index(self, kind: type[AnyIndex]) -> AnyIndex | None:
+        """An index of one of the three kinds, not kept; None when there is none.
 
-    def _index_options(self) -> dict[str, Any]:
+        Raises
+        ------
+        KafkalogError
+            It cannot be read.
+        """
+        path = self.sidecar_path(_SUFFIXES[kind])
+        if not path.is_file():
+            return None
         size = self.size_in_bytes if self.error is None else self.limits.max_segment_bytes
-        return {
-            # a mapping would hold a descriptor for as long as the index is kept, one of about a thousand there are
-            "memory_map": self.memory_map is True,
-            # at most an entry a batch, and one that a roll or close adds to the time index
-            "max_entries": size // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2,
-        }
+        # at most an entry a batch, and one that a roll or close adds to the time index
+        max_entries = size // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
+        # a mapping would hold a descriptor for as long as the index is kept, one of about a thousand there are
+        return kind.open(path, self.base_offset, memory_map=self.memory_map is True, max_entries=max_entries)
 
-    def read_offset_index(self) -> OffsetIndex | None:
-        """The `.index` as `offset_index` has it, but not kept."""
-        path = self._sidecar(kf.INDEX_SUFFIX)
-        if path is None:
+    def index_or_none(
+        self, kind: type[AnyIndex], report: Callable[[Finding], object] = lambda finding: None
+    ) -> AnyIndex | None:
+        """The same; None also where it cannot be read, which is reported."""
+        try:
+            return self.read_index(kind)
+        except KafkalogError as error:
+            report(error.to_finding())
             return None
-        return OffsetIndex.open(path, self.base_offset, **self._index_options())
-
-    def read_time_index(self) -> TimeIndex | None:
-        """The `.timeindex` as `time_index` has it, but not kept."""
-        path = self._sidecar(kf.TIME_INDEX_SUFFIX)
-        if path is None:
-            return None
-        return TimeIndex.open(path, self.base_offset, **self._index_options())
 
     @cached_property
     def offset_index(self) -> OffsetIndex | None:
         """The `.index`, None when there is none."""
-        return self.read_offset_index()
+        return self.read_index(OffsetIndex)
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
         """The `.timeindex`, None when there is none."""
-        return self.read_time_index()
+        return self.read_index(TimeIndex)
 
     @cached_property
     def transaction_index(self) -> TransactionIndex | None:
         """The `.txnindex`, None when there is none, as is usual."""
-        path = self._sidecar(kf.TRANSACTION_INDEX_SUFFIX)
-        if path is None:
+        return self.read_index(TransactionIndex)
+
+    @cached_property
+    def offset_hint(self) -> OffsetIndex | None:
+        """The `.index` for lookups, which it only makes faster: None also where it cannot be read."""
+        try:
+            return self.offset_index
+        except KafkalogError:
             return None
-        return TransactionIndex.open(path, self.base_offset, **self._index_options())
 
     def index_statistics(
         self, *, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None
@@ -314,18 +305,14 @@ class Segment:
     def index_meter(self, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None) -> SegmentMeter:
         """A meter of the indexes; one that cannot be read is among its findings."""
         findings: list[Finding] = []
-        indexes: list[Any] = [None, None]
-        if self.has_base_offset:  # else the offsets of their entries are not known
-            # not kept: a partition may have more segments than memory has room for their indexes
-            for number, read in enumerate((self.read_offset_index, self.read_time_index)):
-                try:
-                    indexes[number] = read()
-                except KafkalogError as error:
-                    findings.append(error.to_finding())
+        # not kept: a partition may have more segments than memory has room for their indexes
+        # and without a base offset the offsets of their entries are not known
+        is_named = self.has_base_offset
         meter = SegmentMeter(
             str(self.path),
-            self.base_offset if self.has_base_offset else None,
-            *indexes,
+            self.base_offset if is_named else None,
+            self.index_or_none(OffsetIndex, findings.append) if is_named else None,
+            self.index_or_none(TimeIndex, findings.append) if is_named else None,
             topic_partition=self.topic_partition,
             intervals=intervals,
             limits=roll_limits,
@@ -353,7 +340,7 @@ class Segment:
     def position_for(self, source: ByteSource, offset: int) -> int:
         """Position of a batch at or before the one that holds an offset: of a believed index entry, else 0."""
         entry = self.believed_entry(source, offset)
-        index = self.offset_index_or_none()
+        index = self.offset_hint
         return 0 if entry < 0 or index is None else int(index.position[entry])
 
     def believed_entry(self, source: ByteSource, offset: int) -> int:
@@ -363,7 +350,7 @@ class Segment:
         rise, so all before it is then below as well), and if batch follows on batch from there for a window: a record
         may hold whole batches, and what comes after those is none.
         """
-        index = self.offset_index_or_none()
+        index = self.offset_hint
         if index is None or not len(index):
             return -1
         entry = int(index.floor([offset])[0])
@@ -382,13 +369,6 @@ class Segment:
         first = first_offset(window.batches)
         source.release(window.data, position)
         return self.base_offset <= first <= offset
-
-    def offset_index_or_none(self) -> OffsetIndex | None:
-        """The `.index`, None also when it cannot be read."""
-        try:
-            return self.offset_index
-        except KafkalogError:
-            return None  # a hint that cannot be read is no hint
 
     def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]:
         """The batch that holds each offset, or the first one behind it where the offset is in a gap.
@@ -431,7 +411,7 @@ class Segment:
 
     def _scan_plan(self, source: ByteSource, targets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
         """(position to scan from, first and last query) for sorted queries."""
-        index = self.offset_index_or_none()
+        index = self.offset_hint
         if index is None or not len(index):
             yield 0, 0, targets.size
             return
@@ -501,61 +481,7 @@ class Segment:
         return result
 
 
-class Resynchroniser:
-    """Finds where reading may go on behind damage, in bounded time.
-
-    Parameters
-    ----------
-    segment : Segment
-    source : ByteSource
-        Its bytes.
-    """
-
-    def __init__(self, segment: Segment, source: ByteSource) -> None:
-        self._segment, self._source = segment, source
-        index = segment.offset_index_or_none()
-        self._positions = np.empty(0, np.int64) if index is None else np.unique(index.position)
-        # a made-up index may point at a large candidate everywhere: what is summed in vain is bounded
-        self._budget = 4 * source.size + WINDOW_BYTES
-
-    def after(self, damaged: int, previous_offset: int) -> int | None:
-        """Position of an intact batch behind a damaged one, or None.
-
-        First where the damaged batch's own length leads, then the entries of the offset index behind it; each counts
-        only if a batch with a right checksum starts there and lies above `previous_offset`.
-        """
-        source = self._source
-        behind = self._positions[np.searchsorted(self._positions, damaged, side="right") :]
-        candidates: Iterator[int] = map(int, behind)
-        if source.size - damaged >= kf.LOG_OVERHEAD:
-            head = source.window(damaged, damaged + kf.LOG_OVERHEAD)
-            size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
-            if size > kf.LOG_OVERHEAD:
-                candidates = itertools.chain([damaged + size], candidates)
-        for position in candidates:
-            if self._budget < 0:
-                return None
-            window, n_bytes = intact_batch_at(source, position, self._segment.limits.max_batch_bytes)
-            if window is None:
-                self._budget -= n_bytes + _CANDIDATE_BYTES
-                continue
-            first = first_offset(window.batches)
-            source.release(window.data, position)
-            if first > previous_offset:
-                return int(position)
-        return None
-
-
-_CANDIDATE_BYTES = 2**9  # what looking at a candidate costs beside its bytes
 _BYTES_WORTH_A_JUMP = 2**20
-
-
-def _size_of(path: Path) -> int:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return 0
-    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def _is_last(path: Path, base_offset: int | None) -> bool:
@@ -567,24 +493,3 @@ def _is_last(path: Path, base_offset: int | None) -> bool:
         return True
     others = (kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX))
     return not any(other is not None and other > base_offset for other in others)
-
-
-_PACKED: Final = tuple(f"{kf.LOG_SUFFIX}{suffix}" for suffix in (".gz", ".zst", ".bz2", ".xz", ".lz4"))
-
-
-def open_segment(path: Path, **options: Any) -> Segment:
-    """A `.log` file that a person named.
-
-    Raises
-    ------
-    NotKafkaError
-        The name says that it is something else.
-    """
-    if path.suffix != kf.LOG_SUFFIX:
-        hint = "a segment's file name ends in .log"
-        if path.name.endswith(_PACKED):
-            hint = f"it is compressed: unpack it first, to {path.with_suffix('').name}"
-        elif kf.parse_base_offset(path.name) is not None:
-            hint = f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}"
-        raise NotKafkaError(Reason.NOT_KAFKA, hint, path=path)
-    return Segment(path, **options)

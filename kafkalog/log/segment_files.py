@@ -9,10 +9,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Limits, ReadError, Reason
+from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, ReadError, Reason
 from kafkalog.log.segment import Segment
+
+_PACKED: Final = tuple(f"{kf.LOG_SUFFIX}{suffix}" for suffix in (".gz", ".zst", ".bz2", ".xz", ".lz4"))
 
 
 class SegmentListing:
@@ -125,3 +128,21 @@ class SegmentListing:
                 )
             )
         return segments
+
+
+def open_segment(path: Path, **options: Any) -> Segment:
+    """A `.log` file that a person named.
+
+    Raises
+    ------
+    NotKafkaError
+        The name says that it is something else.
+    """
+    if path.suffix != kf.LOG_SUFFIX:
+        hint = "a segment's file name ends in .log"
+        if path.name.endswith(_PACKED):
+            hint = f"it is compressed: unpack it first, to {path.with_suffix('').name}"
+        elif kf.parse_base_offset(path.name) is not None:
+            hint = f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}"
+        raise NotKafkaError(Reason.NOT_KAFKA, hint, path=path)
+    return Segment(path, **options)

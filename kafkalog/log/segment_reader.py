@@ -6,18 +6,17 @@ For `read_committed` the batches of a window are those that a consumer would get
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, ReadError, Reason
-from kafkalog.log.scan_statistics import ScanStatistics
+from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError, Reason
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_stream import OnCorruption, SegmentStream
+from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
@@ -26,6 +25,41 @@ from kafkalog.state.transaction_outcomes import KnownOutcomes, OutcomeLearner, O
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
+
+
+@dataclass(slots=True)
+class ScanStatistics:
+    """Counts of one pass, each level out of what the one above left.
+
+    Attributes
+    ----------
+    n_partitions, n_partitions_read : int
+        Ruled out by topic and partition, those asked for and those filtered by.
+    n_segments, n_segments_read : int
+        Of the partitions that are read. Ruled out by offsets, or by their name.
+    n_bytes, n_bytes_jumped, n_bytes_read : int
+        Of the `.log` files of those partitions; `jumped` lie before the index entry that a segment is read from.
+    n_batches, n_batches_decoded : int
+        Whose headers were walked, and which may hold a wanted record by them.
+    n_records, n_records_selected : int or None
+        Walked, and handed out. None where nothing was decoded.
+    """
+
+    n_partitions: int = 0
+    n_partitions_read: int = 0
+    n_segments: int = 0
+    n_segments_read: int = 0
+    n_bytes: int = 0
+    n_bytes_jumped: int = 0
+    n_bytes_read: int = 0
+    n_batches: int = 0
+    n_batches_decoded: int = 0
+    n_records: int | None = None
+    n_records_selected: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts, for JSON."""
+        return asdict(self)
 
 
 class SegmentWindow(NamedTuple):
@@ -306,7 +340,7 @@ class SegmentReader:
     def stretches(
         self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
     ) -> Generator[Stretch]:
-        """What lies behind a place, damage passed over; windows are taken back when the next one is asked for.
+        """Windows from a place on, across damage; a window is released when the next one is asked for.
 
         A file that cannot be read is damage, too, unless that is to be raised.
         """
@@ -346,7 +380,7 @@ def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corru
 
 
 def _reaches(window: Window, end_offset: int) -> bool:
-    """Whether nothing below an offset can come behind a window; a header alone may claim any offset."""
+    """Whether nothing below an offset can follow a window; checksums are compared, as a header may claim any offset."""
     rows = np.flatnonzero(window.batches.last_offset >= end_offset - 1)
     return any(valid_crcs(window, window.batches[row : row + 1])[0] for row in rows.tolist())
 
@@ -362,11 +396,9 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = 
     is_compacted : bool, optional
         Whether the rest of the log looks as the log cleaner leaves it; None where nobody looked.
     """
-    why = {
-        None: "normal in a compacted topic; in others a segment is missing",
-        True: "there are gaps inside segments too, as the log cleaner leaves them",
-        False: "the log cleaner has not been here, so a segment seems to be missing",
-    }[is_compacted]
+    why = "the log cleaner has not been here, so a segment seems to be missing"
+    if is_compacted is None:
+        why = "normal in a compacted topic; in others a segment is missing"
     detail = f"offsets {start} to {end - 1} lie between two segments and in neither: {why}"
     return Finding(
         Reason.OFFSET_GAP,

@@ -1,26 +1,25 @@
-"""Reading a segment window by window, over damage if the reader wishes so."""
+"""The windows of one segment; damage is raised, or ends them, or is passed over."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Literal
+
+import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
+from kafkalog.errors import Certainty, Finding, KafkalogError, OnCorruption, Reason
 from kafkalog.indexes.odd_offsets import first_offset, offsets_from
-from kafkalog.log.segment import Resynchroniser, Segment
+from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import Window
-from kafkalog.records.header_walk import intact_batch_at
+from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at
 from kafkalog.storage.source import ByteSource
-
-OnCorruption = Literal["raise", "stop", "skip"]
-"""Damage raises; or ends its partition there; or is passed over."""
 
 
 class SegmentStream:
-    """Windows of one segment, damage met as the reader wishes.
+    """Windows of one segment; damage is handled according to `on_corruption`.
 
     Parameters
     ----------
@@ -63,7 +62,7 @@ class SegmentStream:
         self.end_offset: int | None = None
         self.stopped = False
         self._last_position: int | None = None
-        self._resynchroniser: Resynchroniser | None = None
+        self._resynchroniser: _Resynchroniser | None = None
         self._next_original: int | None = None
         self._n_searches = 0
 
@@ -113,7 +112,7 @@ class SegmentStream:
             if batch is not None:
                 return self._pass_over(error, batch)
         first = self.previous + 1
-        self._resynchroniser = self._resynchroniser or Resynchroniser(self.segment, self.source)
+        self._resynchroniser = self._resynchroniser or _Resynchroniser(self.segment, self.source)
         last = self._last_position
         if last is not None and not self.segment.is_batch_at(self.source, last, 2**63 - 1):
             # the batch before led here, and its length is as doubtful as the rest of it
@@ -207,3 +206,49 @@ class SegmentStream:
 
 _MOST_SEARCHES = 64
 _WINDOW_BEHIND_DAMAGE = 2**16
+_CANDIDATE_BYTES = 2**9  # what looking at a candidate costs beside its bytes
+
+
+class _Resynchroniser:
+    """Finds where reading may go on behind damage, in bounded time.
+
+    Parameters
+    ----------
+    segment : Segment
+    source : ByteSource
+        Its bytes.
+    """
+
+    def __init__(self, segment: Segment, source: ByteSource) -> None:
+        self._segment, self._source = segment, source
+        index = segment.offset_hint
+        self._positions = np.empty(0, np.int64) if index is None else np.unique(index.position)
+        # a made-up index may point at a large candidate everywhere: what is summed in vain is bounded
+        self._budget = 4 * source.size + WINDOW_BYTES
+
+    def after(self, damaged: int, previous_offset: int) -> int | None:
+        """Position of an intact batch behind a damaged one, or None.
+
+        First where the damaged batch's own length leads, then the entries of the offset index behind it; each counts
+        only if a batch with a right checksum starts there and lies above `previous_offset`.
+        """
+        source = self._source
+        behind = self._positions[np.searchsorted(self._positions, damaged, side="right") :]
+        candidates: Iterator[int] = map(int, behind)
+        if source.size - damaged >= kf.LOG_OVERHEAD:
+            head = source.window(damaged, damaged + kf.LOG_OVERHEAD)
+            size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
+            if size > kf.LOG_OVERHEAD:
+                candidates = itertools.chain([damaged + size], candidates)
+        for position in candidates:
+            if self._budget < 0:
+                return None
+            window, n_bytes = intact_batch_at(source, position, self._segment.limits.max_batch_bytes)
+            if window is None:
+                self._budget -= n_bytes + _CANDIDATE_BYTES
+                continue
+            first = first_offset(window.batches)
+            source.release(window.data, position)
+            if first > previous_offset:
+                return int(position)
+        return None

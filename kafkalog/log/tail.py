@@ -1,7 +1,7 @@
-"""How far partitions can be read while somebody writes to them, asked again and again at little cost.
+"""How far partitions can be read while a broker writes to them; asking again costs little.
 
-The end is behind the last complete batch with a right checksum: what is being written is not there yet, and is no
-damage. With `read_committed` it is the last stable offset. A question costs a `stat` of each directory and of the
+The end is after the last complete batch with a right checksum: a batch that is being written does not count yet, and is
+not damage. With `read_committed` it is the last stable offset. A question costs a `stat` of each directory and of the
 segment that is written to; listings are kept until a directory changes, and only bytes that are new are read.
 
 What is on disk may be ahead of the high watermark: on a leader whose followers have not caught up, records can be read
@@ -76,7 +76,7 @@ class LogTail:
         self._partitions: dict[kf.TopicPartition, PartitionTail] = {}
 
     def ends(self) -> dict[kf.TopicPartition, int]:
-        """The offset behind what can be read of each partition, at least its log start offset.
+        """The offset after the last one that can be read of each partition, at least its log start offset.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class PartitionTail:
         return max(self.checkpointed_start, self._bases[0] if self._bases else 0)
 
     def end(self) -> int:
-        """The offset behind what can be read.
+        """The offset after the last one that can be read.
 
         Raises
         ------
@@ -242,17 +242,17 @@ class PartitionTail:
         try:
             self._read_on(self._active)
         except FileChangedError:
-            return  # a roll, or a change of leaders, has cut it meanwhile: the next look sees what is left
+            return  # it was cut meanwhile, by a roll or a change of leaders: the next call reads what is left
         # what is being written may be complete at the next look, within the same tick of the file system's clock
         is_racy = time.time() - status.st_mtime_ns / 1e9 < _RACY_SECONDS
         self._seen = None if is_racy and self._position != status.st_size else seen
 
     def _read_on(self, segment: Segment) -> None:
-        """Take the whole batches behind the position."""
+        """Take the whole batches after the position."""
         with segment.open() as source:
             size, ahead = source.size, _WINDOW_BYTES
             while source.window(self._position, min(self._position + kf.LOG_OVERHEAD, size)).any():
-                # a bit at a time: behind what was written there may be a GiB of zeros, made ahead of writing
+                # a bit at a time: a preallocated file may end in a GiB of zeros
                 begin = self._position
                 source.size = min(begin + ahead, size)
                 # what lies before the position is intact; offsets rise from there

@@ -14,11 +14,10 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError
+from kafkalog.errors import Finding, OnCorruption
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.selection import Selection
-from kafkalog.state.producers import ProducerState, read_markers, read_snapshot
+from kafkalog.state.producers import ProducerState, newest_snapshot, with_markers
 
 TRANSACTION_MAX_TIMEOUT_MS: Final = 900_000
 """Default of a broker's `transaction.max.timeout.ms`: no producer may leave a transaction open for longer."""
@@ -140,13 +139,7 @@ def list_producers(
     end = partition.log_start_offset
     place = 0
     for window in partition.reader.windows(Selection(), on_corruption=on_corruption, report=report):
-        batches = window.batches
-        control = np.flatnonzero(batches.is_control & (batches.records_count != 0))
-        epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)
-        if control.size:
-            markers = read_markers(window.window, batches, control, limits=window.segment.limits)
-            epochs[control] = markers.coordinator_epoch
-            batches.control_type[control] = markers.control_type
+        batches, epochs = with_markers(window.window, window.batches, limits=window.segment.limits)
         places = np.arange(place, place + len(batches))
         state.update(batches, place=places, coordinator_epoch=epochs)
         for one in state.transactions.open_transactions():
@@ -186,12 +179,6 @@ def list_producers(
 
 def _state_before(partition: Partition) -> ProducerState:
     """What a snapshot says of the producers before the first segment; nothing if there is none that can be read."""
-    if partition.segments and partition.segments[0].base_offset > 0:
-        base_offset = partition.segments[0].base_offset
-        path = partition.path / kf.segment_file_name(base_offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
-        try:
-            if path.exists():
-                return ProducerState(read_snapshot(path), limits=partition.limits)
-        except KafkalogError:
-            pass  # a hint that cannot be read is no hint
-    return ProducerState(limits=partition.limits)
+    base_offset = partition.segments[0].base_offset if partition.segments else 0
+    snapshot = newest_snapshot(partition.path, base_offset, base_offset) if base_offset else None
+    return ProducerState(snapshot, limits=partition.limits)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError, Finding, KafkalogError, Reason
+from kafkalog.errors import FileChangedError, Finding, Reason
 from kafkalog.indexes.index_files import TimeIndex
 from kafkalog.log.list_offsets import Visit
 from kafkalog.log.partition import Partition
@@ -260,7 +260,7 @@ class _Scan:
 
     def __init__(self, segment: Segment, source: ByteSource, offset: int) -> None:
         self._segment, self._source = segment, source
-        self._index = segment.offset_index_or_none()
+        self._index = segment.offset_hint
         self._entry = -1 if self._index is None else int(self._index.floor([offset])[0])
         self._leads_to = 0 if self._index is None or self._entry < 0 else int(self._index.position[self._entry])
         self._is_boundary = False
@@ -332,7 +332,7 @@ def _find_offset(trace: Trace, segment: Segment, offset: int) -> bool:
 
 
 def _trace_end(partition: Partition, trace: Trace) -> None:
-    """The last batch, which the log end offset lies behind."""
+    """The last batch; the log end offset comes after it."""
     if not partition.segments:
         trace.reason = "there are no segments"
         return
@@ -359,7 +359,7 @@ def _trace_batch(trace: Trace, partition: Partition, visit: Visit, asked: int, p
         last_offset = int(window.batches.last_offset[0])
         source.release(window.data, position)
         follow = segment.base_offset
-        index = _time_index_or_none(segment)
+        index = segment.index_or_none(TimeIndex)
         if index is not None:
             trace.time_index = step = _time_index_step(index, visit, asked, last_offset)
             if not step.is_right:
@@ -375,13 +375,6 @@ def _trace_batch(trace: Trace, partition: Partition, visit: Visit, asked: int, p
             if row < len(window.batches):
                 scan.ended_at(trace, window.batches, row)
                 return
-
-
-def _time_index_or_none(segment: Segment) -> TimeIndex | None:
-    try:
-        return segment.time_index
-    except KafkalogError:
-        return None
 
 
 def _time_index_step(index: TimeIndex, visit: Visit, asked: int, last_offset: int) -> IndexStep:
@@ -402,7 +395,7 @@ def _time_index_step(index: TimeIndex, visit: Visit, asked: int, last_offset: in
 
 def _check_last_entry(visit: Visit) -> list[Finding]:
     """A time index whose last entry is not the largest timestamp misleads a broker about the whole segment."""
-    index = _time_index_or_none(visit.segment)
+    index = visit.segment.index_or_none(TimeIndex)
     if index is None:
         return []
     said = int(index.timestamp[-1]) if len(index) else -1

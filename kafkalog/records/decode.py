@@ -30,7 +30,7 @@ from kafkalog.records.columns import (
     RecordColumns,
 )
 from kafkalog.records.legacy import walk_legacy
-from kafkalog.records.selection import Selection, Trouble
+from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.records.spans import (
     ARENA_BYTES,
     Payloads,
@@ -64,7 +64,7 @@ class Decoded(NamedTuple):
     """What is wrong with the batch behind them, if anything."""
     n_records: int
     """Records that were walked, whether or not they match."""
-    troubles: Sequence[Trouble] = ()
+    failures: Sequence[FunctionFailure] = ()
     """Where functions of the caller failed."""
 
 
@@ -123,8 +123,8 @@ def decode(
         if error is not None or n_done < len(run.batches):
             break
     else:
-        return Decoded(job.result(), stop - first, None, job.n_records, job.troubles)
-    return Decoded(job.result(), done if numbers is None else int(numbers[done]), error, job.n_records, job.troubles)
+        return Decoded(job.result(), stop - first, None, job.n_records, job.failures)
+    return Decoded(job.result(), done if numbers is None else int(numbers[done]), error, job.n_records, job.failures)
 
 
 class _Run(NamedTuple):
@@ -166,7 +166,7 @@ class _Job:
         self.check_crcs, self.limits, self.path = check_crcs, limits, path
         self.room = ARENA_BYTES
         self.parts: list[RecordColumns] = []
-        self.troubles: list[Trouble] = []
+        self.failures: list[FunctionFailure] = []
         self.n_records = 0
 
     def result(self) -> RecordColumns | None:
@@ -202,8 +202,8 @@ class _Job:
     def _select(self, spans: Spans) -> None:
         self.n_records += len(spans)
         if len(spans):
-            rows, derived, troubles = self.selection.select(spans)
-            self.troubles += troubles
+            rows, derived, failures = self.selection.select(spans)
+            self.failures += failures
             if rows is None or rows.size:
                 self.parts.append(_fill(spans, rows, self.columns, derived))
 

@@ -20,7 +20,7 @@ Mask = npt.NDArray[np.uint8]
 """uint8[n]: 1 for a record that is still wanted."""
 
 
-class Trouble(NamedTuple):
+class FunctionFailure(NamedTuple):
     """Records on which a caller's function failed."""
 
     function: str
@@ -45,7 +45,7 @@ class Predicate(Protocol):
     def batch_mask(self, batches: BatchTable) -> npt.NDArray[np.bool_] | None:
         """bool[n]: batches that may hold such a record, by their headers alone; None for all."""
 
-    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[Trouble]:
+    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[FunctionFailure]:
         """Take out of `mask` the records that do not match; those that are out are not looked at."""
 
 
@@ -56,7 +56,7 @@ class Derivation(Protocol):
     def reads_headers(self) -> bool:
         """Whether it looks at record headers."""
 
-    def derive(self, spans: Spans, mask: Mask) -> tuple[dict[str, npt.NDArray[Any]], list[Trouble]]:
+    def derive(self, spans: Spans, mask: Mask) -> tuple[dict[str, npt.NDArray[Any]], list[FunctionFailure]]:
         """A column of ``len(spans)`` each, masked where there is no value; only rows in `mask` are looked at."""
 
 
@@ -67,7 +67,7 @@ class Selected(NamedTuple):
     """Numbers of the records that match; None for all."""
     derived: dict[str, npt.NDArray[Any]]
     """Derived columns of those records."""
-    troubles: list[Trouble]
+    failures: list[FunctionFailure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,21 +145,21 @@ class Selection:
             return Selected(None if ranges is None else np.flatnonzero(ranges), {}, [])
         mask = np.ones(len(spans), np.uint8) if ranges is None else ranges.view(np.uint8)
         derived: dict[str, npt.NDArray[Any]] = {}
-        troubles: list[Trouble] = []
+        failures: list[FunctionFailure] = []
         for predicate in self.predicates:
             if not predicate.reads_derived:
-                troubles += predicate.narrow(spans, mask, derived)
+                failures += predicate.narrow(spans, mask, derived)
         if self.derivation is not None:
             derived, more = self.derivation.derive(spans, mask)
-            troubles += more
+            failures += more
         for predicate in self.predicates:
             if predicate.reads_derived:
-                troubles += predicate.narrow(spans, mask, derived)
+                failures += predicate.narrow(spans, mask, derived)
         matches = mask.view(np.bool_)
         if matches.all():
-            return Selected(None, derived, troubles)
+            return Selected(None, derived, failures)
         rows = np.flatnonzero(matches)
-        return Selected(rows, {name: column[rows] for name, column in derived.items()}, troubles)
+        return Selected(rows, {name: column[rows] for name, column in derived.items()}, failures)
 
     def _in_ranges(self, spans: Spans) -> npt.NDArray[np.bool_] | None:
         masks = []

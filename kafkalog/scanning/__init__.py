@@ -9,6 +9,7 @@
     `query`           `Query`: what is wanted, checked
     `ordered_pool`    threads that work ahead on a plan; results in its order
     `execution`       one pass: windows planned, decoded by several threads, given in order
+    `explain`         what a pass rules out where, and how much it read
     `planning`        a scan divided into tasks for other processes
 
 Nothing here knows how logs are written.

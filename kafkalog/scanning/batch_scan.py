@@ -16,12 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Limits, Loss, warn
+from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Limits, Loss, OnCorruption, warn
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
 from kafkalog.scanning.query import Offsets, Query, offset_of
 from kafkalog.scanning.scan import check_columns
@@ -59,7 +58,7 @@ class BatchRows(NamedTuple):
 class BatchScan:
     """Batches to come; made by `kafkalog.scan_batches`, whose parameters these are.
 
-    Each call walks the headers anew. Like a `Scan` it is an Arrow stream, for anything that takes one.
+    Each call walks the headers again. Like a `Scan` it is an Arrow stream, for anything that takes one.
 
     Attributes
     ----------

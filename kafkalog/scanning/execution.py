@@ -26,13 +26,12 @@ from kafkalog.errors import (
 from kafkalog.interchange.arrow_output import ArrowWriter
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
-from kafkalog.log.scan_statistics import ScanStatistics
-from kafkalog.log.segment_reader import SegmentWindow
+from kafkalog.log.segment_reader import ScanStatistics, SegmentWindow
 from kafkalog.records.batch_table import lost_batch
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import Decoded, decode
 from kafkalog.records.header_walk import WINDOW_BYTES
-from kafkalog.records.selection import Selection, Trouble
+from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
 
@@ -230,7 +229,7 @@ class Pass:
             return
         for decoded in task.work.results():
             counts.n_records = (counts.n_records or 0) + decoded.n_records
-            self._note(task, decoded.troubles)
+            self._note(task, decoded.failures)
             columns = self._rest(task, decoded.columns)
             if columns is not None:
                 counts.n_records_selected = (counts.n_records_selected or 0) + columns.n_records
@@ -265,12 +264,12 @@ class Pass:
         is_end = self.query.on_corruption == "stop" and partition is not None and finding.damage
         return partition.reader.lost_from(finding) if is_end and partition is not None else finding
 
-    def _note(self, task: Task, troubles: Sequence[Trouble]) -> None:
+    def _note(self, task: Task, failures: Sequence[FunctionFailure]) -> None:
         """Add up where a caller's functions failed, by function and segment."""
-        for trouble in troubles:
-            key = (trouble.function, str(task.window.segment.path))
-            offsets = trouble.offsets.tolist()
-            known = self._failures.setdefault(key, _Failures(0, [], offsets[-1], trouble.detail))
+        for failure in failures:
+            key = (failure.function, str(task.window.segment.path))
+            offsets = failure.offsets.tolist()
+            known = self._failures.setdefault(key, _Failures(0, [], offsets[-1], failure.detail))
             known.first += offsets[: _SHOWN_OFFSETS - len(known.first)]
             known.n += len(offsets)
             known.last = offsets[-1]

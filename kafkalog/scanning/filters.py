@@ -20,7 +20,7 @@ from kafkalog._kernels import filters as kernels
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, FIXED_COLUMNS
 from kafkalog.records.decode import batch_column, sequences
-from kafkalog.records.selection import Mask, Trouble, no_timestamp
+from kafkalog.records.selection import FunctionFailure, Mask, no_timestamp
 from kafkalog.records.spans import Spans
 
 PLACE_COLUMNS: Final = ("topic", "partition", "segment")
@@ -275,7 +275,7 @@ class Filter:
             whole = mask if whole is None else whole | mask
         return whole
 
-    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[Trouble]:
+    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[FunctionFailure]:
         """Take out of `mask` the records that match in no group."""
         if len(self.groups) == 1:
             self._narrow_group(self.groups[0], spans, mask, derived)

@@ -22,14 +22,14 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, ReadError
+from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, OnCorruption, ReadError
+from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, first_offset, place_of
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.header_walk import intact_batch_at, is_chain
 from kafkalog.scanning.query import check_isolation_level, check_on_corruption, offset_of
 from kafkalog.scanning.scan import Scan
@@ -323,7 +323,7 @@ class _Planner:
         except ReadError:
             if self.on_corruption == "raise":
                 raise
-        # who is to stop at damage, or cannot read on, reads it all in order
+        # a reader that stops at damage, or cannot read everything, reads all of it in order
         whole = replace(whole, segments=tuple(one for number, one in enumerate(ranges) if number not in lost))
         return [_Part(whole, 0, None)] if whole.segments else []
 
@@ -344,7 +344,7 @@ class _Planner:
                     after = None
                 for piece, following in zip(pieces, [*pieces[1:], after], strict=True):
                     if known is not None and known.end is not None and known.end.place < place_of(number, piece.start):
-                        return  # what ends the reading lies before
+                        return  # reading ends before this part
                     part = replace(whole, segments=(piece,), start_offset=low, end_offset=high, following=following)
                     yield _Part(part, number, known)
 
@@ -402,10 +402,7 @@ class _Planner:
     def _find_cuts(self, segment: Segment, size: int, start: int | None, end: int | None) -> list[_Cut]:
         """Places where batches begin: the last at or before an offset, the first at or behind another, and between
         them one a task."""
-        try:
-            index = segment.read_offset_index()
-        except KafkalogError:
-            return []  # a hint that cannot be read is no hint
+        index = segment.index_or_none(OffsetIndex)
         if index is None or not len(index):
             return []
         position, offset = index.position, index.offset

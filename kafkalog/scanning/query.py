@@ -12,14 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, extend_schema, record_schema
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, partitions_of
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.selection import Predicate, Selection
 from kafkalog.scanning.expressions import Residual, is_expression
 from kafkalog.scanning.filters import Filter, Filters, milliseconds, parse_filters

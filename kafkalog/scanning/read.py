@@ -53,8 +53,8 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         With `"read_committed"`, as a consumer of that level: without records of aborted transactions, and only up to
         the last stable offset, which is where the earliest open transaction begins. The markers in the log count; the
         high watermark and `.txnindex` files do not. A transaction whose outcome cannot be known, because damage may
-        have hit its marker, is met as `on_corruption` says: its records are never read as committed, and never left
-        out silently.
+        have hit its marker, is handled according to `on_corruption`: its records are never read as committed, and never
+        left out silently.
     include_control : bool
         Also the records that brokers write for themselves: transaction markers, Raft's.
     include_deleted : bool

@@ -30,10 +30,10 @@ from kafkalog.interchange.arrow_output import (
 )
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
-from kafkalog.log.scan_statistics import Explanation
 from kafkalog.log.segment import Segment
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
 from kafkalog.scanning.execution import Pass, Task
+from kafkalog.scanning.explain import Explanation
 from kafkalog.scanning.query import Opened, Query, ScanOptions, integer, positive
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ MAX_BATCH_BYTES: Final = 2**26
 class Scan:
     """Records to come; made by `kafkalog.scan`.
 
-    Each call reads the files anew, those that were there when it was made (or opened). A scan is also anything that
+    Each call reads the files again, those that were there when it was made (or opened). A scan is also anything that
     takes an Arrow stream's input: ``pa.table(scan)``, ``polars.DataFrame(scan)``,
     ``duckdb.sql("select ... from scan")``.
 

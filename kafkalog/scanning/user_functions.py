@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kafkalog import functions
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.records.selection import Mask, Trouble
+from kafkalog.records.selection import FunctionFailure, Mask
 from kafkalog.records.spans import Spans
 
 ARGUMENTS: Final[dict[str, str]] = {
@@ -99,7 +99,9 @@ class _Compiled:
     def reads_headers(self) -> bool:
         return "headers" in self.names
 
-    def run(self, spans: Spans, mask: Mask, out: npt.NDArray[Any], valid: npt.NDArray[np.uint8]) -> list[Trouble]:
+    def run(
+        self, spans: Spans, mask: Mask, out: npt.NDArray[Any], valid: npt.NDArray[np.uint8]
+    ) -> list[FunctionFailure]:
         """Call the function on the records in `mask`."""
         failed = np.zeros(mask.size, np.uint8)
         data = spans.data.view()
@@ -108,7 +110,7 @@ class _Compiled:
         if not self._loop(data, mask, failed, out, valid, *columns):
             return []
         rows = np.flatnonzero(failed)
-        return [Trouble(self.label, spans.offset[rows], self._explain(spans, int(rows[0])))]
+        return [FunctionFailure(self.label, spans.offset[rows], self._explain(spans, int(rows[0])))]
 
     def _explain(self, spans: Spans, row: int) -> str:
         """What the function raises on a record, found out by calling it in Python."""
@@ -146,7 +148,7 @@ class Where:
     def batch_mask(self, batches: BatchTable) -> None:
         return None
 
-    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[Trouble]:
+    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[FunctionFailure]:
         return self._compiled.run(spans, mask, _NOTHING, _NOTHING)
 
 
@@ -182,15 +184,15 @@ class Extract:
     def reads_headers(self) -> bool:
         return any(one.reads_headers for one in self._compiled.values())
 
-    def derive(self, spans: Spans, mask: Mask) -> tuple[dict[str, npt.NDArray[Any]], list[Trouble]]:
+    def derive(self, spans: Spans, mask: Mask) -> tuple[dict[str, npt.NDArray[Any]], list[FunctionFailure]]:
         columns: dict[str, npt.NDArray[Any]] = {}
-        troubles: list[Trouble] = []
+        failures: list[FunctionFailure] = []
         for name, one in self._compiled.items():
             out = np.zeros(mask.size, one.dtype)
             valid = np.ones(mask.size, np.uint8)
-            troubles += one.run(spans, mask, out, valid)
+            failures += one.run(spans, mask, out, valid)
             columns[name] = out if valid.all() else np.ma.MaskedArray(out, mask=valid == 0)
-        return columns, troubles
+        return columns, failures
 
 
 _NOTHING = np.empty(0, np.uint8)

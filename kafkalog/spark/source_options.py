@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from kafkalog import format as kf
-from kafkalog.log.segment_stream import OnCorruption
+from kafkalog.errors import OnCorruption
 from kafkalog.scanning.filters import parse_filters
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.types import KAFKA_COLUMNS, check_columns

@@ -4,12 +4,11 @@
     `transaction_outcomes`  how each transaction of a partition ended, learned from its headers
     `read_committed`        which batches a `read_committed` consumer gets
     `producers`             producer state and its snapshot files
-    `leader_epochs`         where each leader epoch begins and ends
-    `epoch_cache`           the epoch checkpoint, made of batches and the file
+    `leader_epochs`         where each leader epoch begins and ends, by the batches and by the checkpoint
     `checkpoints`           the text files of a partition and of a log dir
     `log_config`            the settings of a topic
-    `cluster_metadata`      topic settings out of `__cluster_metadata-0`
-    `cluster_topics`        topic ids and replicas out of `__cluster_metadata-0`
+    `compact_types`         fields of a message of Kafka's protocol
+    `cluster_metadata`      settings, ids and replicas of topics out of `__cluster_metadata-0`
 
 Mirrors `ProducerStateManager`, `LeaderEpochFileCache` and `LogConfig`. No module opens a `.log`.
 """

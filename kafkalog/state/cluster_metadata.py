@@ -1,142 +1,158 @@
-"""Topic settings out of a log dir's `__cluster_metadata-0`, as far as they are known there.
+"""What a log dir's `__cluster_metadata-0` says of topics: their settings, ids and replicas.
 
 The metadata log is a log like others: its records, and those of its newest snapshot (`OFFSET-EPOCH.checkpoint`, the
-same format), are read by `kafkalog.records.decode`. Mirrors `ConfigRecord`, `TopicRecord` and `RemoveTopicRecord`;
-other records are passed over.
+same format), are read by `kafkalog.records.decode`. A record begins with its frame version, type and version, each an
+unsigned varint; other records than these are skipped::
+
+    2  TopicRecord            name | topic id
+    3  PartitionRecord        partition  i32 | topic id | replicas | in sync | being removed | being added | leader  i32
+                              | leader epoch  i32 | ...
+    4  ConfigRecord           resource type  i8 | resource name | name | value or null
+    5  PartitionChangeRecord  partition  i32 | topic id | tagged fields: leader, replicas, ...
+    9  RemoveTopicRecord      topic id
+
+Strings and arrays are compact: an unsigned varint of the length plus one, then the items; ids are 16 bytes. Mirrors
+these records and `PartitionRegistration.merge`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
+from kafkalog.state.checkpoints import parse_topic_id
+from kafkalog.state.compact_types import CompactReader
 from kafkalog.storage.source import open_source
 
 BROKER, TOPIC = 4, 2
-_TOPIC_RECORD, _CONFIG_RECORD, _REMOVE_TOPIC_RECORD = 2, 4, 9
+"""Types of resources that have settings."""
+
+_TOPIC_RECORD: Final = 2
+_PARTITION_RECORD: Final = 3
+_CONFIG_RECORD: Final = 4
+_PARTITION_CHANGE_RECORD: Final = 5
+_REMOVE_TOPIC_RECORD: Final = 9
+_NO_LEADER_CHANGE: Final = -2
+_LEADER_TAG, _REPLICAS_TAG = 1, 2
 _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
-class ClusterConfigs:
-    """Settings that an administrator made, by resource.
+@dataclass(slots=True)
+class AssignedPartition:
+    """A partition as the cluster's metadata have it.
 
     Attributes
     ----------
-    of : dict of (int, str) to dict of str to str
-        By resource type (`TOPIC`, `BROKER`) and name; the name of the default for all brokers is empty.
+    replicas : list of int
+        Ids of the brokers that hold it.
+    leader_epoch : int
+        The newest.
+    """
+
+    replicas: list[int]
+    leader_epoch: int
+
+
+class ClusterMetadata:
+    """Settings, topics and partitions of a cluster.
+
+    Attributes
+    ----------
+    settings : dict of (int, str) to dict of str to str
+        What an administrator set, by resource type (`TOPIC`, `BROKER`) and name; the name of the default for all
+        brokers is empty.
+    topic_ids : dict of str to str
+        By topic.
     findings : list of Finding
         Where the metadata log could not be read.
     """
 
     def __init__(self) -> None:
-        self.of: dict[tuple[int, str], dict[str, str]] = {}
+        self.settings: dict[tuple[int, str], dict[str, str]] = {}
+        self.topic_ids: dict[str, str] = {}
         self.findings: list[Finding] = []
-        self._topic_of: dict[bytes, str] = {}
+        self._names: dict[bytes, str] = {}
+        self._partitions: dict[tuple[bytes, int], AssignedPartition] = {}
+        self._ids: dict[str, bytes] = {}
+
+    def partition(self, key: kf.TopicPartition) -> AssignedPartition | None:
+        """A partition; None if the cluster has none of this name."""
+        topic_id = self._ids.get(key.topic)
+        return None if topic_id is None else self._partitions.get((topic_id, key.partition))
 
     def apply(self, value: bytes) -> None:
-        """Take a record; one that cannot be understood is passed over."""
+        """Take a record; one that cannot be parsed is skipped."""
         try:
-            self._apply(MetadataReader(value))
-        except (IndexError, UnicodeDecodeError):
+            self._apply(CompactReader(value))
+        except ValueError:  # UnicodeDecodeError included
             return
 
-    def _apply(self, reader: MetadataReader) -> None:
+    def _apply(self, reader: CompactReader) -> None:
         _, kind, _ = reader.uvarint(), reader.uvarint(), reader.uvarint()
         if kind == _CONFIG_RECORD:
             resource = (reader.take(1)[0], reader.string() or "")
             name, value = reader.string() or "", reader.string()
             if value is None:
-                self.of.get(resource, {}).pop(name, None)
+                self.settings.get(resource, {}).pop(name, None)
             else:
-                self.of.setdefault(resource, {})[name] = value
+                self.settings.setdefault(resource, {})[name] = value
         elif kind == _TOPIC_RECORD:
-            name = reader.string() or ""
-            self._topic_of[reader.take(16)] = name
+            name, topic_id = reader.string() or "", reader.take(16)
+            self._names[topic_id] = name
+            self.topic_ids[name] = parse_topic_id(topic_id)
+            self._ids[name] = topic_id
         elif kind == _REMOVE_TOPIC_RECORD:
-            self.of.pop((TOPIC, self._topic_of.pop(reader.take(16), "")), None)
+            topic_id = reader.take(16)
+            name = self._names.pop(topic_id, "")
+            self.settings.pop((TOPIC, name), None)
+            if self._ids.get(name) == topic_id:
+                del self._ids[name], self.topic_ids[name]
+        elif kind == _PARTITION_RECORD:
+            number, topic_id, replicas = reader.int32(), reader.take(16), reader.int32s()
+            for _ in range(3):
+                reader.int32s()  # in sync, being removed, being added
+            reader.int32()  # the leader
+            self._partitions[topic_id, number] = AssignedPartition(replicas, reader.int32())
+        elif kind == _PARTITION_CHANGE_RECORD:
+            number, topic_id = reader.int32(), reader.take(16)
+            known = self._partitions.get((topic_id, number))
+            if known is not None:
+                _change(known, reader)
 
 
-class MetadataReader:
-    """Kafka's compact types; `IndexError` where the bytes end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def take(self, n: int) -> bytes:
-        """The next bytes."""
-        if n < 0 or self._at + n > len(self._data):
-            raise IndexError("the record ends too early")
-        self._at += n
-        return self._data[self._at - n : self._at]
-
-    def uvarint(self) -> int:
-        """Unsigned, of at most five bytes."""
-        number = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number
-        raise IndexError("the number is too long")
-
-    def int32(self) -> int:
-        """Big-endian, signed."""
-        return int.from_bytes(self.take(4), "big", signed=True)
-
-    def int32s(self) -> list[int]:
-        """A compact array; empty also for null."""
-        return [self.int32() for _ in range(max(self.uvarint() - 1, 0))]
-
-    def string(self) -> str | None:
-        """A compact string, or null."""
-        n = self.uvarint()
-        return self.take(n - 1).decode() if n else None
+def _change(partition: AssignedPartition, reader: CompactReader) -> None:
+    """Apply the tagged fields of a change; an election adds one to the epoch."""
+    for _ in range(reader.uvarint()):
+        tag, size = reader.uvarint(), reader.uvarint()
+        field = CompactReader(reader.take(size))
+        if tag == _LEADER_TAG and field.int32() != _NO_LEADER_CHANGE:
+            partition.leader_epoch += 1
+        elif tag == _REPLICAS_TAG:
+            partition.replicas = field.int32s()
 
 
-def read_cluster_configs(log_dir: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> ClusterConfigs | None:
-    """The settings that a log dir knows of; None where it has no metadata log.
+def read_cluster_metadata(
+    log_dir: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS
+) -> ClusterMetadata | None:
+    """What a log dir's metadata log says, read from its newest snapshot on; None where it has no metadata log.
 
-    What lies behind damage is not looked at, which a finding says.
-    """
-    configs = ClusterConfigs()
-    return configs if read_metadata(log_dir, configs.apply, configs.findings.append, limits=limits) else None
-
-
-def read_metadata(
-    log_dir: str | os.PathLike[str],
-    apply: Callable[[bytes], object],
-    report: Callable[[Finding], object],
-    *,
-    limits: Limits = DEFAULT_LIMITS,
-) -> bool:
-    """Hand out the records of a log dir's metadata log, those of its newest snapshot first.
-
-    Parameters
-    ----------
-    log_dir : path-like
-    apply : callable
-        Given the value of each record.
-    report : callable
-        Given a finding where the log is damaged; what lies behind is not looked at.
-    limits : Limits
-
-    Returns
-    -------
-    bool
-        Whether there is one.
+    Where the log is damaged, its findings say so, and the rest of that file is not read.
     """
     directory = Path(log_dir) / kf.METADATA_DIRECTORY
     try:
         names = sorted(os.listdir(directory))
     except OSError:
-        return False
+        return None
+    metadata = ClusterMetadata()
     checkpoints = [match for name in names if (match := _CHECKPOINT.fullmatch(name))]
     start = 0
     paths = []
@@ -151,10 +167,10 @@ def read_metadata(
     for path, first in paths:
         try:
             for value in _values(path, first, limits):
-                apply(value)
+                metadata.apply(value)
         except KafkalogError as error:
-            report(error.to_finding(damage=False))
-    return True
+            metadata.findings.append(error.to_finding(damage=False))
+    return metadata
 
 
 def _values(path: Path, start: int, limits: Limits) -> Iterator[bytes]:

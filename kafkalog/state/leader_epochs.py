@@ -1,7 +1,7 @@
 """Leader epochs of a partition: where each begins, where it ends, and where a follower has to truncate.
 
-Entries come from `leader-epoch-checkpoint`, or from the batches where there is none. Mirrors `LeaderEpochFileCache`,
-and of `AbstractFetcherThread` what a leader's answer makes a follower do; reads no file.
+Entries come from `leader-epoch-checkpoint`, from the batches, or from both, merged. Mirrors `LeaderEpochFileCache`, and
+of `AbstractFetcherThread` what a leader's answer makes a follower do; reads no file.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from kafkalog.records.batch_table import BatchTable
 
 UNDEFINED: Final = -1
 """Epoch and offset of an answer that there is none."""
+
+
+Epochs = list[tuple[int, int]]
+"""Leader epochs and where they start."""
 
 
 class EpochEndOffset(NamedTuple):
@@ -66,14 +70,9 @@ class LeaderEpochs:
         epochs = cls()
         latest = UNDEFINED
         for table in batches:
-            if not len(table):
-                continue
-            rows = np.flatnonzero(table.magic >= 2)
-            epoch = table.partition_leader_epoch[rows]
-            before = np.maximum.accumulate(np.concatenate([[latest], epoch[:-1]])) if rows.size else epoch
-            for row in np.flatnonzero(epoch > before).tolist():
-                epochs.assign(int(epoch[row]), int(table.base_offset[rows[row]]))
-            latest = max(latest, int(epoch.max())) if rows.size else latest
+            for epoch, start in new_epochs(table, latest):
+                epochs.assign(epoch, start)
+                latest = epoch
         return epochs
 
     def __len__(self) -> int:
@@ -97,9 +96,7 @@ class LeaderEpochs:
 
     def truncate_from_start(self, offset: int) -> None:
         """Forget what lies below a log start offset; the epoch that goes on there begins there."""
-        below = [entry for entry in self._entries if entry[1] <= offset]
-        if below:
-            self._entries = [(below[-1][0], offset), *self._entries[len(below) :]]
+        self._entries = truncate_from_start(self._entries, offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Where an epoch ends, as a leader answers.
@@ -131,3 +128,85 @@ class LeaderEpochs:
             return Truncation(*answer, UNDEFINED, True)
         is_final = answer.leader_epoch == follower_epoch
         return Truncation(*answer, min(follower_end_offset, answer.end_offset), is_final)
+
+
+def new_epochs(batches: BatchTable, latest: int) -> Epochs:
+    """Leader epochs of batches above all before them, and the base offset of the first batch of each.
+
+    Parameters
+    ----------
+    batches : BatchTable
+        In the order of the log; messages before v2 have no epoch.
+    latest : int
+        The largest epoch before them, `UNDEFINED` for none.
+    """
+    if not len(batches) or int(batches.partition_leader_epoch.max()) <= latest:
+        return []
+    epoch = np.where(batches.magic >= 2, batches.partition_leader_epoch, np.int32(UNDEFINED))
+    before = np.maximum.accumulate(np.concatenate([[latest], epoch[:-1]]))
+    rows = np.flatnonzero(epoch > before)
+    return list(zip(epoch[rows].tolist(), batches.base_offset[rows].tolist(), strict=True))
+
+
+def epochs_of(segments: Iterable[Epochs]) -> Epochs:
+    """Leader epochs of a partition out of those of its segments: each epoch above all before it, where it begins."""
+    found: Epochs = []
+    for epochs in segments:
+        for epoch, start in epochs:
+            if not found or epoch > found[-1][0]:
+                while found and found[-1][1] >= start:
+                    found.pop()
+                found.append((epoch, start))
+    return found
+
+
+def merge(
+    existing: npt.NDArray[np.void] | None, found: Epochs, log_end_offset: int | None, *, covered_to: int = 0
+) -> Epochs:
+    """What the file says and what the batches say.
+
+    Parameters
+    ----------
+    existing : LEADER_EPOCH_DTYPE[n] or None
+    found : list of (epoch, start offset)
+        Out of the batches.
+    log_end_offset : int or None
+        Epochs that begin behind it are left out; None to keep them.
+    covered_to : int
+        Behind the last batch that has an epoch: below it none begins that is above all that batches have.
+
+    Notes
+    -----
+    Where both know an epoch, the file's start counts as long as it is not behind the first batch: a leader is elected
+    before it writes. Epochs and starts both rise; where they cannot, the batches are right.
+    """
+    said: Epochs = [] if existing is None else [(int(epoch), int(start)) for epoch, start in existing.tolist()]
+    known = dict(found)
+    merged = dict(found)
+    for epoch, start in said:
+        if epoch < 0 or start < 0 or (log_end_offset is not None and start > log_end_offset):
+            continue
+        if start > known.get(epoch, start):
+            continue
+        if known and epoch > max(known) and start < covered_to:
+            continue
+        after = min((other for one, other in known.items() if one > epoch), default=None)
+        before = max((other for one, other in known.items() if one < epoch), default=None)
+        # two elections may come without a batch in between: then both begin at the same offset, and the later counts
+        if (after is not None and start >= after) or (before is not None and start <= before):
+            continue
+        merged[epoch] = start
+    result: Epochs = []
+    for epoch, start in sorted(merged.items()):
+        while result and result[-1][1] >= start and result[-1][0] not in known:
+            result.pop()
+        if not result or start > result[-1][1]:
+            result.append((epoch, start))
+    return result
+
+
+def truncate_from_start(epochs: Epochs, offset: int) -> Epochs:
+    """Leave out what ended before an offset; the epoch that was current there begins there."""
+    kept = [one for one in epochs if one[1] > offset]
+    gone = epochs[: len(epochs) - len(kept)]
+    return [(gone[-1][0], offset), *kept] if gone else kept

@@ -8,7 +8,9 @@ Mirrors `ProducerStateManager`, `ProducerStateEntry` and `ProducerAppendInfo`.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels.crc import checksum_crc32c
-from kafkalog.errors import DEFAULT_LIMITS, Limits, Reason, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, Reason, SidecarError
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
@@ -103,6 +105,57 @@ class Markers(NamedTuple):
     """Of the first record; -2 where there is none that can be read."""
     coordinator_epoch: npt.NDArray[np.int32]
     """Of a transaction marker; -1 where there is none."""
+
+
+def newest_snapshot(
+    directory: Path,
+    first: int,
+    last: int,
+    *,
+    report: Callable[[KafkalogError], object] = lambda error: None,
+    wanted: Callable[[int], bool] = lambda offset: True,
+) -> ProducerSnapshot | None:
+    """The newest readable snapshot of a partition whose offset lies between two, both included; None for none.
+
+    Parameters
+    ----------
+    directory : pathlib.Path
+    first, last : int
+    report : callable
+        Given why a newer one cannot be read: a broker deletes it, and takes an older one.
+    wanted : callable
+        Says of an offset whether its snapshot counts.
+    """
+    for path in sorted(directory.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"), reverse=True):
+        offset = kf.parse_base_offset(path.name)
+        if offset is not None and first <= offset <= last and wanted(offset):
+            try:
+                return read_snapshot(path)
+            except KafkalogError as error:
+                report(error)
+    return None
+
+
+def with_markers(
+    window: Window, batches: BatchTable, *, limits: Limits = DEFAULT_LIMITS
+) -> tuple[BatchTable, npt.NDArray[np.int32]]:
+    """Batches whose `control_type` says what their markers say, also compressed ones, and their coordinator epochs.
+
+    Parameters
+    ----------
+    window : Window
+        With the bytes.
+    batches : BatchTable
+        Rows of the window; their control types are set in place.
+    limits : Limits
+    """
+    epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)
+    control = np.flatnonzero(batches.is_control)
+    if control.size:
+        markers = read_markers(window, batches, control, limits=limits)
+        batches.control_type[control] = markers.control_type
+        epochs[control] = markers.coordinator_epoch
+    return batches, epochs
 
 
 def read_markers(

@@ -266,3 +266,12 @@ def _place_of(transaction: OpenTransaction) -> int:
 
 _NO_ROWS: Final = np.empty(0, np.int64)
 _NONE_ENDED: Final = np.empty(0, ENDED_DTYPE)
+
+
+def aborted_entries(ended: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """TRANSACTION_INDEX_DTYPE[n]: what a `.txnindex` holds of transactions that ended (ENDED_DTYPE[m])."""
+    aborted = ended[ended["outcome"] == Outcome.ABORTED]
+    entries = np.zeros(aborted.size, kf.TRANSACTION_INDEX_DTYPE)
+    for name in ("producer_id", "first_offset", "last_offset", "last_stable_offset"):
+        entries[name] = aborted[name]
+    return entries

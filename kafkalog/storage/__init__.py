@@ -6,7 +6,8 @@
     `broker_lock`      whether a broker runs on a log dir
     `output_paths`     where output may go, and where it is staged
     `atomic`           single steps with files that last
-    `staging`          files and directories staged, then moved into place, with undo
+    `staging`          files and directories that are staged and appear in one step
+    `moves`            staged files moved into a directory that is there, in an order, with undo
 
 Nothing here knows what is in a file.
 """

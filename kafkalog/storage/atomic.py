@@ -127,8 +127,8 @@ def identity(path: Path) -> tuple[int, int, int, int]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def take_back(there: Path, new: Path, placed: tuple[int, int, int, int]) -> None:
-    """Undo a rename or an exchange, if it was made and what it placed is still there as it was.
+def take_back(there: Path, new: Path, placed: tuple[int, int, int, int], aside: Path | None) -> None:
+    """Undo a rename, a replacement or an exchange, if it was made and what it placed is still there as it was.
 
     Parameters
     ----------
@@ -136,15 +136,20 @@ def take_back(there: Path, new: Path, placed: tuple[int, int, int, int]) -> None
         The name that it was moved to, and the one that it had.
     placed : tuple
         Its `identity` before the move. What others put in its place, or wrote to it, is theirs and stays.
+    aside : Path, optional
+        Where a file is kept that it replaced; one that was exchanged for it has the name that it had.
     """
-    if not os.path.lexists(there):
-        if os.path.lexists(new) and identity(new) != placed:
-            os.rename(new, there)  # the old one
-    elif identity(there) == placed:
+    if os.path.lexists(there):
+        if identity(there) != placed:
+            return
         if os.path.lexists(new):
             swap(new, there)
-        else:
-            os.rename(there, new)
+            return
+        os.rename(there, new)
+    elif os.path.lexists(new) and identity(new) != placed:
+        os.rename(new, there)
+    if aside is not None and os.path.lexists(aside) and not os.path.lexists(there):
+        os.rename(aside, there)
 
 
 def truncate_file(path: StrPath, size: int) -> None:

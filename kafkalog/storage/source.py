@@ -90,11 +90,11 @@ class ByteSource(ABC):
         return False
 
     def await_writer(self, position: int) -> bool:
-        """Pause if bytes at a position may be half written; whether they are worth another look."""
+        """Pause if bytes at a position may be half written; returns whether to read them again."""
         return False
 
     def follow_cut(self, position: int) -> bool:
-        """Take over the size of a preallocated file that was cut at or behind a position; whether it was."""
+        """Adopt the size of a preallocated file that was cut at or after a position; returns whether it was."""
         return False
 
     def close(self) -> None:  # noqa: B027
@@ -326,6 +326,15 @@ def file_status(path: str | os.PathLike[str]) -> os.stat_result:
         return os.stat(path)
     except OSError as error:
         raise _read_error(error, os.fspath(path)) from error
+
+
+def size_of(path: str | os.PathLike[str]) -> int:
+    """Bytes of a regular file, opened or not; 0 for what is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def _identity(status: os.stat_result) -> FileIdentity:

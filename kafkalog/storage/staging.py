@@ -27,26 +27,20 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.storage.atomic import (
     MAY_NOT_LAST,
-    OLD_SUFFIX,
     STAGED_SUFFIX,
     StrPath,
     fsync_directory,
-    identity,
     is_same,
     remove_tree,
-    rename_back,
-    rename_new,
     resolve,
     swap,
-    take_back,
     try_lock,
     try_move,
     writing,
@@ -222,7 +216,7 @@ def staged_file(
     >>> with staged_file("records.csv") as file:  # doctest: +SKIP
     ...     file.write(b"offset,value\\n")
     """
-    with _Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=False, is_lone=is_lone) as stage:
+    with Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=False, is_lone=is_lone) as stage:
         with writing(stage.target):
             file = StagedFile(os.dup(stage.descriptor), stage.target)
         try:
@@ -241,7 +235,7 @@ def staged_directory(
 
     Parameters and errors are those of `staged_file`; with `overwrite` a directory is replaced whole.
     """
-    with _Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=True) as stage:
+    with Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=True) as stage:
         directory = StagedDirectory(stage.path, stage.target)
         try:
             yield directory
@@ -249,86 +243,6 @@ def staged_directory(
         finally:
             directory.discard()
         stage.publish()
-
-
-class Move(NamedTuple):
-    """A step on the way of staged files into a directory that is there."""
-
-    name: str
-    what: Literal["add", "put", "take"]
-    """`add` a file that must not be there, `put` one that may replace another, `take` one away if it is there."""
-
-
-@contextlib.contextmanager
-def staged_additions(
-    target: StrPath,
-    groups: list[list[Move]],
-    *,
-    stage_in: StrPath | None = None,
-    prepare: Callable[[], object] = lambda: None,
-) -> Iterator[StagedDirectory]:
-    """Files that are added to a directory that is there, when the block ends well: one by one, in an order.
-
-    Parameters
-    ----------
-    target : path-like
-    groups : list of list of Move
-        To be filled in within the block. The moves of a group are made one after the other, and are durable before the
-        next group comes.
-    stage_in : path-like, optional
-        As for `staged_file`.
-    prepare : callable
-        Called when all that is staged is durable, before the first move.
-
-    Raises
-    ------
-    OutputExistsError
-        A file is there that was to be added.
-    WriteError
-        They could not be written or moved; the moves that were made are taken back.
-
-    Notes
-    -----
-    Only what was placed here is taken back: a file that somebody replaced or wrote to meanwhile stays. A crash leaves
-    the directory as it was after one of the moves, each file complete.
-    """
-    with _Stage(target, overwrite=True, stage_in=stage_in, is_directory=True) as stage:
-        directory = StagedDirectory(stage.path, stage.target)
-        try:
-            yield directory
-            directory.close()
-        finally:
-            directory.discard()
-        prepare()
-        _move_all(stage, groups)
-        stage.finish()
-
-
-def _move_all(stage: _Stage, groups: list[list[Move]]) -> None:
-    undo: list[Callable[[], object]] = []
-    try:
-        for group in groups:
-            for name, what in group:
-                new, there = stage.path / name, stage.target / name
-                aside = stage.path / f"{name}{OLD_SUFFIX}"
-                with writing(there):
-                    if what == "take":
-                        if os.path.lexists(there):
-                            undo.append(partial(rename_back, aside, there))
-                            os.rename(there, aside)
-                        continue
-                    undo.append(partial(take_back, there, new, identity(new)))
-                    if what == "put" and os.path.lexists(there):
-                        swap(new, there)
-                    else:
-                        rename_new(new, there)
-            with writing(stage.target):
-                fsync_directory(stage.target)
-    except BaseException:
-        for step in reversed(undo):
-            with contextlib.suppress(OSError):
-                step()
-        raise
 
 
 def remove_abandoned(directory: StrPath) -> None:
@@ -346,7 +260,7 @@ def remove_abandoned(directory: StrPath) -> None:
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class _Stage:
+class Stage:
     """A temporary name, the lock that tells that its owner lives, and the step into place."""
 
     def __init__(
@@ -367,7 +281,7 @@ class _Stage:
         self.descriptor = -1
         self.path = self._directory
 
-    def __enter__(self) -> _Stage:
+    def __enter__(self) -> Stage:
         name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
         if self._is_lone:
             with writing(self._directory):

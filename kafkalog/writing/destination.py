@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,12 +18,13 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, KafkalogError, Limits, Reason, UnsafePathError
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata
-from kafkalog.state.epoch_cache import as_array, merge
+from kafkalog.state.leader_epochs import merge
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_snapshot
 from kafkalog.storage.atomic import truncate_file
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
+from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_log_dir, check_stage_in, hand_over, staging_directory
-from kafkalog.storage.staging import Move, staged_additions, staged_directory
+from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.log_end import ExistingLog, read_existing
 from kafkalog.writing.partition_files import PartitionFiles
 
@@ -125,7 +126,7 @@ class Destination:
         first: list[Move] = []
         epochs = None if existing is None else existing.leader_epochs
         if leader_epochs:
-            said = as_array(list(leader_epochs))
+            said = np.array(list(leader_epochs), kf.LEADER_EPOCH_DTYPE)
             epochs = said if epochs is None else np.concatenate([epochs, said])
         merged = merge(epochs, files.epochs, files.next_offset)
         known = None if existing is None or existing.leader_epochs is None else existing.leader_epochs.tolist()
@@ -162,18 +163,8 @@ class Destination:
         if existing.tail is not None and (is_wanted or (self._truncate_tail and not files.bases)):
             self._trim_indexes(existing.tail)
         for base, names in zip(files.bases, files.names, strict=True):
-            log, index = kf.segment_file_name(base), kf.segment_file_name(base, kf.INDEX_SUFFIX)
-            others = [name for name in (*names, files.snapshots.get(base)) if name and name not in (log, index)]
-            rest = [Move(name, "put") for name in others]
-            aborted = kf.segment_file_name(base, kf.TRANSACTION_INDEX_SUFFIX)
-            if aborted not in others:
-                rest.append(Move(aborted, "take"))  # that of a segment which a crash kept from coming
-            if existing.is_last_empty and existing.last is not None and base == existing.last.base_offset:
-                # a broker makes the index of a segment that has none, and believes one that is there
-                self._groups += [[Move(index, "take")], [Move(log, "put")], rest, [Move(index, "add")]]
-            else:
-                # and deletes indexes without a segment
-                self._groups += [[Move(index, "put"), *rest], [Move(log, "add")]]
+            snapshot = [files.snapshots[base]] if files.snapshots.get(base) else []
+            self._groups += segment_moves(base, [*names, *snapshot], replaces=existing.replaced_base_offset == base)
         end = files.snapshots.get(files.next_offset or 0)
         if end and files.bases and files.next_offset not in files.bases:
             self._groups.append([Move(end, "put")])
@@ -184,6 +175,31 @@ class Destination:
             names.append(kf.segment_file_name(found.segment.base_offset, suffix))
             self._create(names[-1], entries.tobytes())
         self._groups.append([Move(name, "put") for name in names])
+
+
+def segment_moves(base_offset: int, names: Iterable[str], *, replaces: bool) -> list[list[Move]]:
+    """The order in which the files of a segment come into a partition; a broker starts on what each step leaves.
+
+    Parameters
+    ----------
+    base_offset : int
+    names : iterable of str
+        Its files, and the snapshot of the producers before it, if there is one.
+    replaces : bool
+        Whether it takes the place of an empty segment.
+    """
+    log, index, aborted = (
+        kf.segment_file_name(base_offset, suffix)
+        for suffix in (kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
+    )
+    rest = [Move(name, "put") for name in names if name not in (log, index)]
+    if Move(aborted, "put") not in rest:
+        rest.append(Move(aborted, "take"))  # that of a segment which a crash kept from coming
+    if replaces:
+        # a broker makes the index of a segment that has none, and believes one that is there
+        return [[Move(index, "take")], [Move(log, "put")], rest, [Move(index, "add")]]
+    # and deletes indexes without a segment
+    return [[Move(index, "put"), *rest], [Move(log, "add")]]
 
 
 def _prepare(path: Path, existing: ExistingLog, groups: list[list[Move]]) -> None:

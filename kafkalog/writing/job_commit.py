@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import secrets
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,13 +26,23 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.state.producers import ProducerSnapshot
-from kafkalog.storage.atomic import OLD_SUFFIX, STAGED_SUFFIX
+from kafkalog.storage.atomic import (
+    STAGED_SUFFIX,
+    fsync_directory,
+    identity,
+    rename_new,
+    take_back,
+    try_lock,
+    writing,
+)
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
+from kafkalog.storage.moves import Move, Undo, move_groups
 from kafkalog.storage.output_paths import check_log_dir, check_stage_in, hand_over, staging_directory
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
 from kafkalog.writing.commit_log import Commits, read_commits
-from kafkalog.writing.log_end import read_existing
+from kafkalog.writing.destination import segment_moves
+from kafkalog.writing.log_end import log_stamp, read_existing
 from kafkalog.writing.partition_writer import PartitionWriter
 
 INTENT_FILE: Final = "commit.json"
@@ -147,7 +156,7 @@ class Place:
 
 def create_job(path: Path, owner: Mapping[str, Any]) -> None:
     """Make the directory of a job, if it is not there, with a note of whose it is."""
-    with _writing(path):
+    with writing(path):
         path.mkdir(exist_ok=True)
         note = path / f"{OWNER_FILE}.{secrets.token_hex(4)}"
         note.write_text(json.dumps(dict(owner)))
@@ -215,8 +224,7 @@ class StagedWriter:
         if None not in (topic_id, existing.topic_id) and topic_id != existing.topic_id:
             detail = f"the partition belongs to the topic with id {existing.topic_id}, not {topic_id}"
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self._path / kf.PARTITION_METADATA)
-        if existing.is_last_empty and existing.last is not None:
-            self._replaced = existing.last.base_offset
+        self._replaced = existing.replaced_base_offset
         self._keeps_snapshot = existing.last is not None and not existing.is_last_empty
         if existing.last is None and not existing.next_offset:
             return options  # nobody knows yet where a directory without segments begins
@@ -249,35 +257,23 @@ class StagedWriter:
 
     def _groups(self, names: list[str], logs: list[str]) -> tuple[tuple[tuple[str, str], ...], ...]:
         """The order that `PartitionWriter` adds segments in: after each step a broker starts on what is there."""
-        groups: list[list[tuple[str, str]]] = [[]]
+        groups: list[list[Move]] = [[]]
         if kf.LEADER_EPOCH_CHECKPOINT in names:
-            groups[0].append((kf.LEADER_EPOCH_CHECKPOINT, "put"))
-        left = [name for name in names if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)]
-        for log in logs:
-            stem = log.removesuffix(kf.LOG_SUFFIX)
-            index, snapshot = stem + kf.INDEX_SUFFIX, stem + kf.PRODUCER_SNAPSHOT_SUFFIX
-            rest = [name for name in names if name.startswith(stem) and name not in (log, index, snapshot)]
-            if snapshot in left:
-                left.remove(snapshot)
-                if log != logs[0] or self._keeps_snapshot:
-                    rest.append(snapshot)
-            moves = [(name, "put") for name in rest]
-            if self._replaced == kf.parse_base_offset(log):
-                groups += [[(index, "take")], [(log, "put")], moves, [(index, "add")]]
-            else:
-                groups += [[(index, "put"), *moves], [(log, "add")]]
-        groups.append([(name, "put") for name in left])
-        return tuple(tuple(group) for group in groups if group)
+            groups[0].append(Move(kf.LEADER_EPOCH_CHECKPOINT, "put"))
+        snapshots = [name for name in names if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)]
+        bases = [kf.parse_base_offset(log) for log in logs]
+        for base in bases:
+            assert base is not None
+            files = [name for name in names if kf.parse_base_offset(name) == base]
+            if base == bases[0] and not self._keeps_snapshot:
+                files = [name for name in files if name not in snapshots]
+            groups += segment_moves(base, files, replaces=base == self._replaced)
+        groups.append([Move(name, "put") for name in snapshots if kf.parse_base_offset(name) not in bases])
+        return tuple(tuple((name, what) for name, what in group) for group in groups if group)
 
     def abandon(self) -> None:
         """Forget it."""
         self.writer.abort()
-
-
-def log_stamp(path: Path) -> tuple[tuple[str, ...], int]:
-    """By what it is seen that somebody wrote to a partition: its segments, and the size of the last one."""
-    names = tuple(sorted(name for name in os.listdir(path) if name.endswith(kf.LOG_SUFFIX)))
-    return names, (path / names[-1]).stat().st_size if names else 0
 
 
 def commit(
@@ -378,11 +374,11 @@ class _Intent:
     makes_log_dir: bool = False
 
     def write(self, job: Path) -> None:
-        with _writing(job):
+        with writing(job):
             for task in {each.staged.partition("/")[0] for each in self.partitions}:
-                _sync(job / task)
-            _sync(job)
-            _sync(job.parent)
+                fsync_directory(job / task)
+            fsync_directory(job)
+            fsync_directory(job.parent)
         with staged_file(job / INTENT_FILE) as file:
             file.write(json.dumps(asdict(self)).encode())
 
@@ -472,28 +468,29 @@ def _check_ours(path: Path, staged: Path, each: StagedPartition) -> None:
 
 def _carry_out(place: Place, job: Path, intent: _Intent) -> None:
     """Move what has not been moved yet; an error moves it all back."""
-    undo: list[Callable[[], object]] = []
+    undo: Undo = []
     try:
         if intent.makes_log_dir and not place.log_dir.exists():
-            with _writing(place.log_dir):
+            with writing(place.log_dir):
                 undo.append(partial(_remove_directory, place.log_dir))
                 place.log_dir.mkdir()
-                _sync(place.log_dir.parent)
+                fsync_directory(place.log_dir.parent)
         for each in intent.partitions:
             staged, there = job / each.staged, place.log_dir / each.name
             if not staged.exists():
                 continue
             hand_over(staged, place.log_dir if each.stamp is None else there)
             if each.stamp is None:
-                with _writing(there):
-                    _rename(staged, there, undo)
+                with writing(there):
+                    undo.append(partial(take_back, there, staged, identity(staged), None))
+                    rename_new(staged, there)
             else:
-                for group in each.groups:
-                    _move(group, staged, there, undo)
-                with _writing(there):
-                    _sync(staged)
-        with _writing(place.log_dir):
-            _sync(place.log_dir)
+                groups = [[Move(name, what) for name, what in group] for group in each.groups]  # type: ignore[arg-type]
+                move_groups(staged, there, groups, undo, resumes=True)
+                with writing(there):
+                    fsync_directory(staged)
+        with writing(place.log_dir):
+            fsync_directory(place.log_dir)
     except Exception:
         try:
             for step in reversed(undo):
@@ -508,81 +505,19 @@ class _HalfMovedError(WriteError):
     """Some files are in place, and stay there."""
 
 
-def _move(group: Iterable[tuple[str, str]], staged: Path, there: Path, undo: list[Callable[[], object]]) -> None:
-    """One group of moves; those that were made before are passed over."""
-    with _writing(there):
-        for name, what in group:
-            new, target, aside = staged / name, there / name, staged / f"{name}{OLD_SUFFIX}"
-            if not new.exists():
-                continue
-            if what == "take":
-                if target.exists():
-                    _rename(target, aside, undo)
-            elif what == "put" and target.exists():
-                if not aside.exists():
-                    _keep(target, aside)
-                undo += [partial(os.replace, aside, target), partial(os.replace, target, new)]
-                os.replace(new, target)
-            else:
-                _rename(new, target, undo)
-        _sync(there)
-
-
-def _keep(path: Path, aside: Path) -> None:
-    """A second name for a file that is about to be replaced; a copy where a file can have but one."""
-    try:
-        os.link(path, aside)
-    except FileExistsError:
-        raise
-    except OSError:
-        shutil.copy2(path, aside)
-
-
-def _rename(path: Path, target: Path, undo: list[Callable[[], object]]) -> None:
-    # nobody else comes here while the locks are held
-    if os.path.lexists(target):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-    os.rename(path, target)
-    undo.append(partial(os.rename, target, path))
-
-
 def _remove_directory(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.rmdir()
 
 
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileExistsError as error:
-        raise OutputExistsError(Reason.OUTPUT_EXISTS, "it appeared meanwhile", path=error.filename or path) from error
-    except OSError as error:
-        raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path) from error
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _lock(descriptor: int, log_dir: Path) -> None:
     """Wait until no other job commits; a file system without locks is taken on."""
     deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                detail = f"another job has been committing for more than {LOCK_SECONDS:.0f} s"
-                raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=log_dir) from None
-            time.sleep(0.05)
-        except OSError:
-            return
+    while not try_lock(descriptor):
+        if time.monotonic() > deadline:
+            detail = f"another job has been committing for more than {LOCK_SECONDS:.0f} s"
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=log_dir)
+        time.sleep(0.05)
 
 
 def _is_dead(job: Path) -> bool:

@@ -19,17 +19,17 @@ from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
     Finding,
-    KafkalogError,
     Limits,
     Reason,
     SidecarError,
     TruncatedTailError,
 )
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
-from kafkalog.state.producers import ProducerSnapshot, ProducerState, read_snapshot
+from kafkalog.state.producers import ProducerState, newest_snapshot
 from kafkalog.storage.source import file_status
 
 
@@ -68,9 +68,14 @@ class ExistingLog:
     tail: RecoveredSegment | None = None
     _stamp: tuple[tuple[str, ...], int] = field(default=((), 0))
 
+    @property
+    def replaced_base_offset(self) -> int | None:
+        """Base offset of the empty last segment, whose place a new one takes; None where the last is not empty."""
+        return self.last.base_offset if self.is_last_empty and self.last is not None else None
+
     def is_unchanged(self, path: Path) -> bool:
         """Whether nobody wrote to the partition since."""
-        return _stamp(path, self.last) == self._stamp
+        return log_stamp(path) == self._stamp
 
 
 def read_existing(
@@ -96,7 +101,7 @@ def read_existing(
         It is damaged.
     """
     partition = Partition(path, limits=limits)
-    stamp = _stamp(path, partition.segments[-1] if partition.segments else None)
+    stamp = log_stamp(path)
     epochs = read_leader_epochs(path / kf.LEADER_EPOCH_CHECKPOINT)
     if any(finding.reason is Reason.SWAP_FILE for finding in partition.findings):
         detail = "the cleaner's output is half moved into place: a broker finishes that when it starts"
@@ -114,7 +119,7 @@ def read_existing(
         detail = "its indexes end in zeros: the broker was not shut down cleanly; truncate_tail=True trims them"
         raise TruncatedTailError(Reason.INDEX_PADDING, detail, path=last.path)
     # a broker makes all indexes of a segment anew that has no offset index
-    if found.is_cut or _is_allocated_ahead(last) or last.read_offset_index() is None:
+    if found.is_cut or _is_allocated_ahead(last) or last.read_index(OffsetIndex) is None:
         log.tail = found
     log.next_offset = max(found.next_offset, partition.log_start_offset)
     log.is_last_empty = not found.n_valid_bytes and log.next_offset == last.base_offset
@@ -125,9 +130,10 @@ def read_existing(
     return log
 
 
-def _stamp(path: Path, last: Segment | None) -> tuple[tuple[str, ...], int]:
+def log_stamp(path: Path) -> tuple[tuple[str, ...], int]:
+    """By what it is seen that somebody wrote to a partition: its segments, and the size of the last one."""
     names = tuple(sorted(name for name in os.listdir(path) if name.endswith(kf.LOG_SUFFIX)))
-    return names, file_status(last.path).st_size if last is not None else 0
+    return names, file_status(path / names[-1]).st_size if names else 0
 
 
 def _judge(found: RecoveredSegment, truncate_tail: bool) -> None:
@@ -161,7 +167,7 @@ def _is_last_batch(finding: Finding, segment: Segment) -> bool:
 
 def _is_allocated_ahead(segment: Segment) -> bool:
     """Whether indexes end in zeros, which is harmless only as long as the segment is the last one."""
-    indexes = (segment.read_offset_index(), segment.read_time_index())
+    indexes = (segment.read_index(OffsetIndex), segment.read_index(TimeIndex))
     return any(index is not None and index.padding_bytes for index in indexes)
 
 
@@ -169,7 +175,7 @@ def _producers(
     partition: Partition, last: RecoveredSegment, next_offset: int, index_interval_bytes: int
 ) -> ProducerState:
     """The newest snapshot, and what was written since."""
-    snapshot = _newest_snapshot(partition, next_offset)
+    snapshot = newest_snapshot(partition.path, partition.log_start_offset, next_offset)
     state = ProducerState(snapshot, limits=partition.limits)
     since = partition.log_start_offset if snapshot is None else snapshot.end_offset or 0
     for segment in partition.segments:
@@ -190,15 +196,3 @@ def _producers(
             told = batches[rows]
             state.update(told, place=told.base_offset, coordinator_epoch=coordinator_epoch[rows])
     return state
-
-
-def _newest_snapshot(partition: Partition, next_offset: int) -> ProducerSnapshot | None:
-    for path in sorted(partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"), reverse=True):
-        offset = kf.parse_base_offset(path.name)
-        if offset is None or not partition.log_start_offset <= offset <= next_offset:
-            continue
-        try:
-            return read_snapshot(path)
-        except KafkalogError:
-            continue  # a broker deletes it, and takes an older one
-    return None

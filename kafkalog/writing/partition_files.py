@@ -7,7 +7,6 @@ Mirrors the append path of `UnifiedLog` from where batches have their offsets.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,8 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.state.producers import ProducerState, encode_snapshot, read_markers
+from kafkalog.state.leader_epochs import new_epochs
+from kafkalog.state.producers import ProducerState, encode_snapshot, with_markers
 from kafkalog.storage.staging import StagedDirectory
 from kafkalog.writing.rolling import RollConditions, rolled_base_offset
 from kafkalog.writing.segment_writer import SegmentWriter
@@ -155,29 +155,14 @@ class PartitionFiles:
         self.max_timestamp = max(self.max_timestamp, int(batches.max_timestamp.max()))
         self.n_batches += len(batches)
         self.n_bytes += int(batches.size_in_bytes.sum(dtype=np.int64))
-        self._note_epochs(batches)
+        self.epochs += new_epochs(batches, self.epochs[-1][0] if self.epochs else kf.NO_EPOCH)
         rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))
         if not rows.size:
             return
-        coordinator_epoch = np.full(rows.size, kf.NO_EPOCH, np.int32)
-        told = batches[rows]
-        control = np.flatnonzero(told.attributes & kf.CONTROL_BIT)
-        if control.size:
-            markers = read_markers(Window(window.data, window.start, told), told, control, limits=self._limits)
-            told.control_type[control] = markers.control_type
-            coordinator_epoch[control] = markers.coordinator_epoch
+        told, coordinator_epoch = with_markers(window, batches[rows], limits=self._limits)
         ended = self.producers.update(told, place=told.base_offset, coordinator_epoch=coordinator_epoch)
         if ended.size:
             segment.add_aborted(ended)
-
-    def _note_epochs(self, batches: BatchTable) -> None:
-        epoch = np.where(batches.magic >= 2, batches.partition_leader_epoch, np.int32(kf.NO_EPOCH))
-        latest = self.epochs[-1][0] if self.epochs else kf.NO_EPOCH
-        if int(epoch.max()) <= latest:
-            return
-        before = np.maximum(np.concatenate([[latest], np.maximum.accumulate(epoch)[:-1]]), latest)
-        for row in np.flatnonzero(epoch > before).tolist():
-            self.epochs.append((int(epoch[row]), int(batches.base_offset[row])))
 
 
 def _check_order(batches: BatchTable, next_offset: int | None) -> None:
@@ -195,13 +180,6 @@ def _check_order(batches: BatchTable, next_offset: int | None) -> None:
             f"offsets have to rise: a batch of offsets {batches.base_offset[row]} to {last[row]} comes after offset"
             f" {before[row]}"
         )
-
-
-def segment_file_groups(names: list[list[str]]) -> Iterator[tuple[str, list[str]]]:
-    """The `.log` and the other files of each segment."""
-    for files in names:
-        log = next(name for name in files if name.endswith(kf.LOG_SUFFIX))
-        yield log, [name for name in files if name != log]
 
 
 _MAX_OFFSET: Final = 2**63 - 1

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.indexes.builder import IndexBuilder
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.state.transactions import Outcome
+from kafkalog.state.transactions import aborted_entries
 from kafkalog.storage.source import Bytes
 from kafkalog.storage.staging import StagedDirectory
 from kafkalog.writing.rolling import RollConditions, SegmentRoll
@@ -105,15 +105,6 @@ class SegmentWriter:
         with self._directory.create(name) as file:
             file.write(content.tobytes())
         self.names.append(name)
-
-
-def aborted_entries(ended: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """TRANSACTION_INDEX_DTYPE[n]: what a `.txnindex` holds of transactions that ended (ENDED_DTYPE[m])."""
-    aborted = ended[ended["outcome"] == Outcome.ABORTED]
-    entries = np.zeros(aborted.size, kf.TRANSACTION_INDEX_DTYPE)
-    for name in ("producer_id", "first_offset", "last_offset", "last_stable_offset"):
-        entries[name] = aborted[name]
-    return entries
 
 
 def _pieces(data: Bytes, start: int, batches: BatchTable) -> list[Bytes]:

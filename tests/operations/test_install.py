@@ -32,7 +32,7 @@ from kafkalog.errors import (
 )
 from kafkalog.operations.loading.install import CHECKPOINTS
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
-from kafkalog.state.cluster_topics import read_cluster_topics
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 IDENTITY = "version=1\nnode.id=1\ncluster.id=x\n"
 TOPIC_ID = "Bi_SuNQpR1iN9_1u84nflQ"
@@ -186,7 +186,7 @@ def test_an_id_has_to_come_from_somewhere(root: Path, log_dir: Path) -> None:
         kafkalog.install(root / "p-txn-0", plain)
     assert kafkalog.install(root / "p-txn-0", plain, topic_id="A" * 21 + "Q").topic_id == "A" * 21 + "Q"
     shutil.rmtree(plain / "p-txn-0")
-    topics = read_cluster_topics(log_dir)
+    topics = read_cluster_metadata(log_dir)
     assert topics is not None
     report = kafkalog.install(root / "p-txn-0", plain, metadata_log_dir=log_dir)
     assert report.topic_id == topics.topic_ids["p-txn"]

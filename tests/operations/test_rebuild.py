@@ -26,9 +26,9 @@ from kafkalog.log.recovery import rows_to_replay
 from kafkalog.operations.rebuilding.index_interval import _roundest, interval_bounds
 from kafkalog.operations.rebuilding.outputs import BACKUP_SUFFIX
 from kafkalog.operations.rebuilding.rebuilder import KINDS
-from kafkalog.state import epoch_cache as epochs
+from kafkalog.state import leader_epochs as epochs
 from kafkalog.state.checkpoints import read_leader_epochs
-from kafkalog.state.cluster_metadata import TOPIC, read_cluster_configs
+from kafkalog.state.cluster_metadata import TOPIC, read_cluster_metadata
 from kafkalog.state.producers import ProducerState, read_snapshot
 
 EPOCHS = "leader-epoch-checkpoint"
@@ -107,10 +107,10 @@ def test_every_file_that_a_broker_rebuilt_is_reproduced(set_name: str, n_files: 
 
 
 def test_what_is_not_there_to_go_by_is_found_out(tmp_path: Path) -> None:
-    configs = read_cluster_configs(golden_sets.unpacked("k44"))
+    configs = read_cluster_metadata(golden_sets.unpacked("k44"))
     assert configs is not None
     assert configs.findings == []
-    assert configs.of[TOPIC, "p-mixcodec"]["index.interval.bytes"] == "2048"
+    assert configs.settings[TOPIC, "p-mixcodec"]["index.interval.bytes"] == "2048"
     report = kafkalog.rebuild_indexes(golden_sets.unpacked("k44"), dry_run=True)
     assert report.intervals["p-mixcodec-0"] == (2048, "cluster metadata")
     assert report.intervals["p-dense-0"] == (0, "cluster metadata")

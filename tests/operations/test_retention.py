@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog import LogConfig, TopicPartition, write_table
 from kafkalog.operations.loading.retention import retention_note
-from kafkalog.state.cluster_metadata import TOPIC, ClusterConfigs
+from kafkalog.state.cluster_metadata import TOPIC, ClusterMetadata
 
 DAY = 86_400_000
 KEY = TopicPartition("t", 0)
@@ -33,20 +33,20 @@ def test_the_limit_is_that_of_a_broker() -> None:
 
 
 def test_what_the_cluster_says_of_a_topic_counts_first() -> None:
-    cluster = ClusterConfigs()
+    cluster = ClusterMetadata()
 
     def note(**settings: Any) -> str | None:
         return retention_note({KEY: 0}, config=LogConfig(**settings), cluster=cluster, now_ms=100 * DAY)
 
     assert note() is not None
     for settings in ({"retention.ms": "-1"}, {"cleanup.policy": "compact"}):
-        cluster.of[TOPIC, "t"] = settings
+        cluster.settings[TOPIC, "t"] = settings
         assert note() is None
-        cluster.of = {(TOPIC, "other"): settings}
+        cluster.settings = {(TOPIC, "other"): settings}
         assert note() is not None
-    cluster.of[TOPIC, "t"] = {"retention.ms": "1000", "cleanup.policy": "compact, delete"}
+    cluster.settings[TOPIC, "t"] = {"retention.ms": "1000", "cleanup.policy": "compact, delete"}
     assert "retention.ms=1000:" in (note(retention_ms=-1) or "")
-    cluster.of[TOPIC, "t"] = {"retention.ms": "damaged"}
+    cluster.settings[TOPIC, "t"] = {"retention.ms": "damaged"}
     assert "retention.ms=5:" in (note(retention_ms=5) or "")
 
 

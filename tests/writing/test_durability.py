@@ -16,7 +16,8 @@ from kafkalog.operations.loading.load import write_table
 from kafkalog.storage import atomic as file_steps
 from kafkalog.storage import staging as publish
 from kafkalog.storage.atomic import STAGED_SUFFIX, sync_directory, truncate_file
-from kafkalog.storage.staging import Move, staged_additions, staged_directory, staged_file
+from kafkalog.storage.moves import Move, staged_additions
+from kafkalog.storage.staging import staged_directory, staged_file
 from kafkalog.writing import job_commit as adoption
 from kafkalog.writing.job_commit import Place, StagedWriter, commit, create_job, this_owner
 from kafkalog.writing.partition_writer import PartitionWriter

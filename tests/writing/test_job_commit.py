@@ -19,6 +19,8 @@ import kafkalog
 from kafkalog import LogConfig, PartitionWriter
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, OutputExistsError, TruncatedTailError, UnsafePathError, WriteError
+from kafkalog.storage import moves
+from kafkalog.storage.atomic import rename_new
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.writing import job_commit as adoption
 from kafkalog.writing.job_commit import Place, StagedPartition, StagedWriter, commit, create_job, recover, this_owner
@@ -59,7 +61,9 @@ def content(log_dir: Path) -> dict[str, bytes]:
 def values(path: Path, *, is_going_on: bool = False) -> list[Any]:
     # a commit that is going on puts the index before its segment, or has taken it away: a broker helps itself
     found = [str(finding) for finding in kafkalog.verify(path, deep=True).all_findings()]
-    assert [text for text in found if not is_going_on or not re.search("without a .log|index_missing", text)] == []
+    assert [
+        text for text in found if not is_going_on or not re.search("without a .log|index_missing|log_end_missing", text)
+    ] == []
     table = kafkalog.read_table(path, columns=["offset", "value"])
     assert table.column("offset").to_pylist() == list(range(table.num_rows))
     return list(table.column("value").to_pylist())
@@ -120,7 +124,9 @@ def steps(
         return step
 
     failing = {name: counting(getattr(os, name)) for name in names}
-    monkeypatch.setattr(adoption, "os", SimpleNamespace(**{**vars(os), **failing}))
+    for module in (adoption, moves):
+        monkeypatch.setattr(module, "os", SimpleNamespace(**{**vars(os), **failing}))
+        monkeypatch.setattr(module, "rename_new", counting(rename_new))
     return lambda: count
 
 

@@ -663,7 +663,7 @@ def is_prefix(path: Path, old: dict[str, bytes], new: dict[str, bytes]) -> bool:
     return [one for one in sound(path) if not any(fine in one for fine in FINE)] == []
 
 
-FINE = ("unknown_file", "index_missing", "partial_tail", "index_padding", "index_sparse")
+FINE = ("unknown_file", "index_missing", "partial_tail", "index_padding", "index_sparse", "log_end_missing")
 """Of a crash: an index whose segment is still to come, one that is being replaced, what was torn before."""
 
 SCENARIOS = ("new", "append", "torn", "empty")

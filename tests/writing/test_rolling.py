@@ -11,7 +11,7 @@ import pytest
 
 import kafkalog
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.state.cluster_metadata import TOPIC, read_cluster_configs
+from kafkalog.state.cluster_metadata import TOPIC, read_cluster_metadata
 from kafkalog.state.producers import ProducerState
 from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.partition_files import PartitionFiles
@@ -146,12 +146,12 @@ RESTARTED = {"p-epochs-0", "p-delrec-0"}
 
 def test_what_brokers_appended_comes_out_the_same_file_by_file(tmp_path: Path) -> None:
     """Segment boundaries, indexes, transaction indexes and snapshots of a real broker, out of its batches alone."""
-    configs = read_cluster_configs(golden_sets.unpacked("k44"))
+    configs = read_cluster_metadata(golden_sets.unpacked("k44"))
     assert configs is not None
     n_segments = 0
     for name, path in golden_sets.partitions("k44").items():
         partition = kafkalog.Partition(path)
-        settings = configs.of.get((TOPIC, name.rpartition("-")[0]), {})
+        settings = configs.settings.get((TOPIC, name.rpartition("-")[0]), {})
         if partition.kind or name.startswith("__") or "compact" in settings.get("cleanup.policy", ""):
             continue  # cleaned segments were put together by other rules
         conditions = RollConditions(

@@ -16,7 +16,8 @@ import pytest
 import kafkalog
 from kafkalog.errors import OutputExistsError, UnsafePathError
 from kafkalog.storage.broker_lock import hold_partitions
-from kafkalog.storage.staging import Move, staged_additions, staged_file
+from kafkalog.storage.moves import Move, staged_additions
+from kafkalog.storage.staging import staged_file
 from kafkalog.writing.partition_writer import PartitionWriter
 
 # appends to a partition, with a pause before each step that brings files into place
@@ -25,7 +26,7 @@ import json, os, random, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import fcntl
 from pathlib import Path
-from kafkalog.storage import staging as publish
+from kafkalog.storage import moves
 from kafkalog.errors import KafkalogError
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -39,7 +40,7 @@ def slowly(step):
     return call
 
 for step in ("rename_new", "swap", "fsync_directory"):
-    setattr(publish, step, slowly(getattr(publish, step)))
+    setattr(moves, step, slowly(getattr(moves, step)))
 if locks == "no":
     def cannot(*_):
         raise OSError(95, "no locks on this file system")

@@ -6,31 +6,27 @@ of threads, so neither does the output.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionError, Finding, KafkalogError, Reason
+from kafkalog.errors import CorruptionError, Finding, KafkalogError, OnCorruption, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentWindow
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.converting.assemble import Part, assemble
-from kafkalog.operations.converting.needed_batches import Pinned, find_pinned
+from kafkalog.operations.converting.needed_batches import NeededBatches, find_needed_batches
 from kafkalog.operations.converting.rewrite import Counts, Rewritten, Settings, rewrite
 from kafkalog.operations.converting.rules import BoundRules, Rules
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch
 from kafkalog.records.selection import Selection
+from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 
-_COMPRESSED_BYTES: Final = 2**19
-_STEP_BEHIND_DAMAGE: Final = 8
-_ALL: Final = 2**31
 _MAX_OFFSET: Final = 2**63 - 1
 
 
@@ -45,7 +41,7 @@ class Sink(Protocol):
 
 
 class Nowhere:
-    """A dry run."""
+    """Takes the batches of a dry run and writes nothing."""
 
     def roll(self, base_offset: int) -> None:
         """Nothing."""
@@ -58,19 +54,9 @@ class Nowhere:
 class _Task:
     """Batches of a window, on their way through the pool."""
 
-    number: int
     piece: SegmentWindow
-    epochs: npt.NDArray[np.int32]
-    rules: BoundRules
-    first: int
-    stop: int
-    step: int = _ALL
-    """Most batches to rewrite in one call: few behind damage, where more may be near."""
-    future: Future[Rewritten] | None = None
-
-    @property
-    def is_last(self) -> bool:
-        return self.stop == len(self.piece.window.batches)
+    work: BatchTask[Rewritten]
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +123,9 @@ class Conversion:
         self._stopped = False
         self._n_begun = 1
         self._tail: tuple[int, Window] | None = None
-        self._pinned: Pinned | None = None
+        self._needed: NeededBatches | None = None
 
-    def run(self, sink: Sink, pool: ThreadPoolExecutor | None, ahead: int) -> None:
+    def run(self, sink: Sink, pool: OrderedPool, ahead: int) -> None:
         """Convert everything into a sink whose first segment has begun at `start_offset`.
 
         Raises
@@ -147,41 +133,24 @@ class Conversion:
         KafkalogError
             On damage, unless `on_corruption` says otherwise.
         """
-        plan = self._plan()
-        waiting: deque[_Event] = deque()
-        try:
-            while True:
-                while len(waiting) <= ahead and (event := next(plan, None)) is not None:
-                    if isinstance(event, _Task) and pool is not None:
-                        event.future = pool.submit(self._rewrite, event)
-                    waiting.append(event)
-                if not waiting:
-                    break
-                event = waiting.popleft()
-                if isinstance(event, KafkalogError):
-                    raise event
-                if isinstance(event, Finding):
-                    if not self._stopped:
-                        self._report(event)
-                    continue
-                if isinstance(event, _End):
-                    self._stop(event.finding)
-                    continue
-                self._finish(event, sink, pool)
+        for event in pool.ahead(self._plan(pool), ahead):
+            if isinstance(event, KafkalogError):
+                raise event
+            if isinstance(event, _End):
+                self._stop(event.finding)
+            elif isinstance(event, Finding):
+                if not self._stopped:
+                    self._report(event)
+            else:
+                self._finish(event, sink)
                 if event.is_last:
-                    window = event.piece.window
-                    event.piece.source.release(window.data, window.start)
-                    self._progress(window.data.size)
-        finally:
-            for one in waiting:
-                if isinstance(one, _Task) and one.future is not None:
-                    one.future.cancel()
+                    self._leave(event.piece)
+            del event
         self._end(sink)
 
-    def _plan(self) -> Iterator[_Event]:
-        """What there is to do, in order; an error ends it."""
+    def _plan(self, pool: OrderedPool) -> Iterator[_Event]:
+        """Tasks and findings in the order of the log; an error is the last one."""
         partition = self.partition
-        numbers = {id(segment): number for number, segment in enumerate(partition.segments)}
         found: list[Finding | _End] = list(partition.findings)
         selection = Selection(self._start, include_control=True)
         epochs = _Epochs(partition, found.append)
@@ -199,56 +168,63 @@ class Conversion:
                 batches = piece.window.batches
                 if bound is None or bound[0] is not piece.segment:
                     bound = piece.segment, self._rules.bind(partition, piece.segment)
-                self._pin(batches)
+                self._look_for_needed(batches)
                 mask = selection.batch_mask(batches)
                 wanted = range(len(batches)) if mask is None else np.flatnonzero(mask).tolist()
                 known = epochs.of(batches)
                 if not wanted:
-                    piece.source.release(piece.window.data, piece.window.start)
-                    self._progress(piece.window.data.size)
+                    self._leave(piece)
                     continue
-                for first, stop in _split(batches, wanted[0]):
-                    yield _Task(numbers[id(piece.segment)], piece, known, bound[1], first, stop)
-                del piece, batches  # the memory of a window serves the next one once nobody holds it
+                rewrite_rows = partial(self._rewrite, piece, known, bound[1])
+                for first, stop in shares(batches, wanted[0]):
+                    work = BatchTask(pool, rewrite_rows, first, stop)
+                    yield _Task(piece, work, stop == len(batches))
+                    del work
+                del piece, batches, rewrite_rows  # the memory of a window serves the next one once nobody holds it
             yield from found
         except KafkalogError as error:
             yield error
 
-    def _pin(self, batches: BatchTable) -> None:
+    def _look_for_needed(self, batches: BatchTable) -> None:
         """Before the first batch of a producer, if batches may go or be joined, look which ones are needed."""
         matters = self._rules.drops_by_content or self._settings.batch_size is not None
-        if self._pinned is None and matters and (batches.producer_id >= 0).any():
+        if self._needed is None and matters and (batches.producer_id >= 0).any():
             # what cannot be walked is met, and reported, when it is read again
-            self._pinned = find_pinned(self.partition, self._start, self._on_corruption)
+            self._needed = find_needed_batches(self.partition, self._start, self._on_corruption)
 
-    def _rewrite(self, task: _Task) -> Rewritten:
-        rows = slice(task.first, min(task.stop, task.first + task.step))
+    def _rewrite(
+        self, piece: SegmentWindow, epochs: npt.NDArray[np.int32], rules: BoundRules, first: int, stop: int
+    ) -> Rewritten:
         return rewrite(
-            task.piece.window,
-            task.piece.window.batches[rows],
-            task.epochs[rows],
+            piece.window,
+            piece.window.batches[first:stop],
+            epochs[first:stop],
             settings=self._settings,
-            rules=task.rules,
-            pinned=self._pinned,
-            path=str(task.piece.segment.path),
+            rules=rules,
+            needed_batches=self._needed,
+            path=str(piece.segment.path),
         )
 
-    def _finish(self, task: _Task, sink: Sink, pool: ThreadPoolExecutor | None) -> None:
-        """Write what became of a task, and go on with what it left, until all of it is done."""
-        while task.first < task.stop and not self._stopped:
-            done = self._rewrite(task) if task.future is None else task.future.result()
-            task.first += done.n_done + (done.error is not None)
-            task.step = _STEP_BEHIND_DAMAGE if done.error is not None else min(4 * task.step, _ALL)
-            task.future = None
-            if pool is not None and task.first < task.stop and task.step == _ALL:
-                task.future = pool.submit(self._rewrite, task)
+    def _leave(self, piece: SegmentWindow) -> None:
+        """A window is done with."""
+        piece.release()
+        self._progress(piece.n_bytes)
+
+    def _finish(self, task: _Task, sink: Sink) -> None:
+        """Write what became of a task, until all of it is done or damage has ended the log."""
+        if self._stopped:
+            return
+        for done in task.work.results():
             self.counts.add(done.counts)
             if done.window is not None:
-                self._append(task.number, done.window, sink)
+                self._append(task.piece.number, done.window, sink)
             if done.tail is not None:
-                self._tail = task.number, done.tail
+                self._tail = task.piece.number, done.tail
             if done.error is not None:
                 self._meet(done.error, task.piece.window.batches)
+            if self._stopped:
+                return
+            del done
 
     def _meet(self, error: KafkalogError, batches: BatchTable) -> None:
         if self._on_corruption == "raise":
@@ -281,7 +257,7 @@ class Conversion:
         self._tail = None
 
     def _begin_segments(self, number: int, sink: Sink) -> None:
-        """All segments up to one, those without a batch as well."""
+        """Start all segments up to `number`, including those without a batch."""
         while self._keeps_segments and self._n_begun <= number:
             base_offset = self._bases[self._n_begun]
             self._n_begun += 1
@@ -290,7 +266,7 @@ class Conversion:
                 self.end_offset = max(self.end_offset, base_offset)
 
     def _in_order(self, number: int, window: Window) -> Window | None:
-        """Batches of which each lies behind the one before: a log of others no broker takes."""
+        """The batches whose offsets rise within the segment; the others are reported and dropped."""
         batches = window.batches
         least = max(self.end_offset, self._bases[number])
         # the names of the files say where the next segment begins, and no checksum covers the offset of a batch
@@ -354,16 +330,3 @@ class _Epochs:
         epochs: npt.NDArray[np.int32] = np.maximum.accumulate(np.concatenate([[self._last], own]))[1:].astype(np.int32)
         self._last = int(epochs[-1])
         return epochs
-
-
-def _split(batches: BatchTable, first: int) -> Iterator[tuple[int, int]]:
-    """Rows of a window to rewrite at a time: all, or what of compressed batches several threads can share."""
-    n = len(batches)
-    if not np.bitwise_or.reduce(batches.attributes[first:]) & kf.CODEC_MASK:
-        yield first, n
-        return
-    share = (batches.position - batches.position[0]) // _COMPRESSED_BYTES
-    for stop in [*(np.flatnonzero(np.diff(share)) + 1).tolist(), n]:
-        if stop > first:
-            yield first, stop
-            first = stop

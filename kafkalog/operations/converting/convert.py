@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +21,7 @@ from kafkalog.errors import (
     KafkalogError,
     Limits,
     NotKafkaError,
+    OnCorruption,
     OutputExistsError,
     Reason,
     warn,
@@ -30,15 +30,15 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.converting.conversion import Conversion, Nowhere
 from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.operations.converting.report import ConversionReport, converted
 from kafkalog.operations.converting.rewrite import Settings
 from kafkalog.operations.converting.rules import Rules
-from kafkalog.operations.converting.target import Targets
+from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.records.codecs import Compression
 from kafkalog.scanning.filters import Filters, parse_filters
+from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_directory
@@ -196,7 +196,7 @@ def convert(
     is_one = len(chosen) == 1 and not isinstance(opened, LogDir) and name is not None and name.kind is None
     named = [(name.topic_partition, chosen[0])] if is_one and name is not None else list(_named(chosen))
     n_threads = threads or os.cpu_count() or 1
-    targets = Targets(config, limits, note)
+    targets = ConvertedPartitions(config, limits, note)
     if rules.redaction is not None and rules.redaction.removes_keys:
         for topic in sorted({key.topic for key, partition in named if targets.is_compacted(partition)}):
             warn(
@@ -205,7 +205,7 @@ def convert(
                 ConfigWarning,
             )
     with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(n_threads, "kafkalog")) if n_threads > 1 else None
+        pool = stack.enter_context(OrderedPool(n_threads if n_threads > 1 else 0))
         root = None
         if named and not is_one and not dry_run:
             root = stack.enter_context(staged_directory(target)).path

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kafkalog.errors import OnCorruption
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.selection import Selection
 from kafkalog.state.producers import ProducerState
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class NeededBatches:
     """Offsets that tell those batches.
 
     Attributes
@@ -45,7 +45,7 @@ class Pinned:
         return self.are_last(batches) | begins
 
 
-def find_pinned(partition: Partition, start_offset: int | None, on_corruption: OnCorruption) -> Pinned:
+def find_needed_batches(partition: Partition, start_offset: int | None, on_corruption: OnCorruption) -> NeededBatches:
     """Walk the headers of a partition from an offset on.
 
     Raises
@@ -67,4 +67,4 @@ def find_pinned(partition: Partition, start_offset: int | None, on_corruption: O
         place += len(batches)
     begun.append(np.array([one.first_offset for one in state.transactions.open_transactions()], np.int64))
     last = state.entries()["last_offset"].astype(np.int64)
-    return Pinned(np.unique(np.concatenate(begun)), np.unique(last[last >= 0]))
+    return NeededBatches(np.unique(np.concatenate(begun)), np.unique(last[last >= 0]))

@@ -48,7 +48,7 @@ class Joints(NamedTuple):
     """int8[k]: of the output."""
     is_apart: npt.NDArray[np.bool_]
     """bool[k]: something that is not rewritten lies between it and the one before."""
-    is_pinned: npt.NDArray[np.bool_]
+    is_needed: npt.NDArray[np.bool_]
     """bool[k]: it keeps its boundaries."""
 
 
@@ -126,7 +126,7 @@ def _joins(batches: BatchTable, joints: Joints, batch_size: int | None) -> npt.N
     else:
         joins[1:] = True
     joins &= ~joints.is_apart
-    joins[1:] &= ~joints.is_pinned[1:] & ~joints.is_pinned[:-1]
+    joins[1:] &= ~joints.is_needed[1:] & ~joints.is_needed[:-1]
     columns = (
         batches.partition_leader_epoch,
         batches.producer_id,
@@ -157,7 +157,7 @@ def _cut_runs(
     limit = DEFAULT_BATCH_BYTES if batch_size is None else batch_size
     first, stop = runs[:-1], runs[1:]
     is_one = row[first] == row[stop - 1]
-    whole = is_one & joints.is_pinned[row[first]]
+    whole = is_one & joints.is_needed[row[first]]
     if batch_size is None:
         whole |= is_one
     upto = _most_bytes(records)

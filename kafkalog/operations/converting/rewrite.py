@@ -25,7 +25,7 @@ from kafkalog.errors import (
     UnwritableError,
 )
 from kafkalog.operations.converting.assemble import Part, assemble, empty_batches
-from kafkalog.operations.converting.needed_batches import Pinned
+from kafkalog.operations.converting.needed_batches import NeededBatches
 from kafkalog.operations.converting.recut import Joints, cut
 from kafkalog.operations.converting.rules import BoundRules
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
@@ -94,7 +94,7 @@ class Rewritten:
 
     Attributes
     ----------
-    n_done : int
+    n_batches : int
         Batches of the source that are done.
     error : KafkalogError or None
         What is wrong with the one behind them.
@@ -105,7 +105,7 @@ class Rewritten:
     counts : Counts
     """
 
-    n_done: int
+    n_batches: int
     error: KafkalogError | None = None
     window: Window | None = None
     tail: Window | None = None
@@ -119,7 +119,7 @@ def rewrite(
     *,
     settings: Settings,
     rules: BoundRules,
-    pinned: Pinned | None,
+    needed_batches: NeededBatches | None,
     path: str,
 ) -> Rewritten:
     """Convert batches.
@@ -135,13 +135,13 @@ def rewrite(
     settings : Settings
     rules : BoundRules
         Of the segment.
-    pinned : Pinned or None
+    needed_batches : NeededBatches or None
         Which batches producers and transactions need; None where none is rewritten.
     path : str
         For messages.
     """
     n_valid, error = _check(window, batches, path)
-    job = _Job(window, batches[:n_valid], epochs[:n_valid], settings, rules, pinned, path)
+    job = _Job(window, batches[:n_valid], epochs[:n_valid], settings, rules, needed_batches, path)
     job.error = error
     return job.run()
 
@@ -169,11 +169,11 @@ class _Job:
         epochs: npt.NDArray[np.int32],
         settings: Settings,
         rules: BoundRules,
-        pinned: Pinned | None,
+        needed_batches: NeededBatches | None,
         path: str,
     ) -> None:
         self.window, self.batches, self.epochs = window, batches, epochs
-        self.settings, self.rules, self.pinned, self.path = settings, rules, pinned, path
+        self.settings, self.rules, self.needed_batches, self.path = settings, rules, needed_batches, path
         self.error: KafkalogError | None = None
         self.is_redacted = np.empty(0, np.bool_)
         self.counts = Counts()
@@ -318,8 +318,8 @@ class _Job:
         batches = replace(batches, partition_leader_epoch=epochs.astype(np.int32))
         is_kept = ~rewritten & ~is_gone
         needed = np.zeros(len(batches), np.bool_)
-        if self.pinned is not None and is_gone.any():
-            needed = is_gone & self.pinned.are_needed(batches)
+        if self.needed_batches is not None and is_gone.any():
+            needed = is_gone & self.needed_batches.are_needed(batches)
         kept, empty = np.flatnonzero(is_kept), np.flatnonzero(needed)
         parts = [Part(kept, Window(self.window.data, self.window.start, batches[kept]))]
         if empty.size:
@@ -351,14 +351,14 @@ class _Job:
         codec = sources.codec
         if settings.compression is not None:
             codec = np.full(rows.size, int(settings.compression.codec), np.int8)
-        is_pinned = np.zeros(rows.size, np.bool_)
-        if self.pinned is not None and settings.batch_size is not None:
-            is_pinned = self.pinned.are_last(sources)
+        is_needed = np.zeros(rows.size, np.bool_)
+        if self.needed_batches is not None and settings.batch_size is not None:
+            is_needed = self.needed_batches.are_last(sources)
         made = cut(
             records,
             np.searchsorted(rows, row),
             sources,
-            Joints(codec, is_apart, is_pinned),
+            Joints(codec, is_apart, is_needed),
             batch_size=settings.batch_size,
             start_offset=self.rules.kept.start_offset,
         )

@@ -13,7 +13,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.records.selection import Mask, Predicate, Selection, Trouble
+from kafkalog.records.selection import FunctionFailure, Mask, Predicate, Selection
 from kafkalog.records.spans import Spans
 from kafkalog.scanning.filters import Filter
 
@@ -132,7 +132,7 @@ class Unless:
         may_match = self.filter.batch_mask(batches)
         return np.zeros(len(batches), np.bool_) if may_match is None else ~may_match
 
-    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[Trouble]:
+    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[FunctionFailure]:
         """Take out of `mask` the records of which the filter holds."""
         matches = mask.copy()
         self.filter.narrow(spans, matches, derived)

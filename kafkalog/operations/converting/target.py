@@ -19,10 +19,10 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.records.batch_table import Window
 from kafkalog.state.checkpoints import parse_topic_id
-from kafkalog.state.cluster_metadata import BROKER, TOPIC, ClusterConfigs, read_cluster_configs
-from kafkalog.state.epoch_cache import Epochs, truncate_from_start
+from kafkalog.state.cluster_metadata import BROKER, TOPIC, ClusterMetadata, read_cluster_metadata
+from kafkalog.state.leader_epochs import Epochs, truncate_from_start
 from kafkalog.state.log_config import LogConfig, checked_config
-from kafkalog.state.producers import ProducerSnapshot, read_snapshot
+from kafkalog.state.producers import ProducerSnapshot, newest_snapshot
 from kafkalog.storage.source import file_status
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -30,7 +30,7 @@ _MAX_SEGMENT_BYTES: Final = 2**31 - 1
 _NEVER_MS: Final = 2**63 - 1
 
 
-class Targets:
+class ConvertedPartitions:
     """Makes the writers of a conversion.
 
     Parameters
@@ -45,7 +45,7 @@ class Targets:
     def __init__(self, config: LogConfig | None, limits: Limits, report: Callable[[Finding], None]) -> None:
         self._config = None if config is None else checked_config(config)
         self._limits, self._report = limits, report
-        self._cluster: dict[Path, ClusterConfigs | None] = {}
+        self._cluster: dict[Path, ClusterMetadata | None] = {}
 
     def open(self, directory: Path, partition: Partition, start_offset: int) -> PartitionSink:
         """A new partition.
@@ -78,14 +78,14 @@ class Targets:
         configs = self._cluster_of(partition)
         if configs is None or partition.topic_partition is None:
             return False
-        topic = configs.of.get((TOPIC, partition.topic_partition.topic), {}).get("cleanup.policy")
-        policy = configs.of.get((BROKER, ""), {}).get("log.cleanup.policy", "") if topic is None else topic
+        topic = configs.settings.get((TOPIC, partition.topic_partition.topic), {}).get("cleanup.policy")
+        policy = configs.settings.get((BROKER, ""), {}).get("log.cleanup.policy", "") if topic is None else topic
         return "compact" in policy
 
-    def _cluster_of(self, partition: Partition) -> ClusterConfigs | None:
+    def _cluster_of(self, partition: Partition) -> ClusterMetadata | None:
         root = partition.path.absolute().parent
         if root not in self._cluster:
-            self._cluster[root] = configs = read_cluster_configs(root, limits=self._limits)
+            self._cluster[root] = configs = read_cluster_metadata(root, limits=self._limits)
             for finding in configs.findings if configs is not None else ():
                 self._report(finding)
         return self._cluster[root]
@@ -99,12 +99,11 @@ class Targets:
         """What the source knew of producers before its first batch."""
         if not partition.segments or not start_offset or partition.segments[0].base_offset != start_offset:
             return None
-        path = partition.path / kf.segment_file_name(start_offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
-        try:
-            return read_snapshot(path) if path.exists() else None
-        except KafkalogError as error:
+
+        def report(error: KafkalogError) -> None:
             self._report(error.to_finding(damage=False))
-            return None
+
+        return newest_snapshot(partition.path, start_offset, start_offset, report=report)
 
 
 class PartitionSink:

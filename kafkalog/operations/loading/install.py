@@ -42,8 +42,7 @@ from kafkalog.state.checkpoints import (
     read_properties,
     read_topic_id,
 )
-from kafkalog.state.cluster_metadata import ClusterConfigs, read_cluster_configs
-from kafkalog.state.cluster_topics import ClusterTopics, read_cluster_topics
+from kafkalog.state.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
 from kafkalog.storage.output_paths import check_stage_in, hand_over, staging_directory
@@ -189,7 +188,7 @@ def install(
             partition.size_in_bytes,
             is_replaced,
         )
-        report.findings += _epoch_findings(partition, targets.topics)
+        report.findings += _epoch_findings(partition, targets.cluster)
         with Checkpoints(root, stage_in) as checkpoints:
             with staged_directory(target, overwrite=target.exists(), stage_in=stage_in) as staged:
                 _copy(partition, staged, progress)
@@ -220,8 +219,8 @@ class Targets:
 
     Attributes
     ----------
-    topics : ClusterTopics or None
-        What the cluster's metadata says, if it is there.
+    cluster : ClusterMetadata or None
+        What the cluster's metadata say, if they are there.
     """
 
     def __init__(
@@ -240,7 +239,7 @@ class Targets:
         self._root, self._meta, self._replace, self._limits = root, meta, replace, limits
         self._given = None if topic_id is None else parse_topic_id(topic_id)
         self._metadata_dir = root if metadata_log_dir is None else Path(metadata_log_dir)
-        self.topics = read_cluster_topics(self._metadata_dir, limits=limits)
+        self.cluster = read_cluster_metadata(self._metadata_dir, limits=limits)
         self._checked: dict[str, str | None] = {}
         self._locks = contextlib.ExitStack()
 
@@ -258,10 +257,6 @@ class Targets:
         self._checked[str(key)] = known_id
         return known_id, is_there
 
-    def settings(self) -> ClusterConfigs | None:
-        """What the cluster's topics are set to, if its metadata are there."""
-        return read_cluster_configs(self._metadata_dir, limits=self._limits)
-
     def complete(self, staged: Path) -> None:
         """Give a partition that was checked, and written elsewhere, what the one in its place would have."""
         known_id, target = self._checked[staged.name], self._root / staged.name
@@ -274,8 +269,8 @@ class Targets:
 
     def _expected_id(self, key: kf.TopicPartition) -> str | None:
         found: str | None
-        if self.topics is not None and (key.topic in self.topics.topic_ids or self._given is None):
-            found = _assigned_id(self._root, key, self.topics, self._meta)
+        if self.cluster is not None and (key.topic in self.cluster.topic_ids or self._given is None):
+            found = _assigned_id(self._root, key, self.cluster, self._meta)
         else:
             found = read_topic_id(self._root / str(key))
         if found is None and self._given is None and self._meta.get("version") != "0":
@@ -291,9 +286,9 @@ class Targets:
         return self._given if found is None else found
 
 
-def _assigned_id(root: Path, key: kf.TopicPartition, topics: ClusterTopics, meta: dict[str, str]) -> str:
-    found = topics.topic_ids.get(key.topic)
-    assigned = topics.partition(key)
+def _assigned_id(root: Path, key: kf.TopicPartition, cluster: ClusterMetadata, meta: dict[str, str]) -> str:
+    found = cluster.topic_ids.get(key.topic)
+    assigned = cluster.partition(key)
     if found is None:
         problem = f"the cluster has no topic {key.topic!r}: create it first"
     elif assigned is None:
@@ -351,9 +346,9 @@ def _check_target(target: Path, replace: bool, limits: Limits) -> bool:
     return True
 
 
-def _epoch_findings(partition: Partition, topics: ClusterTopics | None) -> list[Finding]:
+def _epoch_findings(partition: Partition, cluster: ClusterMetadata | None) -> list[Finding]:
     key = partition.topic_partition
-    assigned = topics.partition(key) if topics is not None and key is not None else None
+    assigned = cluster.partition(key) if cluster is not None and key is not None else None
     epochs = partition.leader_epochs
     if assigned is None or not epochs.size or int(epochs["epoch"].max()) <= assigned.leader_epoch:
         return []
@@ -404,7 +399,7 @@ def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits:
         ).is_ok
     ):
         return False
-    interval = index_interval(partition, read_cluster_configs(root, limits=limits))
+    interval = index_interval(partition, read_cluster_metadata(root, limits=limits))
     rebuild_indexes(staged.path, kinds=KINDS, in_place=True, index_interval_bytes=interval.n_bytes, limits=limits)
     return True
 

@@ -447,7 +447,7 @@ class _Load:
         if (options.timestamp_type or (options.config or LogConfig()).message_timestamp_type) in _STAMPED:
             stamp = now_ms if options.log_append_time is None else options.log_append_time
             newest = {key: stamp for key, partition in self._waiting.partitions.items() if partition.n_records}
-        cluster = None if self._targets is None else self._targets.settings()
+        cluster = None if self._targets is None else self._targets.cluster
         note = retention_note(newest, config=options.config, cluster=cluster, now_ms=now_ms)
         return [*self._left_out(), *([] if note is None else [note])]
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.state.cluster_metadata import TOPIC, ClusterConfigs
+from kafkalog.state.cluster_metadata import TOPIC, ClusterMetadata
 from kafkalog.state.log_config import LogConfig
 
 
 def retention_note(
-    newest: Mapping[kf.TopicPartition, int], *, config: LogConfig | None, cluster: ClusterConfigs | None, now_ms: int
+    newest: Mapping[kf.TopicPartition, int], *, config: LogConfig | None, cluster: ClusterMetadata | None, now_ms: int
 ) -> str | None:
     """Which partitions a broker would soon delete all records of; None if there are none.
 
@@ -26,7 +26,7 @@ def retention_note(
         The largest timestamp of each, ms; where there is none (-1) a broker goes by when the file was written.
     config : LogConfig, optional
         Default: Kafka's defaults, which keep records for a week.
-    cluster : ClusterConfigs, optional
+    cluster : ClusterMetadata, optional
         What the topics are set to, before `config`.
     now_ms : int
 
@@ -51,9 +51,9 @@ def retention_note(
     )
 
 
-def retention_ms(topic: str, config: LogConfig, cluster: ClusterConfigs | None) -> int:
+def retention_ms(topic: str, config: LogConfig, cluster: ClusterMetadata | None) -> int:
     """How long a topic keeps records; -1 for ever, as where it is compacted alone."""
-    said = {} if cluster is None else cluster.of.get((TOPIC, topic), {})
+    said = {} if cluster is None else cluster.settings.get((TOPIC, topic), {})
     policy = said.get("cleanup.policy")
     policies = config.cleanup_policy if policy is None else [name.strip() for name in policy.split(",")]
     if "delete" not in policies:

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.operations.loading.install import Checkpoints, Targets
+from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_stage_in, hand_over, staging_directory
-from kafkalog.storage.staging import Move, staged_additions, staged_directory
+from kafkalog.storage.staging import staged_directory
 
 
 class LoadTarget(NamedTuple):

@@ -10,7 +10,7 @@ from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.state.cluster_metadata import BROKER, TOPIC, ClusterConfigs
+from kafkalog.state.cluster_metadata import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.log_config import LogConfig
 
 MAX_INDEX_INTERVAL_BYTES: Final = 2**31 - 1
@@ -26,7 +26,7 @@ class IndexInterval(NamedTuple):
     """`"given"`, `"cluster metadata"`, `"existing indexes"` or `"default"`."""
 
 
-def index_interval(partition: Partition, configs: ClusterConfigs | None) -> IndexInterval:
+def index_interval(partition: Partition, configs: ClusterMetadata | None) -> IndexInterval:
     """What the topic's setting is, as far as files tell.
 
     Notes
@@ -43,19 +43,19 @@ def index_interval(partition: Partition, configs: ClusterConfigs | None) -> Inde
     return IndexInterval(kf.INDEX_INTERVAL_BYTES, "default")
 
 
-def max_index_bytes(partition: Partition, configs: ClusterConfigs | None) -> int:
+def max_index_bytes(partition: Partition, configs: ClusterMetadata | None) -> int:
     """A topic's `segment.index.bytes`: what a broker allocates for an index before it fills it."""
     said = _said(partition, configs, "segment.index.bytes", "log.index.size.max.bytes")
     return LogConfig().segment_index_bytes if said is None else said
 
 
-def _said(partition: Partition, configs: ClusterConfigs | None, of_topic: str, of_broker: str) -> int | None:
+def _said(partition: Partition, configs: ClusterMetadata | None, of_topic: str, of_broker: str) -> int | None:
     """The topic's own setting, or the default for all brokers."""
     if configs is None:
         return None
     topic = partition.topic_partition.topic if partition.topic_partition else ""
     for resource, name in (((TOPIC, topic), of_topic), ((BROKER, ""), of_broker)):
-        text = configs.of.get(resource, {}).get(name, "")
+        text = configs.settings.get(resource, {}).get(name, "")
         if text.isdecimal() and int(text) <= MAX_INDEX_INTERVAL_BYTES:
             return int(text)
     return None
@@ -90,7 +90,7 @@ def _roundest(least: int, most: int) -> int:
 
 def interval_bounds(segment: Segment) -> tuple[int, int] | None:
     """The smallest and the largest interval that give a segment's `.index`; None if none does, or it has no entries."""
-    index = segment.offset_index_or_none()
+    index = segment.offset_hint
     if index is None or not len(index):
         return None
     wanted, offsets = index.position, index.offset

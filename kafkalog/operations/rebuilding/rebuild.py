@@ -1,4 +1,4 @@
-"""Indexes, producer snapshots and leader epochs anew, out of `.log` files alone, as a broker's recovery makes them.
+"""Rebuilds indexes, producer snapshots and leader epochs from `.log` files alone, as a broker's recovery does.
 
 `rebuild_indexes` goes through segments in order: `recovery` reads them (several at a time), `ProducerReplay` follows
 the producers, and a `Target` takes the files as they are made. Mirrors `LogLoader.recoverLog`; no `.log` is touched.
@@ -48,7 +48,7 @@ def rebuild_indexes(
     on_file: Callable[[RebuiltFile], object] = lambda file: None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> RebuildReport:
-    """Make the derived files of segments anew, byte for byte as a broker's recovery does.
+    """Rebuild the derived files of segments, byte for byte as a broker's recovery does.
 
     Parameters
     ----------

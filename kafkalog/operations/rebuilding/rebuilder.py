@@ -32,10 +32,10 @@ from kafkalog.operations.rebuilding.outputs import Target, old_content
 from kafkalog.operations.rebuilding.report import Change, Damaged, Kind, RebuildReport, RebuiltFile, Skipped
 from kafkalog.operations.rebuilding.snapshots import ProducerReplay
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
-from kafkalog.state import epoch_cache as leader_epochs
+from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
-from kafkalog.state.cluster_metadata import ClusterConfigs, read_cluster_configs
-from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_snapshot
+from kafkalog.state.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, newest_snapshot
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
 
@@ -111,7 +111,7 @@ class Rebuilder:
         self._read = read
         self._limits, self._progress, self._on_file = limits, progress, on_file
         self._failed: list[KafkalogError] = []
-        self._configs: dict[Path, ClusterConfigs | None] = {}
+        self._configs: dict[Path, ClusterMetadata | None] = {}
 
     def plan(
         self,
@@ -263,7 +263,7 @@ class Rebuilder:
             self._report.skipped.append(Skipped(at, "epochs", f"no segment before the damage in {segment.path.name}"))
 
     def _stop(self, work: _Work, segment: Segment, why: str) -> None:
-        """Leave what is behind a segment alone."""
+        """Leave the files of later segments as they are."""
         work.is_stopped = True
         for later in work.segments[work.segments.index(segment) + 1 :]:
             self._report.skipped.extend(Skipped(str(later.path), kind, why) for kind in KINDS[:3] if kind in work.kinds)
@@ -346,7 +346,7 @@ class Rebuilder:
     def _interval(self, partition: Partition) -> IndexInterval:
         root = partition.path.absolute().parent
         if root not in self._configs:
-            self._configs[root] = configs = read_cluster_configs(root, limits=self._limits)
+            self._configs[root] = configs = read_cluster_metadata(root, limits=self._limits)
             for finding in configs.findings if configs is not None else ():
                 self._report.findings.add(finding)
         return index_interval(partition, self._configs[root])
@@ -375,17 +375,13 @@ class Rebuilder:
         return kinds, before, None
 
     def _newest_snapshot(self, partition: Partition, upto: int) -> ProducerSnapshot | None:
-        paths = sorted(partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"), reverse=True)
         bases = {one.base_offset for one in partition.segments}
-        for path in paths:
-            offset = kf.parse_base_offset(path.name)
-            if offset is None or not partition.log_start_offset <= offset <= upto or offset not in bases:
-                continue
-            try:
-                return read_snapshot(path)
-            except KafkalogError as error:
-                self._report.findings.add(error.to_finding(damage=isinstance(error, SidecarError)))
-        return None
+
+        def report(error: KafkalogError) -> None:
+            self._report.findings.add(error.to_finding(damage=isinstance(error, SidecarError)))
+
+        start = partition.log_start_offset
+        return newest_snapshot(partition.path, start, upto, report=report, wanted=bases.__contains__)
 
     def _skip(self, segment: Segment, kinds: Iterable[str], why: str) -> None:
         self._report.skipped.extend(Skipped(str(segment.path), kind, why) for kind in KINDS if kind in set(kinds))

@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.state.producers import PRODUCER_ID_EXPIRATION_MS, ProducerSnapshot, ProducerState
-from kafkalog.state.transactions import ENDED_DTYPE, Outcome
+from kafkalog.state.transactions import ENDED_DTYPE, aborted_entries
 
 
 class ProducerReplay:
@@ -69,7 +68,7 @@ class ProducerReplay:
             ended.append(state.update(batches, place=batches.base_offset, coordinator_epoch=coordinator_epoch))
         if found.map_end_offset > last_snapshot:
             self._take(found.map_end_offset, state)
-        return _aborted(np.concatenate(ended))
+        return aborted_entries(np.concatenate(ended))
 
     def finish(self, base_offsets: list[int], log_end_offset: int) -> dict[int, npt.NDArray[np.void]]:
         """The snapshots that are there once all is loaded: at the segments' bases and at the log end offset."""
@@ -98,11 +97,3 @@ class ProducerReplay:
     def _take(self, offset: int, state: ProducerState) -> int:
         self.snapshots[offset] = state.entries()
         return offset
-
-
-def _aborted(ended: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    aborted = ended[ended["outcome"] == Outcome.ABORTED]
-    entries = np.zeros(aborted.size, kf.TRANSACTION_INDEX_DTYPE)
-    for name in ("producer_id", "first_offset", "last_offset", "last_stable_offset"):
-        entries[name] = aborted[name]
-    return entries

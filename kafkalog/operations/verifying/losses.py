@@ -83,8 +83,8 @@ def check_losses(
             ]
         if proofs:
             add(_missing_segment(partition, gap.start, gap.end, proofs))
-        elif gap.start not in damaged and not (gap.is_compacted and partition.cleaner_offset is not None):
-            add(gap_finding(str(partition.path), gap.start, gap.end, is_compacted=gap.is_compacted))
+        elif gap.start not in damaged and not gap.is_compacted:
+            add(gap_finding(str(partition.path), gap.start, gap.end, is_compacted=False))
     if around.is_live or partition.kind is not None or any(segment.error for segment in partition.segments):
         return gaps
     known_end = _known_ends(partition, snapshots)
@@ -98,8 +98,12 @@ def check_losses(
     end = segments[-1].last_offset + 1
     behind = {what: offset for what, offset in known_end.items() if offset > end}
     for base, found in orphans.items():
-        if base >= end:
+        if base > end:
             behind |= dict.fromkeys(found, base)
+        elif base == end and not behind:
+            # the next segment, lost or still to come: PartitionWriter moves its indexes in first, and may be killed
+            for name in found:
+                add(_orphan(partition.path / name))
     # a log whose last segment is damaged may end where the damage begins, which is a finding of its own
     if behind and not any(finding.damage and finding.path == segments[-1].path for finding in segments[-1].findings):
         said = ", ".join(f"{what} ({offset})" for what, offset in behind.items())
@@ -150,9 +154,13 @@ def _orphans(
         if not is_usual and _has_entries(partition.path / name, base):
             lost.setdefault(base, []).append(name)
         else:
-            detail = "an index without a .log: a broker deletes it when it starts"
-            add(Finding(Reason.UNKNOWN_FILE, detail, path=str(partition.path / name), damage=False))
+            add(_orphan(partition.path / name))
     return dict(sorted(lost.items()))
+
+
+def _orphan(path: Path) -> Finding:
+    detail = "an index without a .log: a broker deletes it when it starts"
+    return Finding(Reason.UNKNOWN_FILE, detail, path=str(path), damage=False)
 
 
 def _checked_start(partition: Partition) -> int:

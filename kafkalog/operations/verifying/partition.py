@@ -26,7 +26,7 @@ from kafkalog.operations.verifying.segment import Surroundings, VerifiedSegment,
 from kafkalog.records.batch_table import BatchTable, valid_crcs
 from kafkalog.records.header_walk import WINDOW_BYTES, walk
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
-from kafkalog.state.producers import ProducerState, read_snapshot
+from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.storage.source import open_source
 
 _CHECKPOINTS: Final = (
@@ -252,13 +252,9 @@ def _state_at(partition: Partition) -> ProducerState | None:
     if not partition.segments:
         return None
     base_offset = partition.segments[0].base_offset
-    path = partition.path / kf.segment_file_name(base_offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
-    if not path.exists():
-        return None
-    try:
-        return ProducerState(read_snapshot(path), limits=partition.limits)
-    except KafkalogError:
-        return None  # said with the snapshots
+    # one that cannot be read is reported with the snapshots
+    snapshot = newest_snapshot(partition.path, base_offset, base_offset)
+    return None if snapshot is None else ProducerState(snapshot, limits=partition.limits)
 
 
 def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], add: Add) -> None:

@@ -20,14 +20,22 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, OutputExistsError, Reason, WriteError
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    Finding,
+    KafkalogError,
+    Limits,
+    OnCorruption,
+    OutputExistsError,
+    Reason,
+    WriteError,
+)
 from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS, record_schema
 from kafkalog.interchange.record_writers import SinkOptions
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_stream import OnCorruption
 from kafkalog.operations.export import MANIFEST, PartitionedFiles, check_keys, check_replaceable, split_by_directory
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan, read_task
 from kafkalog.scanning.query import Timestamp

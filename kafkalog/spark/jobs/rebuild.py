@@ -47,7 +47,7 @@ from kafkalog.spark.jobs.tables import (
     pack,
     run_now,
 )
-from kafkalog.state.cluster_metadata import ClusterConfigs, read_cluster_configs
+from kafkalog.state.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_directory
@@ -217,16 +217,16 @@ def _intervals(
     """`index.interval.bytes` of each partition; found out by executors, for it may take reading some segments."""
     if given is not None:
         return [IndexInterval(given, "given")] * len(chosen)
-    configs: dict[Path, ClusterConfigs | None] = {}
-    tasks: dict[int, list[tuple[int, Partition, ClusterConfigs | None]]] = {}
+    configs: dict[Path, ClusterMetadata | None] = {}
+    tasks: dict[int, list[tuple[int, Partition, ClusterMetadata | None]]] = {}
     groups = pack([one.size_in_bytes for one in chosen], task_bytes)
     for number, (partition, group) in enumerate(zip(chosen, groups, strict=True)):
         root = partition.path.absolute().parent
         if root not in configs:
-            configs[root] = read_cluster_configs(root, limits=limits)
+            configs[root] = read_cluster_metadata(root, limits=limits)
         tasks.setdefault(group, []).append((number, partition, configs[root]))
 
-    def work(task: list[tuple[int, Partition, ClusterConfigs | None]]) -> Iterator[pa.RecordBatch]:
+    def work(task: list[tuple[int, Partition, ClusterMetadata | None]]) -> Iterator[pa.RecordBatch]:
         rows = []
         for number, partition, known in task:
             n_bytes, origin = index_interval(partition, known)

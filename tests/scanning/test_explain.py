@@ -11,7 +11,8 @@ import builder
 import pytest
 
 import kafkalog
-from kafkalog.log.scan_statistics import Explanation, ScanStatistics
+from kafkalog.log.segment_reader import ScanStatistics
+from kafkalog.scanning.explain import Explanation
 
 N_SEGMENTS, N_BATCHES, N_RECORDS = 3, 8, 10
 VALUE = b"v" * 600

@@ -1,44 +1,11 @@
-"""What a scan read and what it did not have to: the counts behind `Scan.explain`."""
+"""What a scan does, step by step, and what it did not have to read: `Scan.explain`."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(slots=True)
-class ScanStatistics:
-    """Counts of one pass, each level out of what the one above left.
-
-    Attributes
-    ----------
-    n_partitions, n_partitions_read : int
-        Ruled out by topic and partition, those asked for and those filtered by.
-    n_segments, n_segments_read : int
-        Of the partitions that are read. Ruled out by offsets, or by their name.
-    n_bytes, n_bytes_jumped, n_bytes_read : int
-        Of the `.log` files of those partitions; `jumped` lie before the index entry that a segment is read from.
-    n_batches, n_batches_decoded : int
-        Whose headers were walked, and which may hold a wanted record by them.
-    n_records, n_records_selected : int or None
-        Walked, and handed out. None where nothing was decoded.
-    """
-
-    n_partitions: int = 0
-    n_partitions_read: int = 0
-    n_segments: int = 0
-    n_segments_read: int = 0
-    n_bytes: int = 0
-    n_bytes_jumped: int = 0
-    n_bytes_read: int = 0
-    n_batches: int = 0
-    n_batches_decoded: int = 0
-    n_records: int | None = None
-    n_records_selected: int | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The counts, for JSON."""
-        return asdict(self)
+from kafkalog.log.segment_reader import ScanStatistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,323 @@
+"""Kernels refuse arguments that no caller here makes, and touch nothing outside of their arrays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from fuzzing import N_INPUTS, SEED
+from guard import Guard, guarded
+from mutants import I32, I64, mutants, seeds
+
+import kafkalog
+from kafkalog._kernels import crc as crc_kernels
+from kafkalog._kernels import decode as record_kernels
+from kafkalog._kernels import encode as encode_kernels
+from kafkalog._kernels import filters as predicate_kernels
+from kafkalog._kernels import header_walk as batch_kernels
+from kafkalog._kernels import indexes as index_kernels
+from kafkalog._kernels import legacy as legacy_kernels
+from kafkalog._kernels import wire as wire_kernels
+
+REFUSALS = (ValueError, IndexError)
+HOSTILE_DTYPES: dict[str, Any] = {
+    "b": np.int8,
+    "h": np.int16,
+    "i": np.int32,
+    "q": np.int64,
+    "I": np.uint32,
+    "B": np.uint8,
+}
+
+
+_room = Guard(4096)
+
+
+class Arguments:
+    """Draws arrays and numbers that are out of bounds as often as not."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.guard = Guard(4096)
+        self.data: Any = np.empty(0, np.uint8)
+
+    def bytes(self) -> npt.NDArray[np.uint8]:
+        """Bytes to be read: noise, or a batch, at the end of memory."""
+        pick = int(self.rng.integers(0, 4))
+        if pick == 0:
+            data = self.rng.bytes(int(self.rng.integers(0, 120)))
+        else:
+            every = seeds()
+            data = every[int(self.rng.integers(0, len(every)))].data[:4000]
+            data = data[61:] if pick == 3 else data
+        buffer = self.guard.ending(data)
+        self.data = buffer
+        return buffer
+
+    def number(self, bits: int = 64) -> int:
+        pick = int(self.rng.integers(0, 3))
+        if pick == 0:
+            return int(self.rng.integers(-2, self.data.size + 3))
+        values = I64 if bits == 64 else tuple(value for value in I32 if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1))
+        return 61 if pick == 1 else int(self.rng.choice(np.array(values)))
+
+    def column(self, kind: str, n: int) -> Any:
+        """An array of `n` numbers, rarely of another length."""
+        if self.rng.random() < 0.01:
+            n += int(self.rng.integers(-1, 2))
+        n = max(n, 0)
+        dtype = HOSTILE_DTYPES[kind]
+        info = np.iinfo(dtype)
+        near = self.rng.integers(-2, self.data.size + 3, n)
+        if self.rng.random() < 0.3:
+            wild = self.rng.choice(np.array(I64 if kind == "q" else I32, np.int64), n)
+            near = np.where(self.rng.random(n) < 0.2, wild, near)
+        return np.clip(near, info.min, info.max).astype(dtype)
+
+    def columns(self, kinds: str, n: int) -> list[Any]:
+        return [self.column(kind, n) for kind in kinds]
+
+
+def _walk_batches(a: Arguments, n: int) -> None:
+    batch_kernels.walk_batches(a.bytes(), a.number(), a.number(), a.number(), *a.columns("qiqqibIhqqqhiih", n))
+
+
+def _find_batch(a: Arguments, n: int) -> None:
+    batch_kernels.find_batch(a.bytes(), a.number(), a.number(), a.number())
+
+
+def _check_crcs(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    crc_kernels.check_crcs(data, a.number(), *a.columns("qibIB", n))
+
+
+def _walk_messages(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    legacy_kernels.walk_messages(data, *a.columns("qibI", n), bool(n % 2), *a.columns("iiii", n))
+
+
+def _walk_message_set(a: Arguments, n: int) -> None:
+    legacy_kernels.walk_message_set(
+        a.bytes(), a.number(), a.number(), a.number(), n % 3, a.number(16), a.number(), *a.columns("qqbiiii", n)
+    )
+
+
+def _walk_records(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    copies: list[Any] = []
+    for _ in range(2):  # of the keys, of the values
+        room = np.empty(int(a.rng.integers(0, 200)), np.uint8)
+        copies += [None] * 3 if a.rng.random() < 0.3 else [a.column("q", n + 1), room, a.column("B", n)]
+    spans = [None] * 4 if a.rng.random() < 0.3 else a.columns("iiii", n)
+    headers = [None] * 2 if a.rng.random() < 0.3 else a.columns("ii", n)
+    record_kernels.walk_records(
+        data,
+        *a.columns("qqqqqhiI", n % 5),
+        bool(n % 2),
+        a.number(32),
+        a.number(32),
+        *a.columns("qq", n),
+        *spans,
+        *headers,
+        *copies,
+    )
+
+
+def _survey_batches(a: Arguments, n: int) -> None:
+    a.bytes()
+    batch_kernels.survey_batches(*a.columns("qibhi", n), a.number(), *a.columns("qq", n))
+
+
+def _build_entries(a: Arguments, n: int) -> None:
+    a.bytes()
+    columns = a.columns("qqq", n)
+    carried = a.column("q", 7)
+    index_kernels.build_entries(*columns, a.number(), a.number(), carried, *a.columns("iiqi", n))
+
+
+def _rows(a: Arguments, n: int) -> Any:
+    return None if a.rng.random() < 0.5 else a.column("q", n)
+
+
+def _measure_binary(a: Arguments, n: int) -> None:
+    a.bytes()
+    record_kernels.measure_binary(a.column("i", n), _rows(a, n))
+
+
+def _fill_binary(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    out = np.empty(int(a.rng.integers(0, 200)), np.uint8)
+    validity = None if n % 2 else a.column("B", n)
+    record_kernels.fill_binary(data, *a.columns("ii", n), _rows(a, n), a.column("q", n + 1), out, validity)
+
+
+def _walk_headers(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    room = int(a.rng.integers(0, 60))
+    record_kernels.walk_headers(data, *a.columns("ii", n), _rows(a, n), a.column("q", n + 1), *a.columns("iiii", room))
+
+
+def _needle(a: Arguments) -> npt.NDArray[np.uint8]:
+    start = int(a.rng.integers(0, a.data.size + 1))
+    return np.array(a.data[start : start + int(a.rng.integers(0, 9))])
+
+
+def _mask(a: Arguments, n: int) -> Any:
+    return (a.column("B", n) % 3).astype(np.uint8)
+
+
+def _match_bytes(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    operation = int(a.rng.integers(-1, 11))
+    predicate_kernels.match_bytes(data, *a.columns("ii", n), operation, _needle(a), _mask(a, n))
+
+
+def _text_set(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    offsets = a.column("q", n % 4)
+    texts = predicate_kernels.TextSet(data, np.sort(offsets) if n % 2 else offsets)
+    assert texts.n_texts == n % 4 - 1 or offsets.size != n % 4
+
+
+def _match_set(a: Arguments, n: int) -> None:
+    listed = [a.rng.bytes(int(size)) for size in a.rng.integers(0, 5, n % 7)]
+    data = a.bytes()
+    if n % 2:
+        listed.append(_needle(a).tobytes())
+    offsets = np.cumsum([0, *map(len, listed)], dtype=np.int64)
+    texts = predicate_kernels.TextSet(np.frombuffer(b"".join(listed), np.uint8), offsets)
+    predicate_kernels.match_set(data, *a.columns("ii", n), texts, bool(n % 2), bool(n % 3), _mask(a, n))
+
+
+def _match_header(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    operation = int(a.rng.integers(-1, 11))
+    flags = bool(n % 2), bool(n % 3)
+    columns = a.columns("ii", n)
+    predicate_kernels.match_header(data, *columns, _needle(a), operation, _needle(a), *flags, _mask(a, n))
+
+
+def _written(a: Arguments, n: int) -> tuple[encode_kernels.Columns, encode_kernels.Heads, Any]:
+    """Columns that lead anywhere, or nearly right, heads and boundaries; the columns keep what they were given."""
+    data = np.array(a.bytes())
+    right = a.rng.random() < 0.7
+
+    def offsets(rows: int) -> Any:
+        return np.sort(a.rng.integers(0, data.size + 1, rows + 1)) if right else a.column("q", rows + 1)
+
+    def binary(rows: int) -> list[Any]:
+        return [None] * 3 if a.rng.random() < 0.2 else [offsets(rows), data, None if n % 2 else a.column("B", rows)]
+
+    n_headers = n % 4
+    headers: list[Any] = [None] * 7
+    if n % 3:
+        lists = np.sort(a.rng.integers(0, n_headers + 1, n + 1)) if right else a.column("q", n + 1)
+        headers = [lists, *binary(n_headers), *binary(n_headers)]
+    offset = np.sort(a.column("q", n)) if right else a.column("q", n)
+    columns = encode_kernels.Columns(offset, a.column("q", n), *binary(n), *binary(n), *headers)
+    n_batches = n % 5
+    heads = encode_kernels.Heads(*a.columns("qqihqqqhii", n_batches))
+    boundaries = np.sort(a.rng.integers(0, n + 1, n_batches + 1)) if right else a.column("q", n_batches + 1)
+    return columns, heads, boundaries
+
+
+def _measure_batches(a: Arguments, n: int) -> None:
+    columns, heads, boundaries = _written(a, n)
+    if n % 2:
+        encode_kernels.cut_batches(columns, a.number(), a.number(), a.column("q", n + 1))
+        return
+    encode_kernels.measure_batches(
+        columns, boundaries, *a.columns("qq", len(heads)), a.column("i", n), *a.columns("qq", len(heads))
+    )
+
+
+def _write_batches(a: Arguments, n: int) -> None:
+    columns, heads, boundaries = _written(a, n)
+    out = _room.ending(bytes(int(a.rng.integers(0, 2000))))
+    body_size, payload_size = a.column("i", n), a.column("q", len(heads))
+    bounds = (0, len(heads)) if n % 2 else (int(a.rng.integers(-1, 5)), int(a.rng.integers(-1, 5)))
+    encode_kernels.write_batches(columns, boundaries, heads, body_size, payload_size, *bounds, bool(n % 3), out)
+    n_batches = max(len(heads) - n % 2, 0)
+    encode_kernels.write_heads(heads, int(a.rng.integers(-1, 3)), *a.columns("qq", n_batches), out)
+
+
+def _varints(a: Arguments, n: int) -> None:
+    data = a.guard.ending(a.rng.integers(64, 256, n % 13).astype(np.uint8))
+    for decode_one in (wire_kernels.decode_unsigned_varint, wire_kernels.decode_varint, wire_kernels.decode_varlong):
+        _, _, used = decode_one(data)
+        assert 0 <= used <= data.size
+
+
+KERNEL_CALLS = (
+    _walk_batches,
+    _survey_batches,
+    _build_entries,
+    _find_batch,
+    _check_crcs,
+    _walk_messages,
+    _walk_message_set,
+    _walk_records,
+    _measure_binary,
+    _fill_binary,
+    _walk_headers,
+    _match_bytes,
+    _text_set,
+    _match_set,
+    _match_header,
+    _measure_batches,
+    _write_batches,
+    _varints,
+)
+
+
+@pytest.mark.parametrize("call", KERNEL_CALLS, ids=lambda call: call.__name__.strip("_"))
+def test_a_kernel_refuses_arguments_that_lead_outside_its_arrays(call: Callable[[Arguments, int], None]) -> None:
+    arguments = Arguments(np.random.default_rng([SEED, 7]))
+    outcomes: Counter[str] = Counter()
+    for i in range(max(200, N_INPUTS // 80)):
+        try:
+            call(arguments, i % 23)
+            outcomes["fine"] += 1
+        except REFUSALS:
+            outcomes["refused"] += 1
+    assert outcomes["fine"], "nothing got past the checks"
+    assert outcomes["refused"] or call is _varints
+
+
+@pytest.mark.parametrize("number", [-1, 2**63 - 1, -(2**63), 2**62])
+def test_a_kernel_refuses_a_start_far_outside(number: int) -> None:
+    data = guarded(seeds()[0].data)
+    with pytest.raises(ValueError, match="outside"):
+        batch_kernels.find_batch(data, number, -1, 10**6)
+    columns = [np.zeros(4, dtype) for dtype in kafkalog.records.batch_table.COLUMNS.values()]
+    with pytest.raises(ValueError, match="outside"):
+        batch_kernels.walk_batches(data, number, 0, -1, *columns)
+    one: list[Any] = [np.full(1, 26, np.int32), np.full(1, 2, np.int8), np.zeros(1, np.uint32), np.zeros(1, np.uint8)]
+    with pytest.raises(ValueError, match="outside"):
+        crc_kernels.check_crcs(data, 0, np.full(1, number), *one)
+    with pytest.raises(ValueError, match="outside"):
+        crc_kernels.check_crcs(data, number, np.full(1, 0), *one)
+
+
+def test_messages_and_headers_at_the_very_end_of_memory_are_walked() -> None:
+    # what was decompressed lies in the arena, behind which there is more of it: here there is nothing
+    rng = np.random.default_rng([SEED, 8])
+    wrappers = [seed for seed in seeds() if seed.magic < 2 and seed.plain]
+    statuses: Counter[int] = Counter()
+    for i in range(max(200, N_INPUTS // 20)):
+        seed = wrappers[i % len(wrappers)]
+        (plain,) = mutants(rng, seed.plain, 1) if i % 5 else (seed.plain[: int(rng.integers(0, len(seed.plain)))],)
+        data = guarded(plain, at_start=i % 4 == 0)
+        n = data.size // 26
+        columns = [np.zeros(n, dtype) for dtype in (np.int64, np.int64, np.int8, *[np.int32] * 4)]
+        status, n_done, at = legacy_kernels.walk_message_set(data, 0, data.size, 2**40, seed.magic, 0, 0, *columns)
+        assert 0 <= n_done <= n
+        assert 0 <= at <= data.size
+        for start, size in (columns[3:5], columns[5:7]):
+            assert (size[:n_done] <= data.size - start[:n_done]).all()
+        statuses[status] += 1
+    assert len(statuses) > 4

@@ -1,0 +1,336 @@
+"""Hostile batches: whatever their bytes are, nothing but a `KafkalogError` comes of them, soon, and in little memory.
+
+Inputs are made by `mutants`. What was found once is in `regress/` and stays there.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import warnings
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import builder
+import numpy as np
+import pytest
+import zstandard
+from fuzzing import MEMORY_GROWTH, MODES, N_INPUTS, REGRESS, SEED, feed, keep, peak_rss, tables
+from guard import guarded
+from mutants import BASE, BEFORE, BEHIND, LEVELS, golden_batches, hostile_batches, repaired, seeds
+from reading import read
+
+import kafkalog
+from kafkalog.errors import KafkalogError, Reason
+from kafkalog.records.columns import ALL_COLUMNS, RecordColumns
+from kafkalog.storage.source import BufferSource
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_mutated_batches_give_records_or_kafkalog_errors_in_bounded_time_and_memory(level: str) -> None:
+    make, share = LEVELS[level]
+    target = int(N_INPUTS * share)
+    rng = np.random.default_rng([SEED, [*LEVELS].index(level)])
+    everything = seeds()
+    for seed in everything:  # the seeds themselves, which also warms every cache before the memory is looked at
+        for mode in MODES:
+            assert not feed(seed.data, mode).errors
+    rss = peak_rss()
+    a_seed = -(-target // len(everything))
+    done = 0
+    reasons: Counter[str] = Counter()
+    for seed in everything:
+        for i, data in enumerate(make(rng, seed, a_seed)):
+            done += 1
+            mode = MODES[done % 3]
+            at_start = done % 4 == 0
+            if i % 24 == 0:
+                # among good ones: the first is always read, and what one mode finds wrong, another finds, too
+                data = BEFORE + data + BEHIND
+                drained = [feed(data, each, at_start) for each in MODES]
+                for result in drained:
+                    assert result.parts
+                    assert result.parts[0]["offset"][:2].tolist() == [0, 1]  # type: ignore[index, union-attr]
+                wrong = [[(error.position, error.reason) for error in result.errors] for result in drained]
+                assert wrong[0] == wrong[1], keep(data, "what is wrong depends on the columns")
+                errors = drained[0].errors
+            else:
+                errors = feed(data, mode, at_start).errors
+            reasons.update(error.reason for error in errors)
+    assert done >= target
+    assert len(reasons) >= (8 if level == "raw" else 15), reasons
+    growth = peak_rss() - rss
+    assert growth < MEMORY_GROWTH, f"{growth / 2**20:.0f} MiB more"
+
+
+@pytest.mark.parametrize("at_start", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_lie_in_any_size_or_count_field_is_an_error_or_harmless(at_start: bool) -> None:
+    rss = peak_rss()
+    for batch in hostile_batches():
+        for mode in MODES:
+            for data in (batch, BEFORE + batch + BEHIND, repaired(batch), BEFORE + repaired(batch) + BEHIND):
+                feed(data, mode, at_start)
+    assert peak_rss() - rss < MEMORY_GROWTH
+
+
+@pytest.mark.slow
+def test_every_prefix_and_every_suffix_of_every_seed_is_read() -> None:
+    for seed in seeds():
+        step = max(1, len(seed.data) // 40)
+        for at in range(0, len(seed.data), step):
+            mode = MODES[at % 3]
+            feed(seed.data[:at], mode)
+            feed(seed.data[at:], mode)
+            if at >= 26:
+                feed(repaired(seed.data[:at]), mode)
+
+
+def test_a_byte_outside_a_guarded_buffer_kills_the_process() -> None:
+    code = (
+        "import ctypes, guard, sys; at_start = sys.argv[1] == 'start';"
+        "a = guard.guarded(b'abc', at_start=at_start);"
+        "assert a.tobytes() == b'abc' and ctypes.string_at(a.ctypes.data, 3) == b'abc';"
+        "ctypes.string_at(a.ctypes.data + (-1 if at_start else 3), 1)"
+    )
+    for where in ("start", "end"):
+        run = subprocess.run(
+            [sys.executable, "-c", code, where], cwd=Path(__file__).parents[1] / "support", stderr=subprocess.PIPE
+        )
+        killed = run.returncode in (-signal.SIGSEGV, -signal.SIGBUS) or b"AddressSanitizer" in run.stderr
+        assert killed, run.stderr.decode()
+
+
+# --- single bits ------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def small_batches() -> dict[str, bytes]:
+    """A small batch of each kind that brokers wrote."""
+    found: dict[str, bytes] = {}
+    for kind, batches in golden_batches().items():
+        fitting = [batch for batch in batches if len(batch) < 330] or batches[:1]
+        # the smallest often has no key, no value, nothing
+        found["-".join(map(str, kind))] = fitting[min(3, len(fitting) - 1)]
+    return found
+
+
+@pytest.mark.parametrize("kind", sorted(small_batches()))
+def test_every_bit_under_the_checksum_is_watched_over(kind: str) -> None:
+    batch = small_batches()[kind]
+    batch = struct.pack(">q", BASE) + batch[8:]
+    magic, compressed = batch[16], bool(batch[22 if batch[16] == 2 else 17] & 7)
+    good = read(batch)
+    assert good.error is None
+    # after the offset: the size, the epoch (v2), the magic, the checksum, and what it covers
+    watched = set(range(8, len(batch))) - (set(range(12, 16)) if magic == 2 else set())
+    buffer = guarded(batch)
+    outcomes: Counter[str] = Counter()
+    for at in range(len(batch)):
+        for bit in range(8):
+            buffer[at] ^= 1 << bit
+            result = read(BufferSource(buffer), ALL_COLUMNS if at < 17 else ("offset",))
+            buffer[at] ^= 1 << bit
+            if at in watched:
+                assert result.error is not None, f"bit {bit} of byte {at} went unseen"
+                assert not result.columns.n_records
+                continue
+            outcomes[
+                same_but_for_the_unwatched(good.columns, result.columns, result.error, at, bit, magic, compressed)
+            ] += 1
+    assert outcomes["refused"] >= (0 if magic == 0 else 1), "an offset below 0 is always refused"
+    assert sum(outcomes.values()) == (96 if magic == 2 else 64)
+
+
+def same_but_for_the_unwatched(
+    good: RecordColumns,
+    got: RecordColumns,
+    error: KafkalogError | None,
+    at: int,
+    bit: int,
+    magic: int,
+    compressed: bool,
+) -> str:
+    """What a bit does that no checksum covers: it moves the offsets, or it is the leader epoch, or it is refused."""
+    if error is not None:
+        assert at < 8
+        assert error.reason in (Reason.OFFSET_ORDER, Reason.HEADER_INCONSISTENT, Reason.LEGACY_WRAPPER_OFFSET)
+        assert not got.n_records
+        return "refused"
+    changed = {"leader_epoch"} if at >= 12 else {"offset", "batch_base_offset"}
+    for name in ALL_COLUMNS:
+        if name in changed:
+            continue
+        one, other = good[name], got[name]
+        if isinstance(one, np.ndarray):
+            assert np.array_equal(one, other), name  # type: ignore[arg-type]
+        else:
+            assert one.to_pylist() == other.to_pylist(), name  # type: ignore[union-attr]
+    if at < 8:
+        moved = (
+            int.from_bytes(
+                struct.pack(">q", BASE)[:at]
+                + bytes((struct.pack(">q", BASE)[at] ^ 1 << bit,))
+                + struct.pack(">q", BASE)[at + 1 :],
+                "big",
+                signed=True,
+            )
+            - BASE
+        )
+        shift = 0 if magic == 0 and compressed else moved
+        if not (magic == 1 and compressed and moved == -BASE):
+            assert np.array_equal(good["offset"] + shift, got["offset"])  # type: ignore[operator, arg-type]
+        return "moved"
+    assert good["offset"].tolist() == got["offset"].tolist()  # type: ignore[union-attr]
+    return "epoch"
+
+
+# --- bombs ------------------------------------------------------------------------------------------------------------
+
+GIB = 2**30
+
+
+def zeros_zstd(n: int = GIB) -> bytes:
+    stream = zstandard.ZstdCompressor(level=1).compressobj()
+    chunk = bytes(2**24)
+    return b"".join([stream.compress(chunk) for _ in range(n // len(chunk))]) + stream.flush()
+
+
+def zeros_gzip(n: int = GIB) -> bytes:
+    # the same flushed block again and again; the trailer, which nobody lives to see, is wrong
+    deflater = zlib.compressobj(9, zlib.DEFLATED, -15)
+    block = deflater.compress(bytes(2**24)) + deflater.flush(zlib.Z_FULL_FLUSH)
+    return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + block * (n // 2**24) + b"\x03\0" + struct.pack("<II", 0, n & 0xFFFFFFFF)
+
+
+def zeros_lz4(n: int = GIB) -> bytes:
+    frame = builder.lz4_frame(bytes(2**22), block_size_code=7)
+    return frame[:7] + frame[7:-4] * (n // 2**22) + frame[-4:]
+
+
+def zeros_snappy(n: int = 2**28) -> bytes:
+    xerial = builder.snappy_xerial(bytes(2**20), 2**20)
+    return xerial[:16] + xerial[16:] * (n // 2**20)
+
+
+def bombs() -> dict[str, bytes]:
+    """Small files that say or hold far more than any reader may take."""
+    found: dict[str, bytes] = {}
+    big_record = builder.varint(2**30) + b"\0\0\0\1" + builder.varint(2**30 - 20)
+    for name, codec, make in (
+        ("zstd", 4, zeros_zstd),
+        ("gzip", 1, zeros_gzip),
+        ("lz4", 3, zeros_lz4),
+        ("snappy", 2, zeros_snappy),
+    ):
+        payload = make()
+        found[f"{name}, v2"] = builder.batch_v2([], codec=codec, payload=payload, records_count=1, last_offset_delta=0)
+        if codec != 4:
+            for magic in (0, 1):
+                found[f"{name}, v{magic}"] = builder.wrapper([], offset=0, magic=magic, codec=codec, payload=payload)
+    stream = zstandard.ZstdCompressor(level=1).compressobj()
+    payload = (
+        stream.compress(big_record) + b"".join([stream.compress(bytes(2**24)) for _ in range(64)]) + stream.flush()
+    )
+    found["one record of 1 GiB"] = builder.batch_v2([], codec=4, payload=payload, records_count=1, last_offset_delta=0)
+    body = b"\0\0\0\1\1" + builder.varint(2_000_000) + bytes(4_000_000)
+    header_bomb = builder.zstd_frame(builder.varint(len(body)) + body, level=19)
+    found["2,000,000 headers"] = builder.batch_v2(
+        [], codec=4, payload=header_bomb, records_count=1, last_offset_delta=0
+    )
+    # windows of 2 GiB, asked for by the frame header
+    found["zstd window"] = builder.batch_v2(
+        [], codec=4, payload=b"\x28\xb5\x2f\xfd\0\xa8\1\0\0", records_count=1, last_offset_delta=0
+    )
+    for number, batch in enumerate(hostile_batches()):
+        found[f"lie {number}"] = batch
+    return found
+
+
+BOMB_READER = """
+import resource, sys
+import numpy as np, pathlib
+from fuzzing import MODES
+from mutants import BEFORE
+from reading import read
+from kafkalog.errors import Limits
+limits = Limits(max_decompressed_bytes=int(sys.argv[1]))
+
+def status(name):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+read(BEFORE)
+found = {}
+for path in sorted(pathlib.Path(sys.argv[2]).iterdir()):
+    data = path.read_bytes()
+    try:
+        with open("/proc/self/clear_refs", "w") as reset:
+            reset.write("5")
+    except OSError:
+        pass  # then the peaks are those of all so far
+    before = status("VmRSS")
+    for mode in MODES:
+        result = read(data, mode.columns, check_crcs=mode.check_crcs, limits=limits)
+        found.setdefault(path.name, []).append(result.error is None)
+        del result
+    peak = status("VmHWM") - before
+    if peak > int(sys.argv[3]):
+        sys.exit(f"{path.name}: {peak / 2**20:.0f} MiB, {len(data)} bytes in the file")
+    worst = max(peak, found.get("worst", [0])[0])
+    found["worst"] = [worst]
+import json
+print(json.dumps(found))
+"""
+
+
+def run_bombs(files: dict[str, bytes], tmp_path: Path, max_decompressed: int, allowed: int) -> dict[str, list[Any]]:
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    arguments = [str(max_decompressed), str(tmp_path), str(allowed)]
+    command = [sys.executable, "-c", BOMB_READER, *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert run.returncode == 0, run.stderr
+    found: dict[str, list[Any]] = json.loads(run.stdout)
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks come from /proc")
+@pytest.mark.slow
+def test_a_bomb_is_refused_within_64_mib_and_the_limit(tmp_path: Path) -> None:
+    max_decompressed = 32 * 2**20
+    files = bombs()
+    found = run_bombs(files, tmp_path, max_decompressed, 64 * 2**20 + max_decompressed)
+    assert len(found) == len(files) + 1
+    for name, read_well in found.items():
+        assert name == "worst" or name.startswith("lie") or not any(read_well), name
+
+
+# --- what was found ---------------------------------------------------------------------------------------------------
+
+
+def test_what_was_found_once_stays_found(tmp_path: Path) -> None:
+    stored = sorted(REGRESS.glob("*.bin"))
+    assert stored, "the inputs of regress/ are missing"
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    path = directory / f"{0:020d}.log"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+        for file in stored:
+            assert file.with_suffix(".reason").read_text().strip(), f"{file.name} has no reason"
+            data = file.read_bytes()
+            for mode in MODES:
+                feed(data, mode)
+                feed(data, mode, at_start=True)
+                feed(BEFORE + data + BEHIND, mode)
+            path.write_bytes(BEFORE + data + BEHIND)
+            for reaction in ("raise", "stop", "skip"):
+                tables(directory, reaction, 2)
