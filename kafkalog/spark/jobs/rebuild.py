@@ -2,7 +2,7 @@
 
 What costs, reading the batches, is done for each segment on its own; what it found waits in a directory that all share.
 What needs a partition's segments in their order (producers, aborted transactions, leader epochs, and where damage ends
-it all) is light, and done in a second pass, which also writes: each file in one step, as `kafkalog.rebuild_indexes` does it.
+it all) is light, and done in a second pass, which also writes: each file in one step, as without Spark.
 """
 
 from __future__ import annotations
