@@ -146,6 +146,9 @@ def walk(
         goes_on = not at_end and (seen <= _TORN_ENVELOPE or position + needed <= stop)
         if is_half_written or (status == _NEED_MORE and (position == stop or goes_on)):
             continue
+        if source.size < stop:
+            stop = source.size  # it was cut while the batches before were looked at again, or were out
+            continue
         try:
             if is_zero and _is_zero(source, looked_at, stop):
                 raise _zero_fill(source, position, stop)
