@@ -31,7 +31,6 @@ MIN_RECORD_BYTES: Final = 7
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
-NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 
 

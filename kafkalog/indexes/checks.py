@@ -76,7 +76,7 @@ class OffsetIndexCheck:
         self._tally = Tally()
         self._order = _check_order(index.entries, "position", "relative_offset", self._describe, self._tally)
         self._next = 0  # entry, in the order of positions
-        self._end = 0  # position behind the batches seen
+        self._end = 0  # position after the batches seen
         self._last_offset = index.base_offset - 1
         self._before: tuple[int, int, bool] | None = None  # number, offset, whether its append was one batch
         self._is_holed = False  # since the entry before
@@ -87,7 +87,7 @@ class OffsetIndexCheck:
         self._epoch = -1
 
     def feed(self, batches: BatchTable) -> None:
-        """Batches behind those fed before; where some between were left out, what points there is not judged."""
+        """Take the next batches; entries that point into a gap before them are not judged."""
         if not len(batches):
             return
         start, end = int(batches.position[0]), int(batches.next_position[-1])
@@ -185,7 +185,7 @@ class OffsetIndexCheck:
 
     @property
     def spacing(self) -> Spacing:
-        """How far apart the entries lie; to be asked for behind `finish`."""
+        """How far apart the entries are; valid after `finish`."""
         return self._gaps.spacing()
 
     def _why_sparse(self) -> str:
@@ -288,7 +288,7 @@ class TimeIndexCheck:
         self.starts_with_zeros = False  # an entry for timestamp 0 at the base offset, which looks like padding
 
     def feed(self, batches: BatchTable) -> None:
-        """Batches that lie behind those fed before; where some between were left out, less is judged."""
+        """Take the next batches; where some before them are missing, less can be judged."""
         if not len(batches):
             return
         if int(batches.position[0]) != self._end:

@@ -1,4 +1,4 @@
-"""How good one sparse offset index is: the gaps between its entries, and what a lookup through it passes over.
+"""How good one sparse offset index is: the gaps between its entries, and the bytes that a lookup scans.
 
 An index is a list of entries (offset, position), be it read from a file or made by the rule by which brokers make one
 (`EntryRule`), and is measured against the batches of its segment, a window at a time. Sums are kept, never rows: the
@@ -184,7 +184,7 @@ class Rows:
             np.maximum.accumulate(np.maximum(batches.last_offset, previous_offset)), _MOST_OFFSET
         )
         lowest = np.concatenate([np.array([previous_offset], np.int64), self.last_offset[:-1]]) + 1
-        # what a compressed v0 or v1 message begins with is hidden: right behind the one before it
+        # the first offset in a compressed v0 or v1 message is not known: it is taken to follow the batch before
         self.first_offset = np.clip(
             np.where(batches.base_offset >= 0, batches.base_offset, lowest), lowest, self.last_offset + 1
         )
@@ -209,8 +209,8 @@ class IndexMeter:
     n_time_entries : int or None
         Those that a broker makes beside the offset entries; to be set where there is a file.
     misleading : (int, int) or None
-        Offset and position of the first entry that lies behind the batch that holds its offset: a lookup through it
-        finds nothing, and no figure means anything.
+        Offset and position of the first entry that points after the batch that holds its offset: a lookup through it
+        finds nothing, and the figures mean nothing.
     """
 
     def __init__(self, index_interval_bytes: int | None = None) -> None:
@@ -247,7 +247,7 @@ class IndexMeter:
         self.n_entries += offset.size
 
     def _feed_lookups(self, rows: Rows, offset: Numbers, position: Numbers, row: Numbers) -> None:
-        """A lookup begins at the largest entry at or below its offset: what lies between two entries shares one."""
+        """A lookup starts at the largest entry at or below its offset; offsets between two entries share a start."""
         start = np.concatenate([np.array([self._position], np.int64), position])
         place = (start - rows.position[0]).astype(np.float64)
         n_before = rows.n_offsets[row] + np.clip(offset - rows.first_offset[row], 0, np.diff(rows.n_offsets)[row])
@@ -279,7 +279,7 @@ class IndexMeter:
         self._gaps[name].add(np.maximum(gaps, 0))
 
     def finish(self, position: int, offset: int, timestamp: int) -> None:
-        """The segment ends: at a position, behind an offset, with this largest timestamp (-1 for none)."""
+        """End the segment at a position, with its last offset and its largest timestamp (-1 for none)."""
         self._size = position
         if self._offset is None:
             return

@@ -16,7 +16,9 @@ from kafkalog import format as kf
 LARGEST_APPEND: Final = 2 * 2**20
 """Bytes that one append may well have: they get no entry inside."""
 
-_TOO_SPARSE: Final = 8  # times the interval: restarts of a broker begin the count anew, some of them may fall together
+_TOO_SPARSE: Final = (
+    8  # times the interval: a broker that restarts counts from 0 again, and restarts may come close together
+)
 _LEAST_INTERVAL: Final = 512
 
 

@@ -1,4 +1,4 @@
-"""How good the sparse indexes of a segment and of a partition are, and what others would be in their place.
+"""How good the sparse indexes of a segment and of a partition are, and how good others would be in their place.
 
 A sparse index trades size and memory for lookup time. Out of one walk of the batch headers come the measures of the
 indexes as they are (`IndexMeasures`), those of indexes that a broker would have made with other settings, how far
@@ -102,7 +102,7 @@ class IndexStatistics:
 
     @property
     def knee(self) -> IndexMeasures | None:
-        """What `find_knee` says of `what_if`."""
+        """The index of `what_if` that `find_knee` chooses; None where there is no knee."""
         return find_knee(self.what_if)
 
     def as_dict(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class TransactionIndexCheck:
     first_offsets : int64 arrays
         `first_offset` of all entries of the indexes that will be checked.
     open_transactions : list of OpenTransaction
-        What is open before the first batch, as a producer snapshot says.
+        Transactions open before the first batch, from a producer snapshot.
     limits : Limits
 
     Notes

@@ -1,7 +1,7 @@
-"""What lies in the buffers of Arrow arrays, as NumPy arrays; no memory is copied that need not be.
+"""The buffers of Arrow arrays as NumPy arrays, without copying where possible.
 
-Arrow's own `to_numpy` and whatever takes a Python value import pandas, where it is installed, and `pyarrow.compute`
-takes its time, too: more than a small command takes to run.
+Arrow's own `to_numpy`, and functions that take a Python value, import pandas where it is installed, and
+`pyarrow.compute` is slow to import, too: either takes longer than a small command takes to run.
 """
 
 from __future__ import annotations

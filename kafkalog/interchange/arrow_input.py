@@ -43,7 +43,7 @@ from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, Record
 SLICE_BYTES: Final = 4 * 2**20
 SLICE_ROWS: Final = 2**16
 DECODED_BYTES: Final = 16 * 2**20
-"""About what values of dictionaries and runs, of which there may be few, take once there is one for each row."""
+"""About how much memory decoding a dictionary or runs may take: few values may stand for many rows."""
 
 WRITTEN_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 """What records are made of; only `value` has to be there."""
@@ -138,7 +138,7 @@ def _with_sizes(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, npt.ND
         try:
             array.validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowIndexError):
-            continue  # said by `plain_column`, with the rows
+            continue  # `plain_column` reports it, with the rows
         columns[place] = array = decodable(array)
         values = array.dictionary if isinstance(array, pa.DictionaryArray) else array.values
         if len(values):

@@ -21,7 +21,7 @@ from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns,
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 
 CONTEXT_COLUMNS: Final = ("topic", "partition", "segment")
-"""Columns that come from where a record lies, not from the record."""
+"""Columns that say where a record is stored; they are not part of it."""
 
 DEFAULT_COLUMNS: Final = (
     "topic",
@@ -163,7 +163,7 @@ class ArrowWriter:
         """The value of the segment, or no headers, `n` times: a slice of what was made for more."""
         array = self._repeated.get(name)
         if array is None or len(array) < n:
-            # not much more than that: who keeps a slice keeps all of it
+            # not much more than that: a slice that is kept keeps the whole array alive
             size = 1 << max(n - 1, 0).bit_length()
             array = _repeated(self._context[name], kind, size) if name in self._context else _empty_lists(kind, size)
             self._repeated[name] = array

@@ -1,7 +1,7 @@
 """Arrow arrays to columns: numbers, byte strings and headers out of the many types that Arrow has for them.
 
 Values are taken exactly; what cannot be one is refused with the column and the row. Bytes are shared with Arrow's
-buffers where they lie one behind the other. Which column of the input is what is decided by
+buffers where they are contiguous. Which column of the input is which is decided by
 `kafkalog.interchange.arrow_input`.
 """
 
@@ -133,7 +133,7 @@ def nulls(n: int) -> BinaryColumn:
 
 
 def binary_column(array: pa.Array) -> BinaryColumn:
-    """An array of bytes or text as a column; it shares the bytes where they lie one behind the other."""
+    """An array of bytes or text as a column; it shares the bytes where they are contiguous."""
     kind = array.type
     n = len(array)
     if pa.types.is_null(kind):

@@ -1,4 +1,4 @@
-"""The files that inputs are: a directory stands for those in it, and names on the way to a file are columns of it.
+"""Which files an input names: a directory stands for the files in it, and ``NAME=VALUE`` in a path is a column.
 
 Such directories, ``topic=orders/partition=3/part-0.parquet``, are made by a partitioned export, by Hive, Spark and
 others. What a file holds is read by `kafkalog.interchange.record_files`.
@@ -30,7 +30,7 @@ Batches = Callable[[Callable[[pa.Schema], Sequence[str]]], Iterator[pa.RecordBat
 
 
 class InputFile(NamedTuple):
-    """A file, and what the directories above it say: values by their names."""
+    """A file, and the values that the directories above it name."""
 
     path: str | os.PathLike[str] | BinaryIO
     place: dict[str, str]
@@ -55,7 +55,7 @@ def input_files(inputs: Iterable[str | os.PathLike[str] | BinaryIO], *, format: 
     Notes
     -----
     Directories are gone through to the bottom, in the order of their names, in which numbers count as such; names that
-    begin with ``.`` or ``_``, and those that say no format, are passed over.
+    begin with ``.`` or ``_``, and those whose end is no known format, are skipped.
     """
     found = []
     for each in inputs:
@@ -69,7 +69,7 @@ def input_files(inputs: Iterable[str | os.PathLike[str] | BinaryIO], *, format: 
 
 
 def _place(path: str | os.PathLike[str]) -> dict[str, str]:
-    """What ``NAME=VALUE`` above a file says; the innermost one where there are several."""
+    """The ``NAME=VALUE`` directories above a file; the innermost counts where a name occurs twice."""
     directories = Path(os.path.abspath(path)).parts[:-1]
     parts = (part.partition("=") for part in directories)
     return {name: unquote(value) for name, equals, value in parts if name and equals and value != NULL_DIRECTORY}
@@ -119,7 +119,7 @@ def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
 
 
 def with_place(batches: Batches, place: Mapping[str, str], columns: Mapping[str, str], path: Any) -> Batches:
-    """Record batches of a file, with the columns `topic` and `partition` that it lacks and its place has.
+    """Record batches of a file, with `topic` and `partition` added from its path where it has no such column.
 
     Parameters
     ----------

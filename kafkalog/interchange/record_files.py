@@ -1,7 +1,7 @@
-"""Files of records, of any kind that an export writes: what they are, and their record batches a few at a time.
+"""Files of records, in any format that an export writes, as record batches, a few at a time.
 
 Parquet and Arrow files are read with the columns that are needed alone; memory does not grow with their size, nor with
-that of their row groups. Nothing here knows Kafka; what is wrong with a file is said with its path.
+that of their row groups. Nothing here knows Kafka; an error names the path of the file.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class RecordFile:
         Raises
         ------
         ReadError
-            It cannot be read, or is not what it is said to be.
+            It cannot be read, or is not of its format.
         UnwritableError
             A text in it is no record.
         """

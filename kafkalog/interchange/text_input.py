@@ -66,7 +66,7 @@ _TYPES: Final[dict[str, pa.DataType]] = {
     "topic": pa.large_string(),
     "is_control": pa.bool_(),
 }
-"""What columns become, by what they are."""
+"""Types of the columns, by what they are for."""
 
 Names = Callable[[pa.Schema], Sequence[str]]
 """Which columns of a schema are wanted; UnwritableError for columns that nothing can be made of."""
@@ -107,7 +107,7 @@ class TextOptions:
 
 
 def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> Iterator[pa.RecordBatch]:
-    """Record batches out of JSON objects, one a line; blank lines are passed over.
+    """Record batches out of JSON objects, one a line; blank lines are skipped.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
 
     Notes
     -----
-    What a line does not name is null, but for the value: null there is a tombstone, and has to be said.
+    A name that is not in a line is null there, except the value: a null value is a tombstone, and has to be written.
     """
     names: dict[str, None] = {}
     roles: dict[str, str] = {}
@@ -149,7 +149,7 @@ def _line(lines: list[int], row: int) -> str:
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[list[int], list[bytes]]]:
-    """Lines that are not blank, of not too many bytes at a time, and which they are."""
+    """Numbers and texts of the lines that are not blank, a bounded number of bytes at a time."""
     line, n_bytes = 0, 0
     lines: list[int] = []
     texts: list[bytes] = []
@@ -203,7 +203,7 @@ _scan_json: Final = make_scanner(_JSON)  # type: ignore[arg-type]
 
 
 def _refuse_absent(objects: Sequence[dict[str, Any]], column: SourceColumn) -> None:
-    """A line without a value is a mistake: it would be a tombstone, and delete."""
+    """UnwritableError for a line without a value: it would be a tombstone, and delete."""
     for row, each in enumerate(objects):
         if column.name not in each:
             name = json.dumps(column.name, ensure_ascii=False)
@@ -413,7 +413,7 @@ def _line_of_row(stream: BinaryIO, first_line: int, row: int, *, has_blank_rows:
 
 
 def _csv_names(stream: BinaryIO) -> tuple[list[str], int]:
-    """The names of the columns, and the line behind them."""
+    """The names of the columns, and the number of the next line."""
     reader = csv.reader(_first_lines(stream), strict=True)
     try:
         names = next(reader, [])
@@ -429,7 +429,7 @@ def _csv_names(stream: BinaryIO) -> tuple[list[str], int]:
 
 
 def _first_lines(stream: BinaryIO) -> Iterator[str]:
-    """Lines as they are asked for, of not too many bytes."""
+    """Lines of the names, as they are asked for; csv.Error where there are too many bytes."""
     encoding, left = "utf-8-sig", _MAX_NAMES_BYTES
     while text := stream.readline(left):
         left -= len(text)

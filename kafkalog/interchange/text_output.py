@@ -50,7 +50,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def check_encoding(encoding: str) -> None:
-    """ValueError for what is no encoding."""
+    """ValueError for an unknown encoding."""
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
 

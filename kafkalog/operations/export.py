@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, Unpack, cast
+from typing import Any, BinaryIO, Final, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,6 @@ from kafkalog.scanning.scan import Scan
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_directory, staged_file
 
-PartitionKey = Literal["topic", "partition", "date"]
 PARTITION_KEYS: Final = ("topic", "partition", "date")
 
 MAX_OPEN_FILES: Final = 64

@@ -7,7 +7,6 @@ Mirrors the append path of `UnifiedLog` from where batches have their offsets.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -181,13 +180,6 @@ def _check_order(batches: BatchTable, next_offset: int | None) -> None:
             f"offsets have to rise: a batch of offsets {batches.base_offset[row]} to {last[row]} comes after offset"
             f" {before[row]}"
         )
-
-
-def segment_file_groups(names: list[list[str]]) -> Iterator[tuple[str, list[str]]]:
-    """The `.log` and the other files of each segment."""
-    for files in names:
-        log = next(name for name in files if name.endswith(kf.LOG_SUFFIX))
-        yield log, [name for name in files if name != log]
 
 
 _MAX_OFFSET: Final = 2**63 - 1
