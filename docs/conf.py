@@ -21,7 +21,6 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sp
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 default_role = "literal"
-smartquotes = False  # they make a dash of --option
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4

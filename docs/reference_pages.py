@@ -46,7 +46,8 @@ def literal(text: str) -> str:
 
 def escaped(text: str) -> str:
     """Plain text as reStructuredText: what would be markup is not."""
-    return re.sub(r"([\\*`|_<>])", r"\\\1", text)
+    text = re.sub(r"([\\*`|_<>])", r"\\\1", text)
+    return re.sub(r"(?<![\w`-])(--[a-z][a-z-]*)(?!\w)", r"``\1``", text)  # else two hyphens become a dash
 
 
 # the command line
@@ -244,11 +245,13 @@ class LinkLiterals(SphinxPostTransform):
             command = re.match(r"kafkalog ((?:spark )?[a-z-]+)", text)
             if python and python[1] in names:
                 target = {"refdomain": "py", "reftype": "obj", "reftarget": f"kafkalog.{python[1]}"}
+                link: nodes.Element = addnodes.pending_xref("", refdoc=self.env.docname, refexplicit=True, **target)
             elif command and command[1] in parsers:
-                target = {"refdomain": "std", "reftype": "ref", "reftarget": f"cli-{command[1].replace(' ', '-')}"}
+                page = f"generated/cli/{command[1].replace(' ', '-')}"
+                link = nodes.reference("", "", internal=True)
+                link["refuri"] = self.app.builder.get_relative_uri(self.env.docname, page)
             else:
                 continue
-            link = addnodes.pending_xref("", refdoc=self.env.docname, refexplicit=True, refwarn=True, **target)
             node.replace_self(link)
             link += node
 

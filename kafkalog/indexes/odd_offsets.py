@@ -19,7 +19,7 @@ from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import LOG_OVERHEAD, MESSAGE_V0_OVERHEAD
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.records.header_walk import intact_batch_at
+from kafkalog.records.header_walk import intact_batch_at, window_of
 from kafkalog.storage.source import ByteSource
 
 _N_FOLLOWING: Final = 8
@@ -129,7 +129,9 @@ def offsets_from(source: ByteSource, position: int, n: int = _N_FOLLOWING) -> li
     """Offsets of the next few batches, in whatever order, as far as their lengths lead from one to the next."""
     offsets: list[int] = []
     while len(offsets) < n and position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD <= source.size:
-        head = source.window(position, position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD)
+        head = window_of(source, position, position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD)
+        if head.size < LOG_OVERHEAD + MESSAGE_V0_OVERHEAD:
+            break  # cut meanwhile
         offset, size, magic = int.from_bytes(head[:8], "big", signed=True), int.from_bytes(head[8:12], "big"), head[16]
         source.release(head, position)
         if size < MESSAGE_V0_OVERHEAD or magic > 2:
@@ -146,7 +148,9 @@ def _offset_at(source: ByteSource, position: int, window: Window) -> int | None:
         return int.from_bytes(window.data[at : at + 8].tobytes(), "big", signed=True)
     if position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD > source.size:
         return None
-    data = source.window(position, position + 8)
+    data = window_of(source, position, position + 8)
+    if data.size < 8:
+        return None  # cut meanwhile
     offset = int.from_bytes(data.tobytes(), "big", signed=True)
     source.release(data, position)
     return offset

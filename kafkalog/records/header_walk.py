@@ -103,14 +103,14 @@ def walk(
     position = start
     scratch = _Scratch()
     while position < stop:
-        data = _window(source, position, min(position + next_bytes, stop))
+        data = window_of(source, position, min(position + next_bytes, stop))
         next_bytes = min(2 * next_bytes, window_bytes)
         stop, size, before = min(stop, source.size), data.size, previous_offset
         tables, status, reached, needed, previous_offset = scratch.walk(data, position, before)
         if not tables and status == _NEED_MORE and size < needed <= stop - position:
             _check_batch_size(source, position, needed, stop, limits)
             source.release(data, position)
-            data = _window(source, position, position + needed)
+            data = window_of(source, position, position + needed)
             stop, size = min(stop, source.size), data.size
             tables, status, reached, needed, previous_offset = scratch.walk(data, position, before)
         # taken from the bytes that were walked: a second read may find others
@@ -137,9 +137,17 @@ def walk(
             source.release(data, position)
         seen, at_end = position + size - reached, position + size == stop
         looked_at, position = position + size, reached
+        if source.size < stop:  # the receiver of the window read on, and noticed that the file was cut
+            if source.size < position:
+                raise FileChangedError(Reason.FILE_CHANGED, f"was cut to {source.size} bytes", path=source.path)
+            stop = source.size
+            continue
         # of an envelope that the window cuts, more has to be seen before it is judged
         goes_on = not at_end and (seen <= _TORN_ENVELOPE or position + needed <= stop)
         if is_half_written or (status == _NEED_MORE and (position == stop or goes_on)):
+            continue
+        if source.size < stop:
+            stop = source.size  # it was cut while the batches before were looked at again, or were out
             continue
         try:
             if is_zero and _is_zero(source, looked_at, stop):
@@ -154,7 +162,7 @@ def walk(
             raise error
 
 
-def _window(source: ByteSource, start: int, stop: int) -> Bytes:
+def window_of(source: ByteSource, start: int, stop: int) -> Bytes:
     """Bytes of a source; fewer where a preallocated file was cut meanwhile, as a roll does it."""
     while True:
         try:
@@ -266,7 +274,7 @@ def _zero_fill(source: ByteSource, position: int, stop: int) -> TruncatedTailErr
 def _offset_at(source: ByteSource, position: int, stop: int) -> int | None:
     if stop - position < 8:
         return None
-    return int.from_bytes(_window(source, position, position + 8).tobytes(), "big", signed=True)
+    return int.from_bytes(window_of(source, position, position + 8).tobytes(), "big", signed=True)
 
 
 def _is_zero(source: ByteSource, position: int, stop: int) -> bool:
@@ -286,7 +294,7 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
     head = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
     if not 0 <= position <= source.size - head:
         return None, 0
-    data = _window(source, position, position + head)
+    data = window_of(source, position, position + head)
     if data.size < head:
         return None, 0
     size = kf.LOG_OVERHEAD + int.from_bytes(data[8:12].tobytes(), "big", signed=True)
@@ -294,7 +302,7 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
     source.release(data, position)
     if not plausible:
         return None, head
-    data = _window(source, position, position + size)
+    data = window_of(source, position, position + size)
     tables, _, _, _, _ = _Scratch(1).walk(data, position, -1)
     if tables:
         window = Window(data, position, tables[0])
@@ -307,7 +315,7 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
 def is_chain(source: ByteSource, position: int, n_bytes: int = WINDOW_BYTES) -> bool:
     """Whether from a position on batch follows on batch for so many bytes, or to the end of the file."""
     stop = min(position + n_bytes, source.size)
-    data = _window(source, position, stop)
+    data = window_of(source, position, stop)
     stop = position + data.size
     _, status, reached, needed, _ = _Scratch().walk(data, position, -1)
     source.release(data, position)
@@ -326,7 +334,7 @@ def find_intact_batch(source: ByteSource, position: int, stop: int, after_offset
     budget = 4 * (stop - position) + WINDOW_BYTES
     overlap = WINDOW_BYTES
     while position < stop:
-        data = _window(source, position, min(position + 8 * WINDOW_BYTES, stop))
+        data = window_of(source, position, min(position + 8 * WINDOW_BYTES, stop))
         end, stop = position + data.size, min(stop, source.size)
         index, budget = kernels.find_batch(data, 0, after_offset, budget)
         if index >= 0:

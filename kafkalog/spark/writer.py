@@ -54,7 +54,7 @@ class SinkMessage(WriterCommitMessage):
         Directory of the job.
     partitions : list of StagedPartition
     record : dict or None
-        What is committed with it, where only tasks know: see `kafkalog.writing.commit_log.Commits.has`.
+        What is committed with it, where only tasks know: see `kafkalog.writing.commit_log.CommitLog.has`.
     """
 
     job: str

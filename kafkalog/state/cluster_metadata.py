@@ -30,6 +30,7 @@ from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import parse_topic_id
+from kafkalog.state.compact_types import CompactReader
 from kafkalog.storage.source import open_source
 
 BROKER, TOPIC = 4, 2
@@ -91,11 +92,11 @@ class ClusterMetadata:
     def apply(self, value: bytes) -> None:
         """Take a record; one that cannot be parsed is skipped."""
         try:
-            self._apply(MetadataReader(value))
-        except (IndexError, ValueError):  # UnicodeDecodeError included
+            self._apply(CompactReader(value))
+        except ValueError:  # UnicodeDecodeError included
             return
 
-    def _apply(self, reader: MetadataReader) -> None:
+    def _apply(self, reader: CompactReader) -> None:
         _, kind, _ = reader.uvarint(), reader.uvarint(), reader.uvarint()
         if kind == _CONFIG_RECORD:
             resource = (reader.take(1)[0], reader.string() or "")
@@ -128,52 +129,15 @@ class ClusterMetadata:
                 _change(known, reader)
 
 
-def _change(partition: AssignedPartition, reader: MetadataReader) -> None:
+def _change(partition: AssignedPartition, reader: CompactReader) -> None:
     """Apply the tagged fields of a change; an election adds one to the epoch."""
     for _ in range(reader.uvarint()):
         tag, size = reader.uvarint(), reader.uvarint()
-        field = MetadataReader(reader.take(size))
+        field = CompactReader(reader.take(size))
         if tag == _LEADER_TAG and field.int32() != _NO_LEADER_CHANGE:
             partition.leader_epoch += 1
         elif tag == _REPLICAS_TAG:
             partition.replicas = field.int32s()
-
-
-class MetadataReader:
-    """Kafka's compact types; `IndexError` where the bytes end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def take(self, n: int) -> bytes:
-        """The next bytes."""
-        if n < 0 or self._at + n > len(self._data):
-            raise IndexError("the record ends too early")
-        self._at += n
-        return self._data[self._at - n : self._at]
-
-    def uvarint(self) -> int:
-        """Unsigned, of at most five bytes."""
-        number = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number
-        raise IndexError("the number is too long")
-
-    def int32(self) -> int:
-        """Big-endian, signed."""
-        return int.from_bytes(self.take(4), "big", signed=True)
-
-    def int32s(self) -> list[int]:
-        """A compact array; empty also for null."""
-        return [self.int32() for _ in range(max(self.uvarint() - 1, 0))]
-
-    def string(self) -> str | None:
-        """A compact string, or null."""
-        n = self.uvarint()
-        return self.take(n - 1).decode() if n else None
 
 
 def read_cluster_metadata(

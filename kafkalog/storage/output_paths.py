@@ -117,8 +117,8 @@ def check_log_dir(log_dir: StrPath) -> None:
             raise UnsafePathError(Reason.UNSAFE_PATH, f"{directory} is a {what}", path=os.fspath(log_dir))
 
 
-def hand_over(path: StrPath, like: StrPath) -> None:
-    """Give files to whom others belong: root may write what a broker of another user has to open."""
+def copy_ownership(path: StrPath, like: StrPath) -> None:
+    """Give files the owner of `like`: root may write what a broker of another user has to open."""
     if os.geteuid() != 0:
         return
     with contextlib.suppress(OSError):

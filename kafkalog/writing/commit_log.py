@@ -25,7 +25,7 @@ _VERSION: Final = 1
 
 
 @dataclass(slots=True)
-class Commits:
+class CommitLog:
     """What is written down of a log dir.
 
     Attributes
@@ -67,7 +67,7 @@ class Commits:
             file.write(json.dumps(content, indent=1).encode() + b"\n")
 
 
-def read_commits(place: Path, log_dir_name: str) -> Commits:
+def read_commits(place: Path, log_dir_name: str) -> CommitLog:
     """What is written down of a log dir.
 
     Parameters
@@ -81,7 +81,7 @@ def read_commits(place: Path, log_dir_name: str) -> Commits:
     SidecarError
         The file cannot be understood: without it nobody knows what was committed.
     """
-    commits = Commits(place / f".{log_dir_name}{COMMITS_SUFFIX}")
+    commits = CommitLog(place / f".{log_dir_name}{COMMITS_SUFFIX}")
     if not commits.path.exists():
         return commits
     with _understanding(commits.path):

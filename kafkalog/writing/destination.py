@@ -23,9 +23,9 @@ from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_sna
 from kafkalog.storage.atomic import truncate_file
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.moves import Move, staged_additions
-from kafkalog.storage.output_paths import check_log_dir, check_stage_in, hand_over, staging_directory
+from kafkalog.storage.output_paths import check_log_dir, check_stage_in, copy_ownership, staging_directory
 from kafkalog.storage.staging import staged_directory
-from kafkalog.writing.log_end import ExistingLog, read_existing
+from kafkalog.writing.log_end import LogEnd, read_log_end
 from kafkalog.writing.partition_files import PartitionFiles
 
 
@@ -38,14 +38,14 @@ class Destination:
         Absolute, without links.
     stage_in : path-like, optional
     index_interval_bytes : int
-        See `read_existing`.
+        See `read_log_end`.
     truncate_tail : bool
     limits : Limits
 
     Attributes
     ----------
     path : Path
-    existing : ExistingLog or None
+    existing : LogEnd or None
         The end of the log that is there; None for a new partition.
     staged : StagedDirectory
         Where files are made.
@@ -66,7 +66,7 @@ class Destination:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.path = path
-        self.existing: ExistingLog | None = None
+        self.existing: LogEnd | None = None
         self._truncate_tail = truncate_tail
         self._groups: list[list[Move]] = []
         with contextlib.ExitStack() as stack:
@@ -82,7 +82,7 @@ class Destination:
                 if not path.is_dir():
                     raise UnsafePathError(Reason.UNSAFE_PATH, "what is there is not a directory", path=path)
                 stack.enter_context(hold_partitions([path]))
-                self.existing = read_existing(
+                self.existing = read_log_end(
                     path, index_interval_bytes=index_interval_bytes, truncate_tail=truncate_tail, limits=limits
                 )
                 prepare = partial(_prepare, path, self.existing, self._groups)
@@ -143,7 +143,7 @@ class Destination:
         if existing is not None:
             self._groups.append(first)
             self._plan(files, existing)
-        hand_over(self.staged.path, self.path.parent if existing is None else self.path)
+        copy_ownership(self.staged.path, self.path.parent if existing is None else self.path)
 
     def close(self) -> None:
         """Put everything into place."""
@@ -157,7 +157,7 @@ class Destination:
         with self.staged.create(name) as file:
             file.write(content)
 
-    def _plan(self, files: PartitionFiles, existing: ExistingLog) -> None:
+    def _plan(self, files: PartitionFiles, existing: LogEnd) -> None:
         """The order in which new files come to those that are there; see `PartitionWriter` for what a crash leaves."""
         is_wanted = files.bases and not existing.is_last_empty
         if existing.tail is not None and (is_wanted or (self._truncate_tail and not files.bases)):
@@ -202,7 +202,7 @@ def segment_moves(base_offset: int, names: Iterable[str], *, replaces: bool) -> 
     return [[Move(index, "put"), *rest], [Move(log, "add")]]
 
 
-def _prepare(path: Path, existing: ExistingLog, groups: list[list[Move]]) -> None:
+def _prepare(path: Path, existing: LogEnd, groups: list[list[Move]]) -> None:
     """The last look before anything is changed, and the one change in place: a torn tail is cut off."""
     if not existing.is_unchanged(path):
         detail = "somebody wrote to the partition in the meantime"

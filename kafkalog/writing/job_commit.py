@@ -37,12 +37,12 @@ from kafkalog.storage.atomic import (
 )
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.moves import Move, Undo, move_groups
-from kafkalog.storage.output_paths import check_log_dir, check_stage_in, hand_over, staging_directory
+from kafkalog.storage.output_paths import check_log_dir, check_stage_in, copy_ownership, staging_directory
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
-from kafkalog.writing.commit_log import Commits, read_commits
+from kafkalog.writing.commit_log import CommitLog, read_commits
 from kafkalog.writing.destination import segment_moves
-from kafkalog.writing.log_end import log_stamp, read_existing
+from kafkalog.writing.log_end import log_stamp, read_log_end
 from kafkalog.writing.partition_writer import PartitionWriter
 
 INTENT_FILE: Final = "commit.json"
@@ -132,7 +132,7 @@ class Place:
         names = (name for name in os.listdir(self.directory) if name.startswith(start))
         return [self.directory / name for name in sorted(names) if name.endswith(STAGED_SUFFIX)]
 
-    def commits(self) -> Commits:
+    def commits(self) -> CommitLog:
         """What was committed so far."""
         return read_commits(self.directory, self.log_dir.name)
 
@@ -215,7 +215,7 @@ class StagedWriter:
             raise UnsafePathError(Reason.UNSAFE_PATH, "what is there is not a directory", path=self._path)
         self._stamp = log_stamp(self._path)
         config = options.get("config")
-        existing = read_existing(
+        existing = read_log_end(
             self._path,
             index_interval_bytes=kf.INDEX_INTERVAL_BYTES if config is None else config.index_interval_bytes,
             truncate_tail=False,
@@ -288,7 +288,7 @@ def commit(
         Its directory, which is removed.
     partitions : sequence of StagedPartition
     record : mapping, optional
-        What to write down as committed: see `Commits.has`.
+        What to write down as committed: see `CommitLog.has`.
 
     Returns
     -------
@@ -479,7 +479,7 @@ def _carry_out(place: Place, job: Path, intent: _Intent) -> None:
             staged, there = job / each.staged, place.log_dir / each.name
             if not staged.exists():
                 continue
-            hand_over(staged, place.log_dir if each.stamp is None else there)
+            copy_ownership(staged, place.log_dir if each.stamp is None else there)
             if each.stamp is None:
                 with writing(there):
                     undo.append(partial(take_back, there, staged, identity(staged), None))

@@ -1,4 +1,4 @@
-"""What a partition directory that is there hands on to segments that are written behind it.
+"""The state an append continues from: the end of a partition's log, its producers, epochs and topic id.
 
 Its last segment is read as a broker's recovery reads it, so that nothing is put behind damage; producers are known from
 the newest snapshot that can be used and from what was written since. Nothing is changed here. Mirrors the part of
@@ -34,7 +34,7 @@ from kafkalog.storage.source import file_status
 
 
 @dataclass(slots=True)
-class ExistingLog:
+class LogEnd:
     """The end of a partition's log.
 
     Attributes
@@ -78,9 +78,9 @@ class ExistingLog:
         return log_stamp(path) == self._stamp
 
 
-def read_existing(
+def read_log_end(
     path: Path, *, index_interval_bytes: int, truncate_tail: bool, limits: Limits = DEFAULT_LIMITS
-) -> ExistingLog:
+) -> LogEnd:
     """Read the end of a partition's log.
 
     Parameters
@@ -106,7 +106,7 @@ def read_existing(
     if any(finding.reason is Reason.SWAP_FILE for finding in partition.findings):
         detail = "the cleaner's output is half moved into place: a broker finishes that when it starts"
         raise SidecarError(Reason.SWAP_FILE, detail, path=path)
-    log = ExistingLog(0, ProducerState(limits=limits), epochs, read_topic_id(path), _stamp=stamp)
+    log = LogEnd(0, ProducerState(limits=limits), epochs, read_topic_id(path), _stamp=stamp)
     if epochs is not None and epochs.size:
         log.latest_epoch = int(epochs["epoch"].max())
     if not partition.segments:

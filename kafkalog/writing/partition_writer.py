@@ -26,7 +26,7 @@ from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, ProducerState
 from kafkalog.writing.batch_builder import BatchBuilder, check_producer, now_ms
 from kafkalog.writing.destination import Destination
-from kafkalog.writing.log_end import ExistingLog
+from kafkalog.writing.log_end import LogEnd
 from kafkalog.writing.options import (
     BATCH_SIZE,
     Producer,
@@ -232,7 +232,7 @@ class PartitionWriter:
             raise
         self._is_closed = False
 
-    def _continue(self, existing: ExistingLog, start_offset: int | None) -> int | None:
+    def _continue(self, existing: LogEnd, start_offset: int | None) -> int | None:
         """Where a log goes on; None where the first record may say so."""
         if start_offset is not None and existing.last is not None and start_offset != existing.next_offset:
             raise ValueError(f"start_offset is {start_offset}, and the partition goes on at {existing.next_offset}")

@@ -596,3 +596,18 @@ def test_the_time_that_a_file_is_given_is_its_own(tmp_path: Path) -> None:
         file.set_modified(1_700_000_000_123)
     found = (tmp_path / "out").stat()
     assert (found.st_mtime_ns, found.st_atime_ns) == (1_700_000_000_123 * 10**6,) * 2
+
+
+def test_a_name_that_is_taken_is_not_renamed_to_where_the_file_system_cannot_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(*_: object) -> None:
+        raise OSError(errno.EINVAL, "no flags here")
+
+    monkeypatch.setattr(file_steps, "_renameat2", cannot)
+    for name in ("new", "taken"):
+        (tmp_path / name).write_text(name)
+    with pytest.raises(FileExistsError):
+        file_steps.rename_new(tmp_path / "new", tmp_path / "taken")
+    file_steps.rename_new(tmp_path / "new", tmp_path / "free")
+    assert [(tmp_path / name).read_text() for name in ("taken", "free")] == ["taken", "new"]

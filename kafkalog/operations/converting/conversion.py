@@ -41,7 +41,7 @@ class Sink(Protocol):
 
 
 class Nowhere:
-    """A dry run."""
+    """Takes the batches of a dry run and writes nothing."""
 
     def roll(self, base_offset: int) -> None:
         """Nothing."""
@@ -149,7 +149,7 @@ class Conversion:
         self._end(sink)
 
     def _plan(self, pool: OrderedPool) -> Iterator[_Event]:
-        """What there is to do, in order; an error ends it."""
+        """Tasks and findings in the order of the log; an error is the last one."""
         partition = self.partition
         found: list[Finding | _End] = list(partition.findings)
         selection = Selection(self._start, include_control=True)
@@ -257,7 +257,7 @@ class Conversion:
         self._tail = None
 
     def _begin_segments(self, number: int, sink: Sink) -> None:
-        """All segments up to one, those without a batch as well."""
+        """Start all segments up to `number`, including those without a batch."""
         while self._keeps_segments and self._n_begun <= number:
             base_offset = self._bases[self._n_begun]
             self._n_begun += 1
@@ -266,7 +266,7 @@ class Conversion:
                 self.end_offset = max(self.end_offset, base_offset)
 
     def _in_order(self, number: int, window: Window) -> Window | None:
-        """Batches of which each lies behind the one before: a log of others no broker takes."""
+        """The batches whose offsets rise within the segment; the others are reported and dropped."""
         batches = window.batches
         least = max(self.end_offset, self._bases[number])
         # the names of the files say where the next segment begins, and no checksum covers the offset of a batch

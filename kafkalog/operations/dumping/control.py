@@ -6,13 +6,12 @@ of transactions are printed by the kernel.
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
 from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import ControlRecordType
+from kafkalog.state.compact_types import CompactReader
 
 _LABELS: Final = {
     ControlRecordType.LEADER_CHANGE: " LeaderChange: ",
@@ -63,64 +62,17 @@ def parse(control_type: int, value: bytes | None) -> dict[str, Any]:
         return {}
     if value is None:
         raise CorruptionError(Reason.CONTROL_RECORD, "a control record has no value")
-    content: dict[str, Any] = parser(_Fields(value))
+    try:
+        content: dict[str, Any] = parser(CompactReader(value))
+    except ValueError as error:
+        raise CorruptionError(Reason.CONTROL_RECORD, f"a control record's value {error}") from error
     return content
-
-
-class _Fields:
-    """Fields of a flexible message, one behind the other."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, n: int) -> bytes:
-        if n > len(self._data) - self._at:
-            raise CorruptionError(Reason.CONTROL_RECORD, "a control record's value ends early")
-        self._at += n
-        return self._data[self._at - n : self._at]
-
-    def integer(self, n: int, *, signed: bool = True) -> int:
-        return int.from_bytes(self.take(n), "big", signed=signed)
-
-    def length(self) -> int:
-        """An unsigned varint less one: of arrays and strings."""
-        return self._varint() - 1
-
-    def _varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value & 0xFFFFFFFF
-        raise CorruptionError(Reason.CONTROL_RECORD, "a control record's value holds an overlong number")
-
-    def array(self, item: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
-        n = self.length()
-        if not 0 <= n <= len(self._data) - self._at:
-            raise CorruptionError(Reason.CONTROL_RECORD, f"a control record's value holds an array of {n}")
-        return [item() for _ in range(n)]
-
-    def string(self) -> str:
-        n = self.length()
-        if n < 0:
-            raise CorruptionError(Reason.CONTROL_RECORD, "a control record's value holds a null string")
-        return self.take(n).decode("utf-8", "replace")
-
-    def uuid(self) -> str:
-        return base64.urlsafe_b64encode(self.take(16)).decode().rstrip("=")
-
-    def tags(self) -> None:
-        for _ in range(self._varint()):
-            self._varint()
-            self.take(self._varint())
 
 
 _ZERO_UUID = "A" * 22
 
 
-def _leader_change(fields: _Fields) -> dict[str, Any]:
+def _leader_change(fields: CompactReader) -> dict[str, Any]:
     version = fields.integer(2)
 
     def voter() -> dict[str, Any]:
@@ -141,27 +93,33 @@ def _leader_change(fields: _Fields) -> dict[str, Any]:
     return content
 
 
-def _snapshot_header(fields: _Fields) -> dict[str, Any]:
+def _snapshot_header(fields: CompactReader) -> dict[str, Any]:
     content = {"version": fields.integer(2), "lastContainedLogTimestamp": fields.integer(8)}
     fields.tags()
     return content
 
 
-def _snapshot_footer(fields: _Fields) -> dict[str, Any]:
+def _snapshot_footer(fields: CompactReader) -> dict[str, Any]:
     content = {"version": fields.integer(2)}
     fields.tags()
     return content
 
 
-def _kraft_version(fields: _Fields) -> dict[str, Any]:
+def _kraft_version(fields: CompactReader) -> dict[str, Any]:
     content = {"version": fields.integer(2), "kRaftVersion": fields.integer(2)}
     fields.tags()
     return content
 
 
-def _kraft_voters(fields: _Fields) -> dict[str, Any]:
+def _kraft_voters(fields: CompactReader) -> dict[str, Any]:
+    def string() -> str:
+        found = fields.string("replace")
+        if found is None:
+            raise ValueError("holds a null string")
+        return found
+
     def endpoint() -> dict[str, Any]:
-        found = {"name": fields.string(), "host": fields.string(), "port": fields.integer(2, signed=False)}
+        found = {"name": string(), "host": string(), "port": fields.integer(2, signed=False)}
         fields.tags()
         return found
 

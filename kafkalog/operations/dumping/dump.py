@@ -64,12 +64,12 @@ class Dump:
 
     @property
     def findings(self) -> list[Finding]:
-        """What the last pass found, as far as it is kept."""
+        """Issues found by the last pass, up to `Limits.max_findings`."""
         return self._report.findings.rows
 
     @property
     def n_damage(self) -> int:
-        """How many of its findings are damage, those not kept too."""
+        """How many issues of the last pass are damage, including those beyond `Limits.max_findings`."""
         return self._report.findings.n_damage
 
     @property
@@ -97,7 +97,7 @@ class Dump:
         yield from self._each(self._text, progress)
 
     def rows(self, progress: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
-        """The same as objects, keys and values and the values of headers as `bytes`; parameters as of `chunks`.
+        """The content as objects, keys and values and the values of headers as `bytes`; parameters as of `chunks`.
 
         Each has a `kind`: `file`, `batch`, `record`, `trailing_bytes`, `offset_index_entry`, `time_index_entry`,
         `sanity`, `aborted_transaction`, `producer`, or, of what the tool lists at the end, `mismatch`.
@@ -151,7 +151,7 @@ class Dump:
 
 
 class _Shifted:
-    """Progress of one file among others."""
+    """Progress over several files, told by one of them."""
 
     def __init__(self, progress: Callable[[int], None], done: int) -> None:
         self._progress, self._done = progress, done

@@ -229,7 +229,7 @@ class LogDumper:
         return f"{text}\n".encode()
 
     def _drain(self, window: Bytes, start: int) -> None:
-        """Take over what the kernel noted."""
+        """Report the gaps and the wrong checksums that the kernel found."""
         self._drain_pairs()
         n = int(self._state[_N_INVALID])
         self._state[_N_INVALID] = 0
@@ -269,7 +269,7 @@ class LogDumper:
         self._report.add_tail(error, is_last=self._is_last)
 
     def _error(self, status: int, window: Bytes, start: int) -> Exception:
-        """What to raise about the batch where the kernel stopped."""
+        """The exception for the batch at which the kernel stopped."""
         position = self.position
         path = self._source.path
         batch = window[position - start :]
@@ -289,7 +289,7 @@ class LogDumper:
 
 
 class Payloads:
-    """What is compressed in batches, one at a time.
+    """Decompresses batches, one at a time.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ class Payloads:
         Raises
         ------
         KafkalogError
-            What is compressed is damaged, or too much, with the place of the batch.
+            The compressed bytes are damaged or decompress to too much; the error names the batch.
         """
         if self._arena.data.size > _KEPT_ARENA:
             self._arena = Arena()

@@ -173,7 +173,7 @@ class _Log:
         return first
 
     def _size_at(self, position: int) -> int:
-        """The size of the batch at a position, as far as it is one."""
+        """The size of the batch at a position, by its size field."""
         head = self._source.window(position, position + kf.LOG_OVERHEAD)
         size = kf.LOG_OVERHEAD + int.from_bytes(head[8:].tobytes(), "big", signed=True)
         self._source.release(head, position)
@@ -182,7 +182,7 @@ class _Log:
         return size
 
     def _batch_alone(self, position: int, size: int) -> Iterator[Row]:
-        """Rows of a batch of which something is odd: up to what is wrong."""
+        """Rows of a batch that the fast path does not take, up to what is wrong with it."""
         limit = self._options.limits.max_batch_bytes
         if size > limit:
             detail = f"the batch has {size} bytes, max_batch_bytes is {limit}"

@@ -45,7 +45,7 @@ from kafkalog.state.checkpoints import (
 from kafkalog.state.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
-from kafkalog.storage.output_paths import check_stage_in, hand_over, staging_directory
+from kafkalog.storage.output_paths import check_stage_in, copy_ownership, staging_directory
 from kafkalog.storage.source import open_source, read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 from kafkalog.writing.partition_writer import check_partition_name
@@ -169,7 +169,9 @@ def install(
     refuse_if_locked([source.parent])
     with (
         hold_locks([root]),
-        Targets(root, topic_id=given, replace=replace, metadata_log_dir=metadata_log_dir, limits=limits) as targets,
+        BrokerLogDir(
+            root, topic_id=given, replace=replace, metadata_log_dir=metadata_log_dir, limits=limits
+        ) as targets,
     ):
         known_id, is_replaced = targets.check(key)
         partition = Partition(source, limits=limits)
@@ -196,7 +198,7 @@ def install(
                     with staged.create(kf.PARTITION_METADATA) as file:
                         file.write(encode_partition_metadata(known_id))
                 report.is_rebuilt = _complete(partition, staged, root, limits)
-                hand_over(staged.path, root)
+                copy_ownership(staged.path, root)
                 report.checkpoints = checkpoints.forget({key})
             checkpoints.settle()
             if partition.log_start_offset > partition.segments[0].base_offset:
@@ -204,7 +206,7 @@ def install(
     return report
 
 
-class Targets:
+class BrokerLogDir:
     """What a stopped broker's log dir says of partitions that are to come into it: each is allowed, or refused.
 
     Nothing is written but by `complete`, so all of many partitions are checked before the first of them comes. Those
@@ -243,7 +245,7 @@ class Targets:
         self._checked: dict[str, str | None] = {}
         self._locks = contextlib.ExitStack()
 
-    def __enter__(self) -> Targets:
+    def __enter__(self) -> BrokerLogDir:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -466,7 +468,7 @@ class Checkpoints:
     def _write(self, path: Path, content: bytes) -> None:
         with staged_file(path, overwrite=True, stage_in=self._stage_in) as file:
             file.write(content)
-        hand_over(path, self._root)
+        copy_ownership(path, self._root)
 
 
 _MAX_CHECKPOINT_BYTES: Final = 2**26

@@ -31,7 +31,7 @@ from kafkalog.interchange.arrow_input import ColumnReader, slices
 from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.input_paths import input_files, with_place
 from kafkalog.interchange.record_files import RecordFile
-from kafkalog.operations.loading.install import Targets
+from kafkalog.operations.loading.install import BrokerLogDir
 from kafkalog.operations.loading.report import LoadedPartition, LoadResult
 from kafkalog.operations.loading.retention import retention_note
 from kafkalog.operations.loading.target import load_target
@@ -306,7 +306,7 @@ def run_load(
             stack.enter_context(hold_locks([log_dir]))
         targets = None
         if install:
-            targets = Targets(
+            targets = BrokerLogDir(
                 log_dir,
                 topic_id=options.topic_id,
                 replace=replace,
@@ -329,7 +329,7 @@ def run_load(
 class _Load:
     """The state of a load: a partition writer a partition, and records that wait."""
 
-    def __init__(self, log_dir: Path, stage: Path | None, options: LoadOptions, targets: Targets | None) -> None:
+    def __init__(self, log_dir: Path, stage: Path | None, options: LoadOptions, targets: BrokerLogDir | None) -> None:
         self._log_dir, self._stage, self._options, self._targets = log_dir, stage, options, targets
         self._writers: dict[kf.TopicPartition, PartitionWriter] = {}
         self._router = Router(

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.operations.loading.install import Checkpoints, Targets
+from kafkalog.operations.loading.install import BrokerLogDir, Checkpoints
 from kafkalog.storage.moves import Move, staged_additions
-from kafkalog.storage.output_paths import check_stage_in, hand_over, staging_directory
+from kafkalog.storage.output_paths import check_stage_in, copy_ownership, staging_directory
 from kafkalog.storage.staging import staged_directory
 
 
@@ -28,7 +28,7 @@ class LoadTarget(NamedTuple):
 
 @contextlib.contextmanager
 def load_target(
-    log_dir: Path, stage_in: str | os.PathLike[str] | None, targets: Targets | None
+    log_dir: Path, stage_in: str | os.PathLike[str] | None, targets: BrokerLogDir | None
 ) -> Iterator[LoadTarget]:
     """Where partitions are written, which are in the log dir when the block has ended well, and else not.
 
@@ -37,7 +37,7 @@ def load_target(
     log_dir : Path
     stage_in : path-like, optional
         See `kafkalog.write_table`.
-    targets : Targets, optional
+    targets : BrokerLogDir, optional
         What a stopped broker expects of them; they replace what it has then. Default: none of them is there.
 
     Raises
@@ -70,7 +70,7 @@ def load_target(
                     if targets is not None:
                         targets.complete(staged.path / name)
                     groups[0].append(Move(name, "add" if targets is None else "put"))
-                hand_over(staged.path, log_dir)
+                copy_ownership(staged.path, log_dir)
 
             yield LoadTarget(staged.path, publish)
         if checkpoints is not None:

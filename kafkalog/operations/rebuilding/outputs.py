@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from kafkalog.errors import KafkalogError, Reason, UnsafePathError
 from kafkalog.storage.atomic import remove_file, sync_directory
+from kafkalog.storage.output_paths import copy_ownership
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, remove_abandoned, staged_directory, staged_file
 
@@ -115,7 +116,7 @@ class InPlace:
                 with contextlib.suppress(KafkalogError):
                     remove_file(backup)  # the file was not replaced
             raise
-        self._hand_over(path)
+        copy_ownership(path, path.parent)
         return backup
 
     def keep(self, path: Path, data: bytes) -> None:
@@ -159,15 +160,8 @@ class InPlace:
                 return backup, False  # an earlier run ended before it replaced the file
         with staged_file(backup, is_lone=False) as file:
             file.write(old)
-        self._hand_over(backup)
+        copy_ownership(backup, Path(backup).parent)
         return backup, True
-
-    def _hand_over(self, path: Path) -> None:
-        """To whom the partition belongs: root may rebuild what a broker of another user has to open."""
-        if os.geteuid() == 0:
-            owner = path.parent.stat()
-            with contextlib.suppress(OSError):
-                os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def _check_place(path: Path) -> None:

@@ -4,6 +4,7 @@
     `verify`   verify
     `rebuild`  rebuild
     `export`   export
+    `passes`   segments by themselves, then the segments of a partition together
     `tables`   a table of tasks to a DataFrame of results
     `ledger`   finished tasks of a job, so that it can go on
 

@@ -2,7 +2,7 @@
 
 What costs, reading the batches, is done for each segment on its own; what it found waits in a directory that all share.
 What needs a partition's segments in their order (producers, aborted transactions, leader epochs, and where damage ends
-it all) is light, and done in a second pass, which also writes: each file in one step, as `repair.rebuild` does it.
+it all) is light, and done in a second pass, which also writes: each file in one step, as without Spark.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, 
 from kafkalog.scanning.filters import milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
+from kafkalog.spark.jobs.passes import two_passes
 from kafkalog.spark.jobs.tables import (
     FINDING,
     batch_of,
     error_data,
     finding_rows,
     frame_of,
-    map_groups,
     map_tasks,
     pack,
     run_now,
@@ -86,29 +86,15 @@ SCHEMA: Final = pa.schema(
 )
 
 _INTERVALS: Final = pa.schema([("partition", pa.int32()), ("n_bytes", pa.int64()), ("origin", pa.string())])
-_STATES: Final = pa.schema(
-    [
-        ("group", pa.int32()),
-        ("partition", pa.int32()),
-        ("segment", pa.int32()),
-        ("key", pa.string()),
-        ("data", pa.binary()),
-        ("seconds", pa.float64()),
-    ]
-)
-_GROUP_FACTOR: Final = 16  # how much faster kept results are replayed than batches are read, about
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A segment to read, and which one it is."""
+@dataclass(slots=True)
+class _Found:
+    """What a segment's batches say: in the ledger under a key, or pickled; neither where it cannot be read."""
 
-    group: int
-    partition: int
-    number: int
-    segment: Segment
-    interval: int
-    with_producers: bool
+    key: str | None = None
+    data: bytes | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +194,19 @@ def rebuild_indexes(
         now_ms = None if now is None else milliseconds("now", now)
         writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, ledger)
         intervals = _intervals(spark, chosen, index_interval_bytes, task_bytes, limits)
-        table = run_now(_frame(spark, chosen, intervals, writing, task_bytes))
+        with_producers = is_replayed(wanted)
+
+        def of_segment(segment: Segment, interval: IndexInterval) -> _Found:
+            return _read(segment, interval.n_bytes, ledger, with_producers=with_producers)
+
+        def of_partition(partition: Partition, interval: IndexInterval, found: list[_Found]) -> list[dict[str, Any]]:
+            try:
+                return _write(partition, interval, found, writing)
+            except KafkalogError as error:
+                return [{"kind": "error", "error": error_data(error)}]
+
+        heads = list(zip(chosen, intervals, strict=True))
+        table = run_now(two_passes(spark, heads, of_segment, of_partition, SCHEMA, task_bytes=task_bytes))
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
     return frame_of(spark, table)
 
@@ -239,86 +237,27 @@ def _intervals(
     return [IndexInterval(row["n_bytes"], row["origin"]) for row in found.to_pylist()]
 
 
-def _frame(
-    spark: SparkSession,
-    chosen: Sequence[Partition],
-    intervals: Sequence[IndexInterval],
-    writing: _Writing,
-    task_bytes: int,
-) -> DataFrame:
-    groups = pack([one.size_in_bytes for one in chosen], _GROUP_FACTOR * task_bytes)
-    with_producers = is_replayed(writing.kinds)
-    readings = [
-        _Reading(group, number, at, segment, interval.n_bytes, with_producers)
-        for number, (one, group, interval) in enumerate(zip(chosen, groups, intervals, strict=True))
-        for at, segment in enumerate(one.segments)
-    ]
-    tasks: dict[int, list[_Reading]] = {}
-    for reading, at in zip(readings, pack([one.segment.size_in_bytes for one in readings], task_bytes), strict=True):
-        tasks.setdefault(at, []).append(reading)
-
-    def read(task: list[_Reading]) -> Iterator[pa.RecordBatch]:
-        for one in task:
-            start = time.monotonic()
-            key, data = _read(one, writing.ledger)
-            yield _state(one.group, one.partition, one.number, key, data, time.monotonic() - start)
-
-    def write(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for partition, interval, states in _by_partition(rows):
-            try:
-                yield batch_of(_write(partition, interval, states, writing), SCHEMA)
-            except KafkalogError as error:
-                yield batch_of([{"kind": "error", "error": error_data(error)}], SCHEMA)
-
-    heads = [
-        _state(group, number, -1, None, pickle.dumps((one, interval)), 0.0)
-        for number, (one, group, interval) in enumerate(zip(chosen, groups, intervals, strict=True))
-    ]
-    states = map_tasks(spark, list(tasks.values()), read, _STATES)
-    states = states.union(frame_of(spark, pa.Table.from_batches(heads, _STATES)))
-    return map_groups(states, "group", max(groups, default=0) + 1, write, SCHEMA)
-
-
-def _read(one: _Reading, ledger: Ledger | None) -> tuple[str | None, bytes | None]:
-    """What a segment's batches say: in the ledger under a key, or as bytes; neither where it cannot be read."""
+def _read(segment: Segment, interval: int, ledger: Ledger | None, *, with_producers: bool) -> _Found:
+    start = time.monotonic()
     key = None
     if ledger is not None:
-        key = key_of("recover", one.interval, one.with_producers, one.segment.is_last, files=[one.segment.path])
+        key = key_of("recover", interval, with_producers, segment.is_last, files=[segment.path])
         if ledger.has(key):
-            return key, None
+            return _Found(key, seconds=time.monotonic() - start)
     try:
-        found = recover(one.segment, one.interval, with_producers=one.with_producers)
+        found = recover(segment, interval, with_producers=with_producers)
     except KafkalogError:
-        return None, None  # who writes meets it again, and knows what it means for the partition
+        return _Found()  # the second pass reads it again, and knows what the error means for the partition
     if ledger is None or key is None:
-        return None, pickle.dumps(found)
+        return _Found(data=pickle.dumps(found), seconds=time.monotonic() - start)
     ledger.put(key, found)
-    return key, None
-
-
-def _state(
-    group: int, partition: int, segment: int, key: str | None, data: bytes | None, seconds: float
-) -> pa.RecordBatch:
-    values = (group, partition, segment, key, data, seconds)
-    return batch_of([dict(zip(_STATES.names, values, strict=True))], _STATES)
-
-
-def _by_partition(rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[Partition, IndexInterval, list[dict[str, Any]]]]:
-    """Partitions with what is known of their segments, in order."""
-    found: dict[int, list[dict[str, Any]]] = {}
-    for batch in rows:
-        for row in batch.to_pylist():
-            found.setdefault(row["partition"], []).append(row)
-    for number in sorted(found):
-        head, *states = sorted(found.pop(number), key=lambda row: row["segment"])
-        partition, interval = pickle.loads(head["data"])
-        yield partition, interval, states
+    return _Found(key, seconds=time.monotonic() - start)
 
 
 def _write(
     partition: Partition,
     interval: IndexInterval,
-    states: Sequence[dict[str, Any]],
+    states: Sequence[_Found],
     writing: _Writing,
 ) -> list[dict[str, Any]]:
     report = RebuildReport()
@@ -347,18 +286,18 @@ def _target(partition: Partition, writing: _Writing, stack: contextlib.ExitStack
 
 
 def _reader(
-    partition: Partition, states: Sequence[dict[str, Any]], ledger: Ledger | None
+    partition: Partition, states: Sequence[_Found], ledger: Ledger | None
 ) -> Callable[[Segment, int, bool], RecoveredSegment]:
     by_offset = {segment.base_offset: state for segment, state in zip(partition.segments, states, strict=True)}
 
     def read(segment: Segment, interval: int, with_producers: bool) -> RecoveredSegment:
         state = by_offset[segment.base_offset]
         found: RecoveredSegment | None = None
-        if state["data"] is not None:
-            found = pickle.loads(state["data"])
-            state["data"] = None  # its memory is wanted for the next one
-        elif state["key"] is not None and ledger is not None:
-            found = ledger.find(state["key"])
+        if state.data is not None:
+            found = pickle.loads(state.data)
+            state.data = None  # its memory is wanted for the next one
+        elif state.key is not None and ledger is not None:
+            found = ledger.find(state.key)
         if found is None:
             found = recover(segment, interval, with_producers=with_producers)
         found.segment = segment
@@ -370,7 +309,7 @@ def _reader(
 def _rows(
     partition: Partition,
     interval: IndexInterval,
-    states: Sequence[dict[str, Any]],
+    states: Sequence[_Found],
     report: RebuildReport,
     seconds: float,
 ) -> Iterator[dict[str, Any]]:
@@ -385,7 +324,7 @@ def _rows(
     for finding in report.findings.rows:
         of.get(_stem(finding.path or ""), rest)[2].append(finding)
     for segment, name, state in zip(partition.segments, names, states, strict=True):
-        yield _row("segment", partition, interval, *of[name], state["seconds"], segment)
+        yield _row("segment", partition, interval, *of[name], state.seconds, segment)
     yield _row("partition", partition, interval, *rest, seconds, None)
 
 

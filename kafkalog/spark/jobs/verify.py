@@ -1,18 +1,16 @@
 """`kafkalog.verify` as a Spark job: segments by executors, then what spans the segments of each partition.
 
-What costs, the checksums and the indexes, is done for each segment on its own. What is light but needs a partition's
-segments in their order (transaction indexes, leader epochs, snapshots) is done in a second pass, a task for some
-partitions.
+The first of `two_passes` checks checksums and indexes; the second what needs a partition's segments in their order:
+transaction indexes, leader epochs, snapshots.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,17 +24,8 @@ from kafkalog.operations.verifying.segment import SegmentCheck, Surroundings, Ve
 from kafkalog.operations.verifying.verify import VerifiedPartition, partitions_to_verify, verified_partition
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.ledger import Ledger, key_of
-from kafkalog.spark.jobs.tables import (
-    FINDING,
-    MAX_FINDINGS,
-    batch_of,
-    finding_rows,
-    frame_of,
-    map_groups,
-    map_tasks,
-    pack,
-    run_now,
-)
+from kafkalog.spark.jobs.passes import two_passes
+from kafkalog.spark.jobs.tables import FINDING, MAX_FINDINGS, batch_of, finding_rows, frame_of, run_now
 
 _GAP: Final = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("is_compacted", pa.bool_())])
 SCHEMA: Final = pa.schema(
@@ -57,22 +46,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 
-_STATES: Final = pa.schema(
-    [("group", pa.int32()), ("partition", pa.int32()), ("segment", pa.int32()), ("data", pa.binary())]
-)
-_GROUP_FACTOR: Final = 16  # how much faster headers are walked than checksums are computed, about
 _SIDECARS: Final = (kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX)
-
-
-@dataclass(frozen=True, slots=True)
-class _Checking:
-    """A segment to check, and which one it is."""
-
-    group: int
-    partition: int
-    number: int
-    segment: Segment
-    around: Surroundings
 
 
 def verify(
@@ -129,17 +103,6 @@ def verify(
         limits = Limits(max_findings=MAX_FINDINGS)
     found: list[Finding] = []
     chosen = partitions_to_verify(path, topics, partitions, limits, found)
-    groups = pack([one.size_in_bytes for one in chosen], _GROUP_FACTOR * task_bytes)
-    arounds = [Surroundings.of(one) for one in chosen]
-    checks = [
-        _Checking(group, partition, number, segment, around)
-        for partition, (one, group, around) in enumerate(zip(chosen, groups, arounds, strict=True))
-        for number, segment in enumerate(one.segments)
-    ]
-    tasks: dict[int, list[_Checking]] = {}
-    numbers = pack([one.segment.size_in_bytes for one in checks], task_bytes)
-    for one_check, number in zip(checks, numbers, strict=True):
-        tasks.setdefault(number, []).append(one_check)
     check = SegmentCheck(
         crcs=not indexes_only,
         deep=deep,
@@ -154,70 +117,38 @@ def verify(
             ledger = Ledger(os.path.realpath(work_dir))
             stack.enter_context(ledger.held())
 
-        def check_segments(task: list[_Checking]) -> Iterator[pa.RecordBatch]:
-            for one in task:
-                result = _check(one, check, ledger, options)
-                yield _state(one.group, one.partition, one.number, result)
+        def of_segment(segment: Segment, around: Surroundings) -> tuple[VerifiedSegment, float]:
+            return _check(segment, around, check, ledger, options)
 
-        def finish(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for partition, around, segments in _by_partition(rows):
-                start = time.monotonic()
-                verified = verified_partition(
-                    partition,
-                    [segment for segment, _ in segments],
-                    around,
-                    indexes_only=indexes_only,
-                    limits=limits,
-                )
-                seconds = [*(taken for _, taken in segments), time.monotonic() - start]
-                yield batch_of(list(_rows(verified, seconds)), SCHEMA)
+        def of_partition(partition: Partition, around: Surroundings, found: list[Any]) -> list[dict[str, Any]]:
+            start = time.monotonic()
+            segments = [segment for segment, _ in found]
+            verified = verified_partition(partition, segments, around, indexes_only=indexes_only, limits=limits)
+            return list(_rows(verified, [*(taken for _, taken in found), time.monotonic() - start]))
 
-        heads = zip(chosen, arounds, strict=True)
-        wholes = [
-            _state(group, number, -1, head) for number, (head, group) in enumerate(zip(heads, groups, strict=True))
-        ]
-        states = map_tasks(spark, list(tasks.values()), check_segments, _STATES)
-        states = states.union(frame_of(spark, pa.Table.from_batches(wholes, _STATES)))
-        table = run_now(map_groups(states, "group", max(groups, default=0) + 1, finish, SCHEMA))
+        heads = [(one, Surroundings.of(one)) for one in chosen]
+        table = run_now(two_passes(spark, heads, of_segment, of_partition, SCHEMA, task_bytes=task_bytes))
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
     root = batch_of([_row("log_dir", None, None, None, found, 0, 0.0)], SCHEMA)
     return frame_of(spark, pa.Table.from_batches([*table.to_batches(), root], SCHEMA))
 
 
 def _check(
-    one: _Checking, check: SegmentCheck, ledger: Ledger | None, options: tuple[Any, ...]
+    segment: Segment, around: Surroundings, check: SegmentCheck, ledger: Ledger | None, options: tuple[Any, ...]
 ) -> tuple[VerifiedSegment, float]:
+    """What is found in a segment, and the seconds that took; from the ledger if an earlier run did it."""
     key = ""
     if ledger is not None:
-        files = [str(one.segment.sidecar_path(suffix)) for suffix in _SIDECARS]
-        key = key_of("verify", options, one.segment.is_last, one.around, files=files)
+        files = [str(segment.sidecar_path(suffix)) for suffix in _SIDECARS]
+        key = key_of("verify", options, segment.is_last, around, files=files)
         done: tuple[VerifiedSegment, float] | None = ledger.find(key)
         if done is not None:
             return done
     start = time.monotonic()
-    result = check.run(one.segment, one.around), time.monotonic() - start
+    result = check.run(segment, around), time.monotonic() - start
     if ledger is not None:
         ledger.put(key, result)
     return result
-
-
-def _state(group: int, partition: int, segment: int, value: Any) -> pa.RecordBatch:
-    row = {"group": group, "partition": partition, "segment": segment, "data": pickle.dumps(value)}
-    return batch_of([row], _STATES)
-
-
-def _by_partition(
-    rows: Iterable[pa.RecordBatch],
-) -> Iterator[tuple[Partition, Surroundings, list[tuple[VerifiedSegment, float]]]]:
-    """Partitions with what was found in their segments, in order."""
-    found: dict[int, dict[int, bytes]] = {}
-    for batch in rows:
-        for row in batch.to_pylist():
-            found.setdefault(row["partition"], {})[row["segment"]] = row["data"]
-    for number in sorted(found):
-        segments = found.pop(number)
-        partition, around = pickle.loads(segments.pop(-1))
-        yield partition, around, [pickle.loads(segments[one]) for one in sorted(segments)]
 
 
 def _rows(verified: VerifiedPartition, seconds: Sequence[float]) -> Iterator[dict[str, Any]]:

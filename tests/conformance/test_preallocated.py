@@ -1,0 +1,43 @@
+"""Beside a broker that writes to a topic with `preallocate=true`, every reader finds whole batches and no damage."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from conformance.kafka import BrokerLife
+
+import kafkalog
+
+pytestmark = pytest.mark.broker
+
+SECONDS = 8
+
+
+def test_readers_find_no_damage_in_what_a_broker_preallocates_and_writes(tmp_path: Path) -> None:
+    life = BrokerLife(tmp_path)
+    try:
+        life.boot()
+        configs = {"preallocate": "true", "internal.segment.bytes": 4_000_000, "retention.ms": -1}
+        life.client.ask("create", topics=[{"name": "ahead", "partitions": 1, "configs": configs}])
+        life.client.ask("flood", topic="ahead", partitions=1, seed=1)
+        directory = life.log_dir / "ahead-0"
+        end, n_reads, deadline = 0, 0, time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            scan = kafkalog.scan(directory, columns=["offset"])
+            offsets = scan.to_table().column("offset").to_pylist()
+            assert not scan.n_damage, scan.findings
+            assert offsets == list(range(len(offsets)))
+            assert len(offsets) >= end  # what was there once is there
+            end = len(offsets)
+            assert kafkalog.scan_batches(directory).to_table().num_rows
+            assert kafkalog.verify(directory).is_ok
+            n_reads += 1
+        acknowledged = life.client.ask("dry")["acknowledged"]
+        assert n_reads > 3
+        assert end
+        assert acknowledged
+        assert any(segment.is_preallocated for segment in kafkalog.open(directory).segments)  # type: ignore[union-attr]
+    finally:
+        life.end()
