@@ -176,9 +176,12 @@ def read_cluster_metadata(
 def _values(path: Path, start: int, limits: Limits) -> Iterator[bytes]:
     with open_source(path, memory_map=False) as source:
         for window in walk(source, limits=limits):
-            decoded = decode(window, ("value",), selection=Selection(start_offset=start), limits=limits)
-            if decoded.columns is not None:
-                yield from (value for value in decoded.columns.value if value is not None)
-            if decoded.error is not None:
-                raise decoded.error
+            done = 0
+            while done < len(window.batches):  # one call stops once it has decompressed its share
+                decoded = decode(window, ("value",), first=done, selection=Selection(start_offset=start), limits=limits)
+                if decoded.columns is not None:
+                    yield from (value for value in decoded.columns.value if value is not None)
+                if decoded.error is not None:
+                    raise decoded.error
+                done += decoded.n_batches
             source.release(window.data, window.start)
