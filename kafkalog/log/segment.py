@@ -174,11 +174,13 @@ class Segment:
                 first_window_bytes=first_window_bytes,
                 limits=self.limits,
             )
+            # what a lookup jumps over is not known: a batch after a jump cannot be told by the offset before it
+            known_offset = None if start else previous_offset
             for window in windows:
-                reason = odd_end(window, source, previous_offset, self.limits.max_batch_bytes, self._witnesses)
+                reason = odd_end(window, source, known_offset, self.limits.max_batch_bytes, self._witnesses)
                 if reason is not None:
                     yield from until_odd_end(window, reason, self.path)
-                previous_offset = int(window.batches.last_offset[-1])
+                known_offset = int(window.batches.last_offset[-1])
                 yield window
                 del window  # its memory can be reused for the next one
         except TruncatedTailError as tail:
