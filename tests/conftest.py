@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,24 +26,33 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
-_SHARED = ("history", "spark")
+_SHARING = ("conformance", "spark")
+"""Folders whose files share a broker or a Spark, and so the process that they are tested in."""
 _OF_KERNELS = ("kernels", "records", "robustness")
 """Folders whose tests run mostly in kernels."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests, and files that share a broker or a Spark, in one of the processes that tests run in."""
-    groups: dict[Path, str] = {}
+    """Mark the tests of kernels."""
     for item in items:
         if item.path.parent.name in _OF_KERNELS:
             item.add_marker(pytest.mark.kernels)
-        shared = next((name for name in _SHARED if name in getattr(item, "fixturenames", ())), None)
-        if shared is not None:
-            # all of the file, for else its own fixtures would be made in two processes
-            groups.setdefault(item.path, shared)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(groups.get(item.path, str(item.path))))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep a file's tests, and files that share a broker or a Spark, in one of the processes that tests run in.
+
+    xdist's own groups do that by a suffix of test ids, which pytest 9.2 does not hand on.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            path = str(nodeid).partition("::")[0]
+            return next((folder for folder in _SHARING if f"/{folder}/" in path), path)
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

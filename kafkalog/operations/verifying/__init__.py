@@ -1,10 +1,10 @@
-"""Verify: batches, indexes, snapshots and checkpoints, and what is wrong with them.
+"""Verify: checks batches, indexes, snapshots and checkpoints, and reports each issue as a `Finding`.
 
     `verify`          the function, over log dirs
     `segment`         one segment: batches and indexes in a single walk
-    `partition`       what spans segments, and the small files
-    `losses`          what is gone: segments and offsets that other files know of
-    `record_headers`  whether headers tell the truth about records
+    `partition`       checks across segments, and the snapshots and checkpoints
+    `losses`          missing segments and offsets, as other files prove them
+    `record_headers`  whether batch headers agree with the records in the batch
 
 Verify writes nothing.
 """

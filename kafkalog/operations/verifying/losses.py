@@ -1,8 +1,9 @@
-"""Records that are gone from a partition: what other files prove, and what only the offsets show.
+"""Finds records that are missing from a partition: proved by other files, or suggested by a gap in the offsets.
 
-A segment begins where the one before it ends. Where it does not, a segment was lost, or the log cleaner removed what
-lay there. An index, a producer snapshot or a checkpoint that knows of more than the log holds tells which.
-Nothing is looked at while a broker runs: it writes checkpoints behind the log, and deletes files one by one.
+A segment normally begins where the previous one ends. If it does not, either a segment was lost or the log cleaner
+removed the records in between. An index, a producer snapshot or a checkpoint that reaches past the log proves a loss.
+
+These other files are not used while a broker runs: it updates checkpoints after the log, and deletes files one by one.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ Add = Callable[[Finding], None]
 
 @dataclass(frozen=True, slots=True)
 class OffsetGap:
-    """Offsets that no segment holds, between two that are there.
+    """A range of offsets between two existing segments that neither of them holds.
 
     Attributes
     ----------
     start, end : int
-        Half-open.
+        The range; `end` is exclusive.
     is_compacted : bool
-        Whether the log cleaner explains it: by its checkpoint, or by the gaps that it left inside segments.
+        Whether the log cleaner explains the gap: its checkpoint is past it, or, without a checkpoint, segments of the
+        partition have gaps inside.
     """
 
     start: int
@@ -52,28 +54,30 @@ class OffsetGap:
 def check_losses(
     partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, names: Sequence[str], add: Add
 ) -> list[OffsetGap]:
-    """Report what is gone.
+    """Report missing segments and missing offsets.
 
     Parameters
     ----------
     partition : Partition
-        A whole one.
+        Must list all segments of its directory.
     segments : sequence of VerifiedSegment
-        Of all its segments.
+        The result for each segment, in order.
     around : Surroundings
     names : sequence of str
-        Of all files in the directory.
+        Names of all files in the directory.
     add : callable
+        Called with each finding.
 
     Returns
     -------
     list of OffsetGap
-        Also those that the cleaner explains, which are no finding.
+        All gaps between segments. Those that the cleaner explains are not reported as findings.
     """
     orphans = {} if around.is_live or partition.kind == "delete" else _orphans(partition, segments, names, add)
     snapshots = [] if around.is_live else _offsets(names, kf.PRODUCER_SNAPSHOT_SUFFIX)
     bases = {segment.base_offset for segment in segments}
     gaps = [*_gaps(partition, segments)]
+    # a gap after a damaged segment may be that damage, which has a finding already
     damaged = {one.last_offset + 1 for one in segments if any(found.path == one.path for found in one.findings)}
     for gap in gaps:
         proofs = [name for base, found in orphans.items() if gap.start <= base < gap.end for name in found]
@@ -101,10 +105,10 @@ def check_losses(
         if base > end:
             behind |= dict.fromkeys(found, base)
         elif base == end and not behind:
-            # the next segment, lost or still to come: PartitionWriter moves its indexes in first, and may be killed
+            # PartitionWriter moves indexes into place before the .log: if it was killed in between, nothing is lost
             for name in found:
                 add(_orphan(partition.path / name))
-    # a log whose last segment is damaged may end where the damage begins, which is a finding of its own
+    # if the last segment is damaged, the log may seem to end where the damage begins; that has a finding already
     if behind and not any(finding.damage and finding.path == segments[-1].path for finding in segments[-1].findings):
         said = ", ".join(f"{what} ({offset})" for what, offset in behind.items())
         detail = f"the log ends at offset {end}, and these know of more: {said}"
@@ -135,9 +139,10 @@ def _gaps(partition: Partition, segments: Sequence[VerifiedSegment]) -> Iterator
 def _orphans(
     partition: Partition, segments: Sequence[VerifiedSegment], names: Sequence[str], add: Add
 ) -> dict[int, list[str]]:
-    """Indexes with entries whose `.log` is gone, by base offset; those that brokers leave behind are notes.
+    """Names of indexes that have entries but no `.log`, by base offset.
 
-    Deletion renames the `.log` first; the log cleaner puts several segments into one and then deletes them.
+    Orphans that a healthy broker may leave are reported as notes instead: deletion renames the `.log` before the
+    indexes, and the log cleaner merges several segments into one before it deletes them.
     """
     logs = {os.path.basename(segment.path) for segment in segments}
     is_cleaning = any(name.endswith((kf.SWAP_SUFFIX, kf.CLEANED_SUFFIX)) for name in names)
@@ -164,12 +169,15 @@ def _orphan(path: Path) -> Finding:
 
 
 def _checked_start(partition: Partition) -> int:
-    """The log start offset that the log dir's checkpoint has, 0 for none."""
+    """Return the log start offset in the log dir's checkpoint, or 0 if it has none."""
     return _checkpointed(partition, kf.LOG_START_OFFSET_CHECKPOINT) or 0
 
 
 def _has_entries(path: Path, base_offset: int) -> bool:
-    """Whether an index tells of records; a broker makes it empty, and fills it with zeros until it is closed."""
+    """Whether an index has entries; a broker preallocates it with zeros, which do not count.
+
+    An index that cannot be read counts as one with entries.
+    """
     try:
         return len(_INDEXES[path.suffix].open(path, base_offset)) > 0
     except KafkalogError:
@@ -177,7 +185,7 @@ def _has_entries(path: Path, base_offset: int) -> bool:
 
 
 def _known_ends(partition: Partition, snapshots: Iterable[int]) -> dict[str, int]:
-    """Offsets to which the log has reached once, by who says so."""
+    """Offsets that the log once reached, by the file that records them."""
     ends = {name: _checkpointed(partition, name) for name in _END_CHECKPOINTS}
     found = {name: offset for name, offset in ends.items() if offset is not None}
     return found | {_snapshot(offset): offset for offset in snapshots}
@@ -190,14 +198,17 @@ def _check_empty(
     known_ends: dict[str, int],
     add: Add,
 ) -> None:
-    """A directory without a segment: a broker makes the first one before anything else."""
+    """Report a directory without a segment.
+
+    A broker creates the first segment before any other file, so any other file proves that a segment was lost.
+    """
     proofs = [name for found in orphans.values() for name in found]
     proofs += [name for name, offset in known_ends.items() if offset > 0]
     proofs += [name for name in (kf.PARTITION_METADATA,) if name in names]
     try:
         epochs = read_leader_epochs(partition.path / kf.LEADER_EPOCH_CHECKPOINT)
     except KafkalogError:
-        epochs = None  # reported with the checkpoints
+        epochs = None  # the check of the checkpoints reports it
     if epochs is not None and epochs.size:
         proofs.append(kf.LEADER_EPOCH_CHECKPOINT)
     is_deleting = any(name.endswith((kf.DELETED_SUFFIX, kf.SWAP_SUFFIX)) for name in names)

@@ -1,4 +1,9 @@
-"""What spans the segments of a partition, and the small files of it and of its log dir."""
+"""Checks a partition across its segments, and the snapshots and checkpoints of a partition and its log dir.
+
+Takes the `VerifiedSegment` of each segment. Compares neighbouring segments, checks transaction indexes, and reads
+leader epochs, producer snapshots, `partition.metadata` and Raft snapshots.
+It does not check the offset and time indexes.
+"""
 
 from __future__ import annotations
 
@@ -46,22 +51,25 @@ Add = Callable[[Finding], None]
 def check_partition(
     partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add, *, indexes_only: bool
 ) -> list[OffsetGap]:
-    """Check what spans segments; findings about a transaction index go to its segment, the others to `add`.
+    """Check a partition across its segments.
+
+    Findings about an index go to its segment, those about overlapping segments and other files to `add`.
 
     Parameters
     ----------
     partition : Partition
     segments : sequence of VerifiedSegment
-        Of all its segments, in their order.
+        The result for each segment, in order.
     around : Surroundings
     add : callable
+        Called with each finding.
     indexes_only : bool
-        Leave out what is no index.
+        Skip files that are not indexes.
 
     Returns
     -------
     list of OffsetGap
-        Between segments.
+        Gaps between segments.
     """
     for before, after in itertools.pairwise(segments):
         if before.last_offset >= after.base_offset:
@@ -99,7 +107,7 @@ def check_partition(
 
 
 def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add) -> None:
-    """A log start offset behind the end of the log costs a broker the whole log."""
+    """Report a log start offset past the end of the log: a broker then deletes the whole log."""
     if (
         around.is_live
         or not partition.is_whole
@@ -120,7 +128,7 @@ def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], 
 
 
 def check_root(root: Path) -> Iterator[Finding]:
-    """The checkpoints of a log dir."""
+    """Check the checkpoints and `meta.properties` of a log dir; yield findings."""
     found: list[Finding] = []
     for name in _CHECKPOINTS:
         _try(
@@ -144,7 +152,7 @@ def _try(add: Add, read: Callable[[], Any], consequence: str, around: Surroundin
             return read()
         except KafkalogError as error:
             if around.is_live and attempt < _ATTEMPTS - 1:
-                time.sleep(_PAUSE)  # a broker may be writing it right now, or have deleted it
+                time.sleep(_PAUSE)  # a running broker may be replacing or deleting it
                 continue
             if not (around.is_live and error.path is not None and not os.path.exists(error.path)):
                 error.detail = f"{error.detail}; {consequence}"
@@ -154,9 +162,10 @@ def _try(add: Add, read: Callable[[], Any], consequence: str, around: Surroundin
 
 
 def _compare_spacings(segments: Sequence[VerifiedSegment]) -> None:
-    """An offset index with far fewer entries than most of its neighbours' has lost some."""
+    """Report offset indexes with far fewer entries than most of their neighbours: entries were lost."""
     known = [(segment, segment.spacing) for segment in segments if segment.spacing is not None and segment.spacing.n]
-    # the interval may have been changed at some time: nearby segments count, and work stays in proportion
+    # index.interval.bytes may have been changed over time, so only nearby segments are compared; this also keeps the
+    # work linear in the number of segments
     for number, (segment, spacing) in enumerate(known):
         near = [*known[max(number - _NEAR, 0) : number], *known[number + 1 : number + 1 + _NEAR]]
         at_odds = [(other, its) for other, its in near if spacing.contradicts(its)]
@@ -173,7 +182,10 @@ def _compare_spacings(segments: Sequence[VerifiedSegment]) -> None:
 def _check_transactions(
     partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add
 ) -> None:
-    """A second walk over the headers, if there is a transaction index or should be one."""
+    """Walk the headers a second time, if there is a transaction index or there should be one.
+
+    A transaction may begin in any earlier segment, so the walk starts at the first one.
+    """
     paths = [segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX) for segment in partition.segments]
     exist = [path.exists() for path in paths]
     wanted = [number for number, one in enumerate(segments) if one.has_aborted or exist[number]]
@@ -203,7 +215,7 @@ def _check_transactions(
         path = str(paths[number])
         check.begin(empty if index is None else index.entries, path, segment.base_offset)
         if not is_whole:
-            check.lose(segment.base_offset)  # what was lost at the end of the segment before
+            check.lose(segment.base_offset)  # the end of the previous segment could not be read
         try:
             is_whole = _feed(check, segment)
         except KafkalogError as error:
@@ -212,18 +224,18 @@ def _check_transactions(
             is_whole = False
         found = check.finish(is_whole=is_whole and not (around.is_live and segment.is_last))
         if index is None and exist[number]:
-            continue  # that it cannot be read was said
+            continue  # open_index has reported that it cannot be read
         if index is not None:
             found += [*index.findings(), *index.padding_findings()]
         if not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
-            # LogSegment.sanityCheck looks for that one first, and LogSegment.recover makes all
+            # without a .index, LogSegment.sanityCheck fails, and LogSegment.recover rebuilds all indexes
             but = "but as there is no .index, a broker makes this one anew when it starts"
             found = [replace(finding, damage=False, detail=f"{finding.detail}; {but}") for finding in found]
         result.findings += found
 
 
 def _feed(check: TransactionIndexCheck, segment: Segment) -> bool:
-    """Feed a segment, as far as it was there when it was opened; whether nothing had to be left out."""
+    """Feed the batches of a segment up to the size it had when it was opened; return whether none was skipped."""
     end = 0
     is_whole = True
     with segment.open() as source:
@@ -248,17 +260,17 @@ def _until(batches: BatchTable, size_in_bytes: int) -> BatchTable:
 
 
 def _state_at(partition: Partition) -> ProducerState | None:
-    """What a snapshot says of the producers before the first segment."""
+    """Return the producers' state at the start of the first segment, from a snapshot; None if there is none."""
     if not partition.segments:
         return None
     base_offset = partition.segments[0].base_offset
-    # one that cannot be read is reported with the snapshots
+    # the check of the snapshots reports one that cannot be read
     snapshot = newest_snapshot(partition.path, base_offset, base_offset)
     return None if snapshot is None else ProducerState(snapshot, limits=partition.limits)
 
 
 def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], add: Add) -> None:
-    """The checkpoint of leader epochs: in order, and in agreement with the batches that it covers."""
+    """Check that the leader epoch checkpoint is in order, and agrees with the batches that it covers."""
     path = partition.path / kf.LEADER_EPOCH_CHECKPOINT
     entries = _try(add, partial(read_leader_epochs, path), "a broker does not start on it", Surroundings())
     if entries is None or not entries.size:
@@ -283,7 +295,7 @@ def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], add
 
 
 def _check_raft_snapshot(path: Path, partition: Partition, add: Add) -> None:
-    """A `.checkpoint` of Raft's log is made of batches, too."""
+    """Check the headers and checksums of a Raft snapshot (`.checkpoint`), which consists of batches too."""
     try:
         with open_source(path, memory_map=False) as source:
             for window in walk(source, limits=partition.limits):

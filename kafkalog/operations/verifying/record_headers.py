@@ -1,4 +1,7 @@
-"""Whether batches say of their records what is true: readers go by headers, and miss what these hide."""
+"""Compares batch headers with the records in the batch.
+
+Readers choose batches by their headers, so they miss records that a wrong header hides.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +15,25 @@ from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.columns import RecordColumns
 
 COLUMNS: Final = ("offset", "timestamp", "batch_position")
-"""Columns of records that are looked at."""
+"""The record columns that `incoherent` needs."""
 
 
 def incoherent(columns: RecordColumns, batches: BatchTable, path: str) -> Iterator[Finding]:
-    """Findings about batches of v2 whose header does not go with their records, one a batch.
+    """Yield findings about v2 batches whose header disagrees with their records, at most one per batch.
 
     Parameters
     ----------
     columns : RecordColumns
         `COLUMNS` of all records of the batches, in order.
     batches : BatchTable
+        The batches of these records.
     path : str
+        Path of the segment, for the findings.
 
     Notes
     -----
-    A leader refuses such batches or mends them when they are produced, and decoding takes them as they are, as Kafka's
-    consumers do. But whoever asks for offsets or times chooses batches by their headers.
+    A leader rejects or corrects such batches when they are produced. Decoding accepts them, as Kafka's consumers do.
+    But a search by offset or timestamp chooses batches by their headers, and does not find such records.
 
     Source: LogValidator, Kafka 4.3.
     """

@@ -1,4 +1,7 @@
-"""One segment: its batches, and its offset and time index against them, in a single walk."""
+"""Checks one segment: its batches, and its offset and time indexes against them, in a single walk.
+
+Returns a `VerifiedSegment`. Transaction indexes need earlier segments; `partition` checks them.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +53,14 @@ AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the log dir around a partition says of how it was left.
+    """State of the log dir that holds a partition: in use, cleanly shut down, or neither.
 
     Attributes
     ----------
     is_live : bool
-        A broker holds its lock.
+        A broker holds the log dir's lock.
     was_closed : bool
-        A broker has closed it cleanly, and trimmed what it had preallocated.
+        A broker has shut it down cleanly and trimmed its preallocated files.
     """
 
     is_live: bool = False
@@ -65,37 +68,38 @@ class Surroundings:
 
     @classmethod
     def of(cls, partition: Partition) -> Surroundings:
-        """Look at the directory above a partition."""
+        """Inspect the directory above a partition."""
         root = partition.path.absolute().parent
         is_live = is_locked(root)
         topic = partition.topic_partition.topic if partition.topic_partition else None
-        # Raft's own log, and directories set apart, are not trimmed when a broker stops
+        # a broker that stops does not trim Raft's log, nor directories marked for deletion, as future or as stray
         is_trimmed = topic != kf.METADATA_TOPIC and partition.kind is None
         return cls(is_live, not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists())
 
 
 @dataclass(slots=True)
 class VerifiedSegment:
-    """What was found in a segment.
+    """The result of checking one segment.
 
     Attributes
     ----------
     path : str
+        Path of the `.log`.
     base_offset, last_offset : int
-        The latter is one less than the former where there is no batch.
+        If there is no batch, `last_offset` is `base_offset - 1`.
     size_in_bytes, n_batches : int
     findings : list of Finding
-        About the `.log` and its indexes.
+        Issues of the `.log` and its indexes.
     n_more_findings : int
-        Counted, not kept.
+        Number of findings beyond `Limits.max_findings`, which are counted but not kept.
     has_aborted : bool
-        Whether there is an abort marker, or one that cannot be read.
+        Whether there is an abort marker, or a control batch whose type cannot be read.
     has_gaps : bool
-        Whether offsets are missing inside batches of v2, or between two of them that follow on each other.
+        Whether offsets are missing inside v2 batches, or between two adjacent batches.
     spacing : Spacing or None
-        How far apart the entries of the offset index lie.
+        Distances between the entries of the offset index, in bytes of the `.log`; None if not measured.
     epochs : int64[n, 2]
-        Leader epoch and first offset, where the epoch changes.
+        Leader epoch and first offset, one row for each change of the epoch.
     """
 
     path: str
@@ -112,21 +116,22 @@ class VerifiedSegment:
 
     @property
     def is_ok(self) -> bool:
-        """Whether nothing is damaged."""
+        """Whether no finding is damage."""
         return not any(finding.damage for finding in self.findings)
 
 
 class SegmentCheck:
-    """How segments are checked; `run` may be called from several threads.
+    """Checks segments with one set of options; `run` may be called from several threads.
 
     Parameters
     ----------
     crcs, deep : bool
-        Whether checksums are computed, and records decoded.
+        Whether to compute checksums, and whether to decode records.
     interval_bytes : int or None
+        The topic's `index.interval.bytes`, if known.
     limits : Limits
     progress : callable
-        Told how many bytes more are done, by any thread.
+        Called with the number of further bytes that are done, from any thread.
     """
 
     def __init__(
@@ -143,16 +148,17 @@ class SegmentCheck:
         self._stopped = False
 
     def stop(self) -> None:
-        """End what is running: nobody waits for it any more."""
+        """Make running checks return early; their results are no longer used."""
         self._stopped = True
 
     def run(self, segment: Segment, around: Surroundings) -> VerifiedSegment:
-        """Check a segment; what cannot be read is a finding."""
+        """Check a segment; errors in reading it become findings."""
         result = self._check(segment, around, self._progress)
         for _ in range(_ATTEMPTS if around.is_live else 0):
             if result.is_ok or self._stopped:
                 break
-            # a running broker may have rolled, cleaned or removed it under our eyes: real damage stays
+            # a running broker may have rolled, cleaned or deleted the segment meanwhile; only real damage is still
+            # there at the next attempt
             time.sleep(_PAUSE)
             result = self._check(segment, around, lambda n_bytes: None)
         return result
@@ -162,7 +168,7 @@ class SegmentCheck:
         findings = Findings(self._limits.max_findings)
         done = 0
         try:
-            # indexes first: a running broker writes to the log before it adds an entry
+            # read the indexes first: a running broker appends to the log before it adds an index entry
             offset_index = open_index(OffsetIndex, segment, kf.INDEX_SUFFIX, findings.add, is_live=around.is_live)
             time_index = open_index(TimeIndex, segment, kf.TIME_INDEX_SUFFIX, findings.add, is_live=around.is_live)
             with segment.open() as source:
@@ -193,7 +199,8 @@ class SegmentCheck:
             time_check = TimeIndexCheck(time_index, offset_index=offset_index, is_last=segment.is_last)
         epochs = _Epochs(segment, findings.add)
         end = largest = 0
-        checked = self._crcs and not self._deep  # records are decoded out of windows
+        # a checked window may come without its bytes, which decoding needs
+        checked = self._crcs and not self._deep
         stream = SegmentStream(segment, source, segment.base_offset - 1, add, WINDOW_BYTES, checked=checked)
         for window in stream.windows(0, "skip"):
             batches = window.batches
@@ -222,7 +229,7 @@ class SegmentCheck:
         is_open = segment.is_last and not around.was_closed
         rows: list[Finding] = []
         if offset_index is not None and offset_check is not None:
-            # between reading the one and the other, a running broker may have trimmed both
+            # a running broker may trim both indexes after one of them was read
             is_normal = is_open and (
                 around.is_live or time_index is None or _were_preallocated(offset_index, time_index)
             )
@@ -237,7 +244,7 @@ class SegmentCheck:
             rows += [*time_index.findings(), *time_index.padding_findings(is_last=is_open, used=used)]
             rows += time_check.finish(end if is_torn and segment.is_last else source.size)
         elif offset_index is not None and largest > 0 and not segment.sidecar_path(kf.TIME_INDEX_SUFFIX).exists():
-            # of a new segment the first batch may be there before its time index
+            # the first batch of a new segment may be written before its time index is created
             what = "a broker makes an empty one, and then finds no times in the segment"
             rows.append(_missing(segment, kf.TIME_INDEX_SUFFIX, what, damage=not is_open))
         for finding in rows:
@@ -245,7 +252,7 @@ class SegmentCheck:
         return end
 
     def _check_bytes(self, segment: Segment, window: Window, add: Callable[[Finding], None]) -> None:
-        """The checksums of a window's batches, and their records if wished."""
+        """Check the checksums of a window's batches and, if `deep`, decode their records."""
         batches = window.batches
         valid = valid_crcs(window)
         for row in np.flatnonzero(~valid).tolist():
@@ -285,7 +292,7 @@ _EVERYTHING: Final = Selection(include_control=True)
 
 
 def _have_gaps(batches: BatchTable, previous: int | None) -> bool:
-    """Whether offsets are missing; `previous` is that of the batch before, None where it is not known."""
+    """Whether offsets are missing; `previous` is the last offset before these batches, None if not known."""
     is_v2 = batches.magic >= 2
     before = np.concatenate([[batches.base_offset[0] - 1 if previous is None else previous], batches.last_offset[:-1]])
     follows = batches.position == np.concatenate([batches.position[:1], batches.next_position[:-1]])
@@ -308,7 +315,10 @@ def _too_far(segment: Segment, batches: BatchTable) -> Finding:
 
 
 class _Tails:
-    """Findings of the last segment: its torn tail is damage after all where a broker was shut down cleanly."""
+    """Passes on findings of the last segment.
+
+    A torn tail is normal there, but it is damage if the log dir was shut down cleanly: no broker truncates it then.
+    """
 
     def __init__(self, add: Callable[[Finding], None], around: Surroundings) -> None:
         self._add, self._around = add, around
@@ -321,7 +331,7 @@ class _Tails:
 
 
 class _Epochs:
-    """Where the leader epoch changes; it never falls."""
+    """Records where the leader epoch changes, and reports where it falls, which no broker writes."""
 
     def __init__(self, segment: Segment, add: Callable[[Finding], None]) -> None:
         self._segment, self._add = segment, add
@@ -363,7 +373,7 @@ class _Epochs:
 def open_index(
     kind: type[AnyIndex], segment: Segment, suffix: str, add: Callable[[Finding], None], *, is_live: bool = False
 ) -> AnyIndex | None:
-    """An index of a segment, whole; None where there is none or it cannot be read, which is a finding."""
+    """Open an index of a segment; return None if there is none, or if it cannot be read, which is reported."""
     path = segment.sidecar_path(suffix)
     for attempt in range(_ATTEMPTS):
         try:
@@ -377,7 +387,7 @@ def open_index(
             index = kind.open(path, segment.base_offset, memory_map=size > _READ_BYTES)
             break
         except KafkalogError as error:
-            # a running broker cuts it when it rolls, and removes it with its segment
+            # a running broker truncates the index when it rolls, and deletes it with its segment
             if is_live and isinstance(error, (FileChangedError, ReadError)) and attempt < _ATTEMPTS - 1:
                 continue
             add(error.to_finding(damage=not (is_live and isinstance(error, FileChangedError))))
@@ -390,9 +400,10 @@ def open_index(
 
 
 def _were_preallocated(offset_index: OffsetIndex, time_index: TimeIndex) -> bool:
-    """Whether the sizes are those of two files that were made for the same `segment.index.bytes`.
+    """Whether both files have the size that the same `segment.index.bytes` gives them.
 
-    A broker preallocates both, and trims both, the offset index first: zeros in that alone come from somewhere else.
+    A broker preallocates both indexes and later trims both, the offset index first. Zeros at the end of the offset
+    index alone therefore have another cause.
     """
     sizes = []
     for index in (offset_index, time_index):

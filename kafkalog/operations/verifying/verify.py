@@ -1,8 +1,10 @@
-"""Whether everything in a log dir is as a broker needs it: batches, indexes, snapshots, checkpoints.
+"""Checks whether a broker can use everything in a log dir: batches, indexes, snapshots, checkpoints.
 
-Segments are read once, several at a time, a window each; transaction indexes need what came before and are held against
-the partition in a second walk over headers, if there are any. Damage is reported and passed over; files are only read.
-Mirrors what `LogLoader`, `LogSegment.recover` and `DumpLogSegments --index-sanity-check` look at, and what they do not.
+Each segment is read once, one window at a time; several segments are read at the same time. Transaction indexes depend
+on earlier segments, so partitions that have any are walked a second time, headers only. Damage is reported and skipped.
+Files are only read.
+
+Mirrors the checks of `LogLoader`, `LogSegment.recover` and `DumpLogSegments --index-sanity-check`, and adds others.
 """
 
 from __future__ import annotations
@@ -40,21 +42,21 @@ _TICK: Final = 0.1
 
 @dataclass(slots=True)
 class VerifiedPartition:
-    """What was found in a partition.
+    """The result of checking one partition.
 
     Attributes
     ----------
     path : str
     topic_partition : TopicPartition or None
     kind : str or None
-        `"delete"`, `"future"` or `"stray"` for a directory that a broker has set apart.
+        `"delete"`, `"future"` or `"stray"` for a directory that a broker has renamed with such a suffix.
     segments : list of VerifiedSegment
     findings : list of Finding
-        About the directory, its snapshots and checkpoints; those about a segment and its indexes are with the segment.
+        Issues of the directory, its snapshots and checkpoints. Issues of a segment and its indexes are in `segments`.
     n_more_findings : int
-        Counted, not kept.
+        Number of findings beyond `Limits.max_findings`, segments included, which are counted but not kept.
     gaps : list of OffsetGap
-        Between segments, those of a compacted topic as well.
+        Gaps between segments, including those that compaction left.
     """
 
     path: str
@@ -66,14 +68,14 @@ class VerifiedPartition:
     gaps: list[OffsetGap] = field(default_factory=list)
 
     def all_findings(self) -> Iterator[Finding]:
-        """Those about the segments, then those about the directory."""
+        """Yield the findings about the segments, then those about the directory."""
         for segment in self.segments:
             yield from segment.findings
         yield from self.findings
 
     @property
     def loss(self) -> Loss:
-        """What is lost by the findings that are kept."""
+        """The records lost, according to the findings that are kept."""
         losses: dict[str, Loss] = {}
         for finding in self.all_findings():
             add_loss(losses, finding)
@@ -81,33 +83,33 @@ class VerifiedPartition:
 
     @property
     def is_ok(self) -> bool:
-        """Whether nothing is damaged; facts such as a torn tail are no damage."""
+        """Whether no finding is damage; a torn tail, for example, is normal and is not damage."""
         return not any(finding.damage for finding in self.all_findings())
 
 
 @dataclass(slots=True)
 class Verification:
-    """What `verify` found.
+    """The result of `verify`.
 
     Attributes
     ----------
     partitions : list of VerifiedPartition
     findings : list of Finding
-        About the log dirs themselves.
+        Issues of the log dirs themselves.
     """
 
     partitions: list[VerifiedPartition] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     def all_findings(self) -> Iterator[Finding]:
-        """Of all partitions, then of the log dirs."""
+        """Yield the findings of all partitions, then those of the log dirs."""
         for partition in self.partitions:
             yield from partition.all_findings()
         yield from self.findings
 
     @property
     def is_ok(self) -> bool:
-        """Whether nothing is damaged."""
+        """Whether no finding is damage."""
         return not any(finding.damage for finding in self.all_findings())
 
     def __repr__(self) -> str:
@@ -121,26 +123,26 @@ Subject = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | P
 
 
 def verify(path: Subject, **options: Any) -> Verification:
-    """Verify what a path holds: checksums of all batches, indexes, producer snapshots, checkpoints.
+    """Verify the files under a path: checksums of all batches, indexes, producer snapshots, checkpoints.
 
     Parameters
     ----------
     path : path-like, sequence of path-like, LogDir, Partition or Segment
     topics : str or sequence of str, optional
     partitions : int or sequence of int, optional
-        Of each topic.
+        Partition numbers of each topic.
     indexes_only : bool
-        Only walk batch headers, and check the indexes against them: no checksum is computed.
+        Only walk batch headers, and check the indexes against them; compute no checksum.
     deep : bool
-        Also decode every record: a right checksum says nothing about what was written with it.
+        Also decode every record: a batch with a valid checksum may still hold records that cannot be decoded.
     index_interval_bytes : int, optional
-        The topics' `index.interval.bytes`, by which an index that is too sparse is known. Default: see
+        The topics' `index.interval.bytes`, used to find an index that is too sparse. Default: see
         `OffsetIndex.check`.
     jobs : int, optional
-        Segments read at the same time; default: as there are processors, up to four.
+        Segments read at the same time; default: the number of processors, up to four.
     limits : Limits
     progress : callable
-        Told how many bytes of `.log` files are done.
+        Called with the number of further bytes of `.log` files that are done.
 
     Returns
     -------
@@ -149,14 +151,14 @@ def verify(path: Subject, **options: Any) -> Verification:
     Raises
     ------
     NotKafkaError, ReadError
-        There is nothing to verify. What cannot be read inside is a finding.
+        There is nothing to verify. A file inside that cannot be read is a finding.
 
     Notes
     -----
-    No finding of damage is made about what healthy brokers of any version leave: indexes that followers or the cleaner
-    wrote in larger steps, segments that were opened again, preallocated files of a running or crashed broker, epochs
-    that were truncated. A torn tail of the last segment is a fact, not damage, unless the log dir says that it was shut
-    down cleanly: then nobody will cut it off.
+    Files as healthy brokers of any version leave them are never reported as damage: indexes that followers or the
+    cleaner wrote in larger steps, segments that were opened again, preallocated files of a running or crashed broker,
+    leader epochs that were truncated. A torn tail of the last segment is normal, not damage, unless the log dir was
+    shut down cleanly: then no broker truncates it.
 
     Examples
     --------
@@ -182,7 +184,7 @@ def iter_verify(
     progress: Callable[[int], object] = lambda n_bytes: None,
     into: Verification | None = None,
 ) -> Iterator[VerifiedPartition]:
-    """The same, partition by partition; what concerns the log dirs themselves goes to `into`."""
+    """Like `verify`, but yields one partition at a time; findings about the log dirs are added to `into`."""
     if indexes_only and deep:
         raise ValueError("deep decodes records, indexes_only does not even compute checksums: choose one")
     if jobs is not None and jobs < 1:
@@ -207,7 +209,7 @@ def iter_verify(
                 futures = [pool.submit(check.run, segment, around) for segment in partition.segments]
                 waiting.append((partition, around, futures))
                 n_waiting += len(futures)
-                # a queue of more segments than are worked on would only hold memory
+                # bound the queue: results of finished segments stay in memory until their partition is yielded
                 while waiting and n_waiting > _AHEAD * n_jobs:
                     done = waiting.popleft()
                     n_waiting -= len(done[2])
@@ -227,7 +229,7 @@ def _finish(
     indexes_only: bool,
     limits: Limits,
 ) -> VerifiedPartition:
-    """Wait for the segments of a partition, and check what spans them."""
+    """Wait for the segments of a partition, then check the partition across them."""
     segments = []
     for future in futures:
         while not wait([future], _TICK).done:
@@ -240,10 +242,10 @@ def _finish(
 def verified_partition(
     partition: Partition, segments: list[VerifiedSegment], around: Surroundings, *, indexes_only: bool, limits: Limits
 ) -> VerifiedPartition:
-    """Check what spans the segments of a partition, of which each has been checked."""
+    """Check a partition across its segments, after each segment has been checked."""
     findings = Findings(limits.max_findings)
     for finding in partition.findings:
-        # no matter to who reads, but the end of a broker
+        # harmless to a reader, but fatal to a broker at start-up
         is_fatal = finding.reason is Reason.UNKNOWN_FILE and kf.is_fatal_name(os.path.basename(finding.path or ""))
         findings.add(replace(finding, damage=True) if is_fatal and os.path.isfile(finding.path or "") else finding)
     gaps = check_partition(partition, segments, around, findings.add, indexes_only=indexes_only)
@@ -259,7 +261,7 @@ def verified_partition(
 
 
 class _Bar:
-    """Counts bytes that threads are done with; told on by the one thread that asked."""
+    """Adds up the progress of worker threads; only the calling thread calls `progress`."""
 
     def __init__(self, progress: Callable[[int], object]) -> None:
         self._progress, self._lock, self._done = progress, threading.Lock(), 0
@@ -282,7 +284,7 @@ def partitions_to_verify(
     limits: Limits,
     found: list[Finding],
 ) -> list[Partition]:
-    """What is to be verified; what cannot be opened is a finding."""
+    """Return the partitions to verify; add a finding to `found` for each that cannot be opened."""
     if isinstance(path, Segment):
         return [Partition.of_segment(path)]
     if isinstance(path, Partition):
