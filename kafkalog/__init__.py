@@ -1,4 +1,4 @@
-"""kafkalog reads Apache Kafka's on-disk log (segment files and their indexes) without a broker, in columns.
+"""Read and write Apache Kafka's on-disk log (segment files and their indexes) in columns, without a broker.
 
 >>> import kafkalog
 >>> table = kafkalog.read_table("tests/golden/log_dir", topics="p-multi")
@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if find_spec("kafkalog._kernels.wire") is None:
-    # Python's own message would only say that a module of that name is missing
+    # Python's own error would only name the missing module, not why it is missing
     raise ImportError(
         f"no kernels compiled for Python {sys.version_info[0]}.{sys.version_info[1]} in {__path__[0]}/_kernels, so this"
         f" is a source folder: run `pip install -e .` in {os.path.dirname(__path__[0])}, or start Python in another"
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Arrow and NumPy take longer to import than a small job takes to run: they come with the first use
+# Importing Arrow and NumPy takes longer than a small job takes to run, so they are imported on first use
 _LAZY = {
     "open": "log.open",
     "scan": "scanning.read",

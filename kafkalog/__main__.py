@@ -1,4 +1,4 @@
-"""``python -m kafkalog`` is the command `kafkalog`."""
+"""``python -m kafkalog`` runs the command line, as the command `kafkalog` does."""
 
 from __future__ import annotations
 

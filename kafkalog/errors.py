@@ -1,8 +1,8 @@
-"""What can go wrong with a file, as exceptions and as findings, and the limits on what reading a file may take.
+"""Exceptions, warnings and findings about files, and the limits on the memory that reading a file may take.
 
-Everything raised about bad data is a `KafkalogError` with the file, the position in it, and a `Reason` out of a closed
-list; misuse of the library stays `TypeError` and `ValueError`. A `Finding` is one issue as a value, for readers
-that continue. Kernels return a status; `error_from_status` is the one place that turns it into an exception.
+Every exception about bad data is a `KafkalogError`. It has the file, the position in it, and a `Reason` from a
+closed list. Wrong arguments raise `TypeError` or `ValueError`. A `Finding` is one issue as a value, for readers
+that continue after damage. Kernels return a status; only `error_from_status` turns it into an exception.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Final, Literal
 from kafkalog._kernels.wire import STATUS
 
 OnCorruption = Literal["raise", "stop", "skip"]
-"""Damage raises; or ends its partition there; or is passed over."""
+"""What to do about damage: raise, stop reading that partition at the damage, or skip it."""
 
 
 class Reason(StrEnum):
-    """Why something is wrong; the strings are stable and meant for programs."""
+    """Why something is wrong. The strings are stable, so programs can compare them."""
 
     SIZE_NEGATIVE = "size_negative"
     SIZE_TOO_SMALL = "size_too_small"
@@ -104,11 +104,11 @@ class Reason(StrEnum):
 
 
 Certainty = Literal["exact", "header", "at_most"]
-"""How a number of lost records is known; see `Finding`."""
+"""How reliable a number of lost records is; see `Finding`."""
 
 
 class KafkalogError(Exception):
-    """Base of everything that is raised about a file's content.
+    """Base class of all exceptions about a file's content.
 
     Attributes
     ----------
@@ -120,9 +120,9 @@ class KafkalogError(Exception):
         Base offset of the batch, as far as it could be read.
     reason : Reason
     detail : str
-        What was found, what was expected.
+        What was found and what was expected.
     length : int or None
-        Bytes concerned, from `position` on.
+        Number of bytes affected, from `position` on.
     """
 
     def __init__(
@@ -164,13 +164,13 @@ class KafkalogError(Exception):
         }
 
     def to_finding(self, *, damage: bool = True) -> Finding:
-        """The error as a finding."""
+        """Convert the error to a finding with the same fields."""
         common = {name: getattr(self, name) for name in KafkalogError.as_dict(self)}
         return Finding(**common, damage=damage)
 
 
 def _described(problem: KafkalogError | Finding) -> str:
-    """Where it is, the reason and the detail, in a line."""
+    """One line: path, position and base offset, then reason and detail."""
     where = problem.path or "<buffer>"
     if problem.position is not None:
         where += f"@{problem.position}"
@@ -188,7 +188,7 @@ class CorruptionError(KafkalogError, ValueError):
 
 
 class TruncatedTailError(CorruptionError):
-    """A file ends inside a batch, or in zeros, and it is not the last segment, where that is normal."""
+    """A segment ends inside a batch, or in zeros. That is normal only in the last segment, and this is another."""
 
 
 class SidecarError(KafkalogError, ValueError):
@@ -196,11 +196,11 @@ class SidecarError(KafkalogError, ValueError):
 
 
 class LimitExceededError(KafkalogError, ValueError):
-    """Something is larger than a limit allows; not proven corrupt. Raise the limit (`Limits`) to go on."""
+    """Something is larger than a limit allows; it may be intact. Raise the limit (`Limits`) to read it."""
 
 
 class UnsupportedError(KafkalogError, NotImplementedError):
-    """A codec or a version that this release does not know."""
+    """A codec or a format version that this release does not support."""
 
 
 class FileChangedError(KafkalogError, OSError):
@@ -212,28 +212,28 @@ class ReadError(KafkalogError, OSError):
 
 
 class NotKafkaError(KafkalogError, ValueError):
-    """The path holds nothing that looks like Kafka's log."""
+    """The path contains nothing that looks like Kafka's log."""
 
 
 class WriteError(KafkalogError, OSError):
-    """The operating system refused a write; the destination is as it was."""
+    """The operating system refused a write; the destination is unchanged unless the detail says otherwise."""
 
 
 class OutputExistsError(KafkalogError, FileExistsError):
-    """The output already exists, and it was not said that it may be replaced (`overwrite`)."""
+    """The output already exists, and `overwrite` was not given."""
 
 
 class UnsafePathError(KafkalogError, ValueError):
-    """Output would do harm where it was to go: among the files of a log dir, or over something of another kind."""
+    """Output would do harm at this path: among the files of a log dir, over its input, or over another kind of file."""
 
 
 class UnwritableError(KafkalogError, ValueError):
-    """Records that Kafka's format cannot hold, or that no reader would accept; they are not written.
+    """Records that Kafka's format cannot represent, or that no reader would accept; they are not written.
 
     Attributes
     ----------
     row : int or None
-        Which record of the columns given.
+        Row of the record in the columns passed.
     """
 
     def __init__(self, reason: Reason | str, detail: str = "", *, row: int | None = None, **where: Any) -> None:
@@ -248,24 +248,24 @@ class UnwritableError(KafkalogError, ValueError):
 
 
 class CorruptionWarning(UserWarning):
-    """Damage was skipped, or reading stopped at it (`on_corruption="skip"` or `"stop"`); the findings say where."""
+    """Damage was skipped, or reading stopped at it (`on_corruption="skip"` or `"stop"`); see the findings."""
 
 
 class FunctionWarning(UserWarning):
-    """A function given as `where=` or `extract=` failed on records; the findings say on which."""
+    """A function passed as `where=` or `extract=` failed on some records; the findings list them."""
 
 
 class ConfigWarning(UserWarning):
-    """A misspelt setting, a value that a broker of today refuses, or a batch that a setting forbids."""
+    """A misspelt setting, a value that a current broker rejects, or a batch that a setting does not allow."""
 
 
 class TransactionWarning(UserWarning):
-    """A transaction was left open: readers of committed records get nothing from where it begins on."""
+    """A transaction was left open: `read_committed` readers get no records from its first offset on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One issue found in a file: where, why, how much, and whether it is damage or only worth knowing.
+    """One issue found in a file: where, why, how many records, and whether it is damage or only information.
 
     Attributes
     ----------
@@ -273,16 +273,16 @@ class Finding:
     detail : str
     path : str or None
     position, length : int or None
-        Bytes in the file.
+        Byte range in the file.
     base_offset, last_offset : int or None
-        Offsets concerned, as far as known.
+        Offsets affected, as far as known.
     damage : bool
         False for what is normal, such as a partial batch at the end of the last segment.
     n_records : int or None
-        Records lost there; 0 where a reader gives them all the same, None where nobody knows.
+        Records lost there; 0 if a reader returns them nevertheless, None if unknown.
     certainty : {"exact", "header", "at_most"} or None
-        How `n_records` is known: from the header of a batch that is intact or that its neighbours confirm; from the
-        header of a damaged batch alone; from how many offsets there are between the neighbours.
+        Where `n_records` comes from. "exact": the header of a batch that is intact, or that its neighbours confirm.
+        "header": the header of a damaged batch alone. "at_most": the number of offsets between the neighbours.
     """
 
     reason: Reason
@@ -306,7 +306,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much memory a file may make its reader allocate; a file that needs more is refused with its size.
+    """How much memory a file may make its reader allocate; a file that needs more raises `LimitExceededError`.
 
     Attributes
     ----------
@@ -315,24 +315,25 @@ class Limits:
     max_decompressed_bytes : int
         Largest decompressed batch.
     max_records_per_batch : int
-        Each takes up to 120 bytes in columns, however short it is; compressed, a thousand take less than a byte.
+        Each record takes up to 120 bytes in columns, however short it is. Compressed, a thousand of them can take
+        less than a byte.
     max_headers_per_record : int
     max_headers_per_batch : int
-        Each takes some 50 bytes in columns, however short it is.
+        Each header takes about 50 bytes in columns, however short it is.
     max_segment_bytes : int
         Kafka cannot read a segment of 2 GiB or more.
     max_open_transactions : int
-        Transactions of a partition that are open at the same time.
+        Transactions of one partition that are open at the same time.
     max_findings : int
         Findings kept in memory; further ones are only counted.
     max_directories : int
-        Directories that an export by date makes; records with arbitrary timestamps ask for one each.
+        Directories that an export by date creates; with arbitrary timestamps, each record may need its own.
 
     Notes
     -----
-    For every batch that is decoded at the same time, one a thread, reading, verifying, converting, exporting and
-    dumping need at most `max_batch_bytes`, three times `max_decompressed_bytes`, and 120 bytes a record up to
-    `max_records_per_batch`, beside 64 MiB.
+    Each thread decodes one batch at a time. For each such batch, reading, verifying, converting, exporting and dumping
+    need at most `max_batch_bytes`, three times `max_decompressed_bytes`, and 120 bytes per record for up to
+    `max_records_per_batch` records; in addition 64 MiB.
     """
 
     max_batch_bytes: int = 100 * 2**20
@@ -360,20 +361,20 @@ DEFAULT_LIMITS: Final = Limits()
 
 @dataclass(slots=True)
 class Loss:
-    """What was lost of a partition, summed up over its findings.
+    """Records lost from a partition: the sum over its findings.
 
     Attributes
     ----------
     n_findings : int
-        Of damage to batches, or about missing ones.
+        Findings about damaged or missing batches.
     n_records : int
-        As far as known.
+        Records lost, as far as known.
     certainty : {"exact", "header", "at_most"} or None
-        The least sure of the numbers that were added up; see `Finding`.
+        The least certain of the numbers that were added; see `Finding`.
     n_unknown : int
-        Findings of which nobody knows how many records were lost.
+        Findings for which the number of lost records is unknown.
     first_offset, last_offset : int or None
-        All losses lie between these, as far as known.
+        Range of offsets that includes all losses, as far as known.
     """
 
     n_findings: int = 0
@@ -384,7 +385,7 @@ class Loss:
     last_offset: int | None = None
 
     def add(self, finding: Finding) -> None:
-        """Count a finding in."""
+        """Add a finding to the sums."""
         self.n_findings += 1
         self.n_records += finding.n_records or 0
         self.n_unknown += finding.n_records is None
@@ -410,7 +411,7 @@ _CERTAINTIES: Final = (None, "exact", "header", "at_most")
 
 
 def add_loss(losses: dict[str, Loss], finding: Finding) -> None:
-    """Count a finding in for its partition's directory, if records may be lost by it."""
+    """Add a finding to the losses of its partition directory, if records may be lost."""
     if not finding.damage or finding.path is None:
         return
     is_log = ".log" in os.path.basename(finding.path)
@@ -421,7 +422,7 @@ def add_loss(losses: dict[str, Loss], finding: Finding) -> None:
 
 @dataclass(slots=True)
 class Findings:
-    """Findings in the order found, up to a limit; the rest is counted, and so are the losses of each directory."""
+    """Findings in the order found, up to a limit; further ones are only counted. Losses are summed per directory."""
 
     limit: int = DEFAULT_LIMITS.max_findings
     rows: list[Finding] = field(default_factory=list)
@@ -430,7 +431,7 @@ class Findings:
     losses: dict[str, Loss] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> None:
-        """Keep a finding, or count it when there are too many already."""
+        """Keep a finding, or only count it once the limit is reached."""
         self.n_damage += finding.damage
         add_loss(self.losses, finding)
         if len(self.rows) < self.limit:
@@ -440,7 +441,7 @@ class Findings:
 
 
 def warn(message: object, category: type[Warning]) -> None:
-    """Warn at the line of the caller's code, outside this package and Arrow."""
+    """Issue a warning that points at the caller's line, the first one outside this package and PyArrow."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back
@@ -485,7 +486,7 @@ def error_from_status(
     length: int | None = None,
     detail: str = "",
 ) -> KafkalogError:
-    """The exception for what a kernel found; the only place where a status becomes one."""
+    """Return the exception for a kernel's status; nothing else turns a status into an exception."""
     name = _CODES[status]
     cls = LimitExceededError if name in _LIMIT_STATUS else CorruptionError
     text = _DETAILS[name] + (f" ({detail})" if detail else "")

@@ -1,7 +1,7 @@
-"""Kafka's numbers and names: what the files are called, how their entries lie in bytes, which bit means what.
+"""Constants and names of Kafka's format: file names, layouts of index entries, attribute bits, codec ids.
 
-Nothing here reads a file. Mirrors `RecordBatch`, `CompressionType`, `TimestampType`, `ControlRecordType`,
-`LogFileUtils` and `LocalLog.parseTopicPartitionName`.
+Parses and builds file and directory names; does not read files. Mirrors `RecordBatch`, `CompressionType`,
+`TimestampType`, `ControlRecordType`, `LogFileUtils` and `LocalLog.parseTopicPartitionName`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-# attributes of a batch
+# bits of a batch's attributes
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
@@ -21,7 +21,7 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
 LOG_OVERHEAD: Final = 12
-"""Bytes before the part of a batch that its size field counts: offset (8) and size (4)."""
+"""Bytes at the start of a batch that its size field does not count: offset (8) and size (4)."""
 RECORD_BATCH_OVERHEAD: Final = 61
 """Bytes of a v2 batch header, and so the size of an empty v2 batch."""
 MESSAGE_V0_OVERHEAD: Final = 14
@@ -35,7 +35,7 @@ NO_EPOCH: Final = -1
 
 
 class Codec(IntEnum):
-    """Compression codec ids as the attributes of a batch hold them (`CompressionType`)."""
+    """Compression codec ids, as in the attributes of a batch (`CompressionType`)."""
 
     NONE = 0
     GZIP = 1
@@ -73,10 +73,10 @@ class ControlRecordType(IntEnum):
 NOT_CONTROL: Final = -1
 """`control_type` of a batch that is not a control batch."""
 NO_CONTROL_RECORD: Final = -2
-"""`control_type` of a control batch without a readable first record (compaction leaves such)."""
+"""`control_type` of a control batch without a readable first record (compaction can leave such batches)."""
 
 OFFSET_INDEX_DTYPE: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
-"""An entry of `.index`: last offset of a batch less the segment's base offset, and the batch's position."""
+"""An entry of `.index`: last offset of a batch minus the segment's base offset, and the batch's position."""
 TIME_INDEX_DTYPE: Final = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
 """An entry of `.timeindex`: the largest timestamp so far (ms), and the last offset of the batch that reached it."""
 TRANSACTION_INDEX_DTYPE: Final = np.dtype(
@@ -98,7 +98,7 @@ ABORTED_TRANSACTION_DTYPE: Final = np.dtype(
         ("last_stable_offset", np.int64),
     ]
 )
-"""Answer of `Partition.aborted_transactions`: offsets of the first batch and of the marker, epoch of the marker."""
+"""Result of `Partition.aborted_transactions`: offsets of the first batch and of the marker, epoch of the marker."""
 PRODUCER_SNAPSHOT_DTYPE: Final = np.dtype(
     [
         ("producer_id", ">i8"),
@@ -111,17 +111,17 @@ PRODUCER_SNAPSHOT_DTYPE: Final = np.dtype(
         ("current_txn_first_offset", ">i8"),
     ]
 )
-"""An entry of `.snapshot` (`ProducerStateEntry`); -1 for no batch, no coordinator, no open transaction."""
+"""An entry of `.snapshot` (`ProducerStateEntry`); -1 means no batch, no coordinator, no open transaction."""
 LEADER_EPOCH_DTYPE: Final = np.dtype([("epoch", np.int32), ("start_offset", np.int64)])
 """A line of `leader-epoch-checkpoint`."""
 LOG_OFFSET_POSITION_DTYPE: Final = np.dtype(
     [("base_offset", np.int64), ("last_offset", np.int64), ("position", np.int64), ("size_in_bytes", np.int32)]
 )
-"""Answer of `Segment.find_offsets`: the batch that holds an offset (`FileRecords.LogOffsetPosition`); -1 for none."""
+"""Result of `Segment.find_offsets`: the batch that holds an offset (`FileRecords.LogOffsetPosition`); -1 if none."""
 TIMESTAMP_AND_OFFSET_DTYPE: Final = np.dtype(
     [("timestamp", np.int64), ("offset", np.int64), ("leader_epoch", np.int32)]
 )
-"""Answer of `Segment.find_timestamps` (`FileRecords.TimestampAndOffset`); -1 for none."""
+"""Result of `Segment.find_timestamps` (`FileRecords.TimestampAndOffset`); -1 if none."""
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -160,7 +160,7 @@ METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", METADATA_TOPIC, "__remote_log_metadata"}
 )
-"""Topics that hold the state of brokers. What reads records in bulk leaves them out unless they are named."""
+"""Topics that hold the brokers' own state. Scans and exports skip them unless they are named."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SUFFIXED = re.compile(r"(?P<name>.+)\.(?P<id>[^.]*)-(?P<kind>delete|future|stray)")
@@ -178,18 +178,18 @@ class TopicPartition(NamedTuple):
 
 
 class PartitionDirectory(NamedTuple):
-    """What a directory's name says (`LocalLog.parseTopicPartitionName`)."""
+    """The parts of a partition directory's name (`LocalLog.parseTopicPartitionName`)."""
 
     topic_partition: TopicPartition
     kind: str | None
     """None for a live partition, else `"delete"`, `"future"` or `"stray"`.
 
-    The topic of a `delete` or `stray` directory may be cut short to fit a file name.
+    The topic of a `delete` or `stray` directory may be truncated to fit a file name.
     """
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """Parse the name of a directory in a log dir; None when it is not a partition's.
+    """Parse the name of a directory in a log dir; None if it is not a partition's.
 
     Parameters
     ----------
@@ -212,9 +212,9 @@ def parse_partition_directory(name: str) -> PartitionDirectory | None:
 
 
 def parse_base_offset(file_name: str) -> int | None:
-    """Offset in the name of a segment's file: the digits before the first dot; None when there are none.
+    """Offset in the name of a segment's file: the digits before the first dot; None if there is no valid offset.
 
-    Any decimal digits count: the JVM's default locale decides which ones an old broker wrote.
+    Any Unicode decimal digits are accepted: old brokers wrote those of their JVM's default locale.
     """
     digits = file_name.partition(".")[0]
     if not digits.isdecimal() or len(digits) > 20:
@@ -224,10 +224,11 @@ def parse_base_offset(file_name: str) -> int | None:
 
 
 def is_fatal_name(file_name: str) -> bool:
-    """Whether a broker does not start with a file of this name in a partition.
+    """Whether a file of this name in a partition keeps a broker from starting.
 
-    What is before the first dot of a segment's file is an offset to it, and nothing catches that it is none. It takes a
-    sign, and any number of zeros. Source: LogFileUtils.offsetFromFile, LogLoader, ProducerStateManager, Kafka 4.3.
+    The broker parses the part before the first dot of a segment's file name as an offset. If that fails, nothing
+    catches the exception. A sign and any number of leading zeros are accepted.
+    Source: LogFileUtils.offsetFromFile, LogLoader, ProducerStateManager, Kafka 4.3.
     """
     if not file_name.endswith(_OFFSET_SUFFIXES):
         return False
@@ -242,17 +243,17 @@ def segment_file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
 
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-"""How far above the segment's base offset an index entry can tell."""
+"""Largest distance from the segment's base offset that an index entry can hold."""
 
 
 def sidecar_name(log_name: str, suffix: str) -> str:
-    """Name or path of a segment's index, given its `.log`'s; that of a `.log.swap` comes into place along with it."""
+    """Name or path of the index that belongs to a `.log`; the index of a `.log.swap` also ends in `.swap`."""
     stem, log_suffix, rest = log_name.rpartition(LOG_SUFFIX)
     return stem + suffix + rest if log_suffix else log_name + suffix
 
 
 def milliseconds(moment: datetime) -> int:
-    """An aware datetime as Kafka counts time: the first whole millisecond since 1970 at or after it."""
+    """Convert an aware datetime to milliseconds since 1970 (UTC), rounded up to a whole millisecond."""
     return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 
@@ -260,5 +261,5 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def codec_name(codec: int) -> str:
-    """`"none"`, `"gzip"`, ... of a codec id; ids that Kafka does not have read `unknown(n)`."""
+    """Name of a codec id: `"none"`, `"gzip"`, ...; `"unknown(n)"` for ids that Kafka does not define."""
     return CODEC_NAMES[codec & CODEC_MASK]

@@ -1,7 +1,7 @@
-"""What functions for `where=` and `extract=` may call to look into keys, values and headers.
+"""Helpers that functions for `where=` and `extract=` may call to read keys, values and headers.
 
-Each checks what it reads: a read past the end is an `IndexError`, which counts the record as failed. All work on
-`uint8` arrays, compiled or not, so a function can be tried out on ``numpy.frombuffer(b"...", numpy.uint8)``.
+Every read is checked: reading past the end raises `IndexError`, and the record counts as failed. The helpers take
+`uint8` arrays and work compiled or not, so a function can be tested on ``numpy.frombuffer(b"...", numpy.uint8)``.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class Headers(NamedTuple):
     """The headers of one record: see `has_header` and `get_header`."""
 
     data: Bytes
-    """Bytes from the first header on."""
+    """The record's bytes, starting at its first header."""
     n_headers: int
-    """How many there are."""
+    """Number of headers."""
 
 
 def equals(data: Bytes, text: bytes) -> bool:
-    """Whether these are exactly those bytes."""
+    """Whether `data` equals `text`."""
     return data.size == len(text) and starts_with(data, text)
 
 
 def starts_with(data: Bytes, text: bytes) -> bool:
-    """Whether the bytes begin so."""
+    """Whether `data` starts with `text`."""
     if data.size < len(text):
         return False
     for i in range(len(text)):  # noqa: SIM110 - numba has no all()
@@ -43,7 +43,7 @@ def starts_with(data: Bytes, text: bytes) -> bool:
 
 
 def ends_with(data: Bytes, text: bytes) -> bool:
-    """Whether the bytes end so."""
+    """Whether `data` ends with `text`."""
     if data.size < len(text):
         return False
     start = data.size - len(text)
@@ -54,12 +54,12 @@ def ends_with(data: Bytes, text: bytes) -> bool:
 
 
 def find(data: Bytes, text: bytes, start: int = 0) -> int:
-    """Where `text` begins for the first time from `start` on; -1 for nowhere."""
+    """Position of the first occurrence of `text` at or after `start`; -1 if there is none."""
     size = len(text)
     at = max(start, 0)
     if size == 0:
         return at if at <= data.size else -1
-    while at <= data.size - size:  # in this order, nothing overflows
+    while at <= data.size - size:  # `at + size` could overflow, this cannot
         if data[at] == text[0]:
             i = 1
             while i < size and data[at + i] == text[i]:
@@ -71,7 +71,7 @@ def find(data: Bytes, text: bytes, start: int = 0) -> int:
 
 
 def contains(data: Bytes, text: bytes) -> bool:
-    """Whether `text` occurs anywhere."""
+    """Whether `text` occurs in `data`."""
     return find(data, text, 0) >= 0
 
 
@@ -167,7 +167,7 @@ def read_f64_be(data: Bytes, at: int) -> float:
 
 
 def read_uvarint(data: Bytes, at: int) -> tuple[int, int]:
-    """A variable-length integer as in Protobuf, below 2^63, and where it ends."""
+    """A variable-length integer as in Protobuf, below 2^63, and the position after it."""
     value = np.int64(0)
     shift = 0
     while shift < 63:
@@ -181,7 +181,7 @@ def read_uvarint(data: Bytes, at: int) -> tuple[int, int]:
 
 
 def parse_int(data: Bytes, at: int = 0) -> int:
-    """The decimal integer that begins at a position, behind any spaces; it ends at the first other character."""
+    """The decimal integer that begins at a position, after any spaces; it ends at the first other character."""
     at = _skip_spaces(data, at)
     negative = at < data.size and data[at] == 45
     if at < data.size and (data[at] == 45 or data[at] == 43):
@@ -190,7 +190,7 @@ def parse_int(data: Bytes, at: int = 0) -> int:
     value = np.int64(0)
     while at < data.size and 48 <= data[at] <= 57:
         digit = np.int64(data[at]) - 48
-        # below zero there is one number more than above
+        # Collect the negated value: int64 has one more negative number than positive ones
         if value < -922337203685477580 or (value == -922337203685477580 and digit > (8 if negative else 7)):
             raise OverflowError("the number does not fit 64 bits")
         value = value * 10 - digit
@@ -250,13 +250,13 @@ def parse_float(data: Bytes, at: int = 0) -> float:
 
 
 def has_header(headers: Headers, name: bytes) -> bool:
-    """Whether there is a header of that name."""
+    """Whether the record has a header with that key."""
     found, _, _ = _last_header(headers, name)
     return found
 
 
 def get_header(headers: Headers, name: bytes) -> Bytes:
-    """The value of the last header of that name; empty if it is null or there is none."""
+    """The value of the last header with that key; empty if the value is null or there is no such header."""
     _, start, stop = _last_header(headers, name)
     return headers.data[start:stop]
 
@@ -283,7 +283,7 @@ def _last_header(headers: Headers, name: bytes) -> tuple[bool, int, int]:
 
 
 def _check(data: Bytes, at: int, n: int) -> None:
-    """Before anything is added to `at`: nothing overflows then."""
+    """Raise `IndexError` unless `n` bytes follow `at`; checked without adding to `at`, which could overflow."""
     if at < 0 or at > data.size - n:
         raise IndexError("read past the end")
 
@@ -318,4 +318,4 @@ def f64_of_bits(bits: int) -> float:
 HELPERS: dict[str, Any] = {
     name: value for name, value in list(globals().items()) if getattr(value, "__module__", "") == __name__
 }
-"""Every function of this module by its name; a compiler has to know them."""
+"""Every function and class of this module by name, for the compiler of user functions."""

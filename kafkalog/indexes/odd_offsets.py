@@ -51,7 +51,7 @@ class Witnesses:
 
 
 def odd_end(
-    window: Window, source: ByteSource, previous: int, max_batch_bytes: int, witnesses: Callable[[], Witnesses]
+    window: Window, source: ByteSource, previous: int | None, max_batch_bytes: int, witnesses: Callable[[], Witnesses]
 ) -> Reason | None:
     """Whether the last batch of a window is the one that is wrong, rather than what comes after it.
 
@@ -60,8 +60,8 @@ def odd_end(
     window : Window
         Whose offsets rise.
     source : ByteSource
-    previous : int
-        The last offset before the window.
+    previous : int, optional
+        The last offset before the window; None where nobody has read what comes before it.
     max_batch_bytes : int
     witnesses : callable
         Asked only where there is a contradiction, or a gap before the last batch of a segment.
@@ -84,7 +84,7 @@ def odd_end(
         if _intact(source, int(batch.position[0]), max_batch_bytes) is None:
             return Reason.CRC_MISMATCH
         return Reason.OFFSET_ORDER if _contradicts(batch, follower, before, source, witnesses) else None
-    if first_offset(batch) <= before + 1:
+    if before is None or first_offset(batch) <= before + 1:
         return None
     known = witnesses()
     if known.next_base_offset is not None:
@@ -97,16 +97,17 @@ def odd_end(
 def _contradicts(
     batch: BatchTable,
     follower: BatchTable,
-    before: int,
+    before: int | None,
     source: ByteSource,
     witnesses: Callable[[], Witnesses],
 ) -> bool:
     """Whether a batch, and not the intact one that follows with a smaller offset, is wrong."""
     base, last, first = int(batch.base_offset[0]), int(batch.last_offset[0]), first_offset(batch)
-    if first_offset(follower) <= before or base == before + 1:
-        return False
-    if first_offset(follower) == before + 1 + last - first + 1:
-        return True  # the batch would fit exactly between its neighbours
+    if before is not None:
+        if first_offset(follower) <= before or base == before + 1:
+            return False
+        if first_offset(follower) == before + 1 + last - first + 1:
+            return True  # the batch would fit exactly between its neighbours
     known = witnesses()
     indexed = known.offset_at(int(batch.position[0]))
     if indexed is not None:

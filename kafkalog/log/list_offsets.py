@@ -1,19 +1,19 @@
 """Offsets for timestamps over the segments of a partition, as a broker's ListOffsets answers.
 
-Which segment is asked is decided here, as in `UnifiedLog.fetchOffsetByTimestamp` and `LogSegment.largestTimestamp`, but
-from batch headers instead of time indexes; what is in a segment is found by `kafkalog.log.timestamp_search`. Walked
-headers are remembered, a few numbers a window, so that a later question does not walk them again.
+This module chooses the segment to search, like `UnifiedLog.fetchOffsetByTimestamp` and `LogSegment.largestTimestamp`,
+but from batch headers instead of time indexes. `kafkalog.log.timestamp_search` searches inside a segment. A few
+numbers per walked window are kept, so that a later call does not walk the same headers again.
 
-What differs from a broker, on purpose:
+Intended differences from a broker:
 
-- A segment's largest timestamp comes from its batch headers, and the search goes by them: where a time index or
-  an offset index is wrong, stale or gone, a broker passes by the record or takes the file's modification
-  time; the answer here does not depend on index files. It costs a walk of the headers up to the answer, which
-  is remembered; only batches that may hold an answer are decoded, and only their checksums are checked.
-- The log end offset stands for the high watermark, and nothing is held back by open transactions: this is
+- A segment's largest timestamp comes from its batch headers, and so does the search. Where a time index or an offset
+  index is wrong, stale or missing, a broker misses the record or falls back to the file's modification time. The
+  result here does not depend on index files. It costs one walk of the headers up to the result. Only batches that may
+  hold a result are decoded, and only their checksums are checked.
+- The log end offset takes the place of the high watermark, and open transactions hold nothing back: this is
   `read_uncommitted` on files at rest.
-- The leader epoch of the latest offset is the last in `leader-epoch-checkpoint`.
-- A negative number is refused; on the wire -1, -2 and -3 are the named questions.
+- The leader epoch of the latest offset is the last one in `leader-epoch-checkpoint`.
+- A negative number is rejected. On the wire, -1, -2 and -3 are the named timestamps.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ _COLUMNS: Final = ("offset", "timestamp", "leader_epoch")
 
 
 class Answers(NamedTuple):
-    """Answers to several timestamps, and where they were found."""
+    """Results for several timestamps, and where they were found."""
 
     found: npt.NDArray[np.void]
     """TIMESTAMP_AND_OFFSET_DTYPE[m]; -1 for none."""
     segment: npt.NDArray[np.int64]
-    """Number of the segment that was asked, -1 for none; it may have had no answer."""
+    """Number of the segment that was searched, -1 for none. It may hold no matching record."""
     position: npt.NDArray[np.int64]
-    """Of the batch in it, -1 for none."""
+    """Position of the batch in the segment, -1 for none."""
 
 
 class Visit(NamedTuple):
-    """A segment that was looked at."""
+    """A segment that was searched, or ruled out by its largest timestamp."""
 
     segment: Segment
     largest_timestamp: int
-    """As far as its batches were walked."""
+    """The largest timestamp of the batches walked so far."""
     modified: int | None
-    """Modification time in ms, where that stands for the largest timestamp: no batch has one."""
+    """Modification time of the file in ms, if it replaces the largest timestamp because no batch has one."""
     is_whole: bool
     """Whether every batch was walked."""
     has_batches: bool
@@ -64,18 +64,18 @@ class Visit(NamedTuple):
 
 @dataclass(slots=True)
 class _Walk:
-    """What walking the headers of a segment has proved so far; the lists have a row a window, and one for the next.
+    """Summary of the headers of a segment walked so far. The lists have one row per window and one for the next.
 
     Attributes
     ----------
     identity : tuple of int
-        Of the file: what was proved of another is worth nothing.
+        Device, inode, size and mtime of the file; the summary is discarded when they change.
     position, previous_offset, largest_before : list of int
         Where each window begins, and the last offset and the largest timestamp before it.
     largest_position : int or None
-        Of the first batch with the largest timestamp.
+        Position of the first batch with the largest timestamp.
     is_whole : bool
-        Whether the walk came to the end.
+        Whether the walk reached the end of the segment.
     """
 
     identity: tuple[int, ...]
@@ -94,7 +94,7 @@ class _Walk:
         return len(self.position) > 1
 
     def add(self, window: Window) -> None:
-        """Learn from a window, if it is the next one."""
+        """Add a window to the summary, if it is the next one."""
         if window.start != self.position[-1]:
             return
         batches = window.batches
@@ -107,7 +107,7 @@ class _Walk:
         self.largest_before.append(max(largest, self.largest))
 
     def start(self, timestamp: int, offset: int) -> int:
-        """Number of the window to begin with: everything before is older, or lies below the offset."""
+        """Number of the window to start at: all earlier ones are older than the timestamp, or below the offset."""
         by_time = np.searchsorted(np.array(self.largest_before), timestamp, side="left")
         by_offset = np.searchsorted(np.array(self.previous_offset), offset, side="left")
         return max(int(by_time), int(by_offset), 1) - 1
@@ -122,9 +122,9 @@ class ListOffsets:
         By base offset.
     log_start_offset : int
     log_end_offset : callable
-        Gives it, when it is asked for.
+        Returns the log end offset; called only when needed.
     leader_epochs : callable
-        Gives LEADER_EPOCH_DTYPE[n].
+        Returns LEADER_EPOCH_DTYPE[n].
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class ListOffsets:
         return found.reshape(questions.shape)
 
     def segments(self) -> Sequence[Segment]:
-        """The segments that a broker would start with: none if the log start offset lies beyond their end."""
+        """The segments that a broker would keep at start-up: none if the log start offset lies beyond their end."""
         given = self._given
         if given and self._log_start_offset > given[-1].base_offset and self._log_start_offset > given[-1].next_offset:
             return ()
@@ -169,11 +169,11 @@ class ListOffsets:
         return _answers((kf.NO_TIMESTAMP, offset, self._epoch(name)))
 
     def _epoch(self, name: int) -> int:
-        """The leader epoch that goes with the first or the last offset, -1 if nothing says which."""
+        """The leader epoch of the first or the last offset; -1 if it is not known."""
         try:
             epochs = self._leader_epochs()
         except SidecarError:
-            return -1  # no offset depends on that file
+            return -1  # the offset itself does not depend on this file
         if not epochs.size or (name == EARLIEST and epochs["start_offset"][0] > self._log_start_offset):
             return -1
         return int(epochs["epoch"][0 if name == EARLIEST else -1])
@@ -185,12 +185,12 @@ class ListOffsets:
         ----------
         timestamps : int64[m]
         on_visit : callable, optional
-            Told about each segment, in order from the first one on.
+            Called for each segment, in order.
 
         Raises
         ------
         KafkalogError
-            A segment is damaged before the last answer.
+            A segment is damaged before the last result.
         """
         answers = _answers((-1, -1, -1), timestamps.size)
         done = 0
@@ -213,7 +213,7 @@ class ListOffsets:
             modified = None
             if done + n < timestamps.size:
                 modified = _modified(segment) if walk.largest < 0 else None
-                # what a segment should have answered, going by its largest timestamp, no later one is asked
+                # Like a broker: timestamps up to this segment's largest are done, even if no record matched.
                 largest = walk.largest if modified is None else modified
                 n = int(np.searchsorted(timestamps[done:], largest, side="right"))
             if on_visit is not None:
@@ -223,7 +223,7 @@ class ListOffsets:
         return answers
 
     def _run(self, segment: Segment, walk: _Walk, search: TimestampSearch | None, timestamp: int) -> None:
-        """Walk until everything is found, or to the end."""
+        """Walk the headers until everything is found, or to the end of the segment."""
         number = len(walk.position) - 1 if search is None else walk.start(timestamp, self._log_start_offset)
         start, previous = walk.position[number], walk.previous_offset[number]
         with segment.open() as source:
@@ -237,7 +237,7 @@ class ListOffsets:
         walk.is_whole = True
 
     def _max_timestamp(self, on_visit: Callable[[Visit], None] | None) -> Answers:
-        """The first record with the largest timestamp, in the first segment that has it; deleted ones count as well."""
+        """The first record with the largest timestamp, in the first segment that has it; deleted records count too."""
         best: tuple[int, Segment, _Walk] | None = None
         for number, segment in enumerate(self.segments()):
             walk = self._walk(segment)
@@ -255,7 +255,7 @@ class ListOffsets:
         return _answers(_first_at(segment, walk.largest_position, walk.largest), 1, number, walk.largest_position)
 
     def _walk(self, segment: Segment) -> _Walk:
-        """What is known of a segment's headers."""
+        """The summary of a segment's headers; a new one if the file has changed."""
         status = file_status(segment.path)
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         walk = self._walks.get(segment.base_offset)
@@ -278,7 +278,7 @@ def _modified(segment: Segment) -> int:
 
 
 def _first_at(segment: Segment, position: int, timestamp: int) -> tuple[int, int, int]:
-    """The first record of the batch at a position that has exactly this timestamp; v0 has none."""
+    """The first record with exactly this timestamp in the batch at a position. v0 messages have no timestamps."""
     with segment.open() as source:
         for window in segment.iter_windows(source, start=position, first_window_bytes=_FIRST_WINDOW_BYTES):
             if window.batches.magic[0] == 0:

@@ -1,6 +1,6 @@
 """One or several log dirs: a mapping from topic-partition to `Partition`.
 
-Mirrors `LogManager` as far as it reads: which directories are partitions, what the root's checkpoints say.
+Mirrors the reading half of `LogManager`: it finds the partition directories and reads the checkpoints of the log dir.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from kafkalog.storage.broker_lock import is_locked
 
 @dataclass(frozen=True, slots=True)
 class PartitionPath:
-    """Where a partition is, and what the checkpoints of its log dir say of it."""
+    """Where a partition is, and its offsets from the checkpoints of its log dir."""
 
     path: Path
     segments: tuple[Path, ...] | None = None
-    """Its files that were named; None for the whole directory."""
+    """The `.log` files that the caller named; None for the whole directory."""
     known: Known | None = None
-    """None where the checkpoints were not looked at."""
+    """None if the checkpoints were not read."""
 
 
 class LogDir(Mapping[kf.TopicPartition, Partition]):
-    """Partitions of one or several directories, sorted by topic and number; each is opened when it is asked for.
+    """The partitions of one or several log dirs, sorted by topic and number. Each is opened on first access.
 
     Parameters
     ----------
     paths : sequence of path-like
-        Log dirs; partition directories and `.log` files may be among them.
+        Log dirs, partition directories or `.log` files, in any mixture.
     memory_map : {"auto", True, False}
     limits : Limits
 
@@ -46,10 +46,11 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
     ----------
     paths : list of pathlib.Path
     set_apart : dict of str to list of pathlib.Path
-        Directories that a broker has set apart, by kind: `"delete"`, `"future"`, `"stray"`. They are not among the
-        partitions.
+        Directories that a broker has renamed with a suffix, by kind: `"delete"`, `"future"`, `"stray"`. They are not
+        among the partitions.
     findings : list of Finding
-        A partition that is there twice (the first one counts), links out of a root, malformed checkpoints.
+        Partitions found twice (the first one counts), links that lead out of a log dir or in a circle, malformed
+        checkpoints.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         key = self._key(key)
         if key not in self._opened:
             found = self._found[key]
-            # files that were named are read whole: nothing in them counts as deleted
+            # a .log that the caller named is read whole: no log start offset applies to it
             start = None if found.segments is None else 0
             partition = Partition(
                 found.path, segments=found.segments, log_start_offset=start, known=found.known, **self._options
@@ -98,10 +99,10 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         *,
         internal: bool = True,
     ) -> list[kf.TopicPartition]:
-        """Partitions of these topics with these numbers, whether they can be opened or not.
+        """Partitions of these topics with these numbers. They are not opened.
 
-        Without `internal`, internal topics (`kafkalog.format.INTERNAL_TOPICS`) are left out, unless `topics` names them
-        or the log dir was opened on their directories or files.
+        With `internal=False`, internal topics (`kafkalog.format.INTERNAL_TOPICS`) are left out, unless `topics` names
+        them or the paths of this object include their directories or files.
         """
         named, numbered = as_set(topics), as_set(partitions)
         return [
@@ -117,7 +118,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         return found.segments is not None or found.path in self.paths
 
     def path_of(self, key: kf.TopicPartition) -> PartitionPath:
-        """Where a partition is; it is not opened."""
+        """Where a partition is. Does not open it."""
         return self._found[key]
 
     def __iter__(self) -> Iterator[kf.TopicPartition]:
@@ -131,7 +132,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         return (key if directory is None else directory.topic_partition) in self._found
 
     def _key(self, key: kf.TopicPartition | tuple[str, int] | str) -> kf.TopicPartition:
-        """A key out of `topic-0` or of a pair, if there is such a partition."""
+        """The TopicPartition for `topic-0` or a pair; raises KeyError if there is no such partition."""
         found: Any = key
         if isinstance(key, str):
             directory = kf.parse_partition_directory(key)
@@ -156,11 +157,11 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
 
     @property
     def is_live(self) -> bool:
-        """Whether a broker holds the lock of one of the roots: files may change while they are read."""
+        """Whether a broker holds the lock of one of the log dirs, so that files may change while they are read."""
         return any(is_locked(path) for path in self.paths)
 
     def properties(self) -> dict[str, str]:
-        """`meta.properties` of the first root that has one."""
+        """`meta.properties` of the first log dir that has one."""
         for path in self.paths:
             if properties := read_properties(path / kf.META_PROPERTIES):
                 return properties
@@ -213,7 +214,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         starts: Mapping[kf.TopicPartition, int] | None,
         watermarks: Mapping[kf.TopicPartition, int] | None,
     ) -> None:
-        """`starts` and `watermarks` are what the root's checkpoints say, None where they were not read."""
+        """`starts` and `watermarks` come from the checkpoints of the log dir; None if these were not read."""
         directory = kf.parse_partition_directory(path.absolute().name)
         key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
         if key in self._found:
@@ -237,7 +238,7 @@ def _holds_segments(path: Path) -> bool:
 
 
 def _is_segment(entry: os.DirEntry[str]) -> bool:
-    """Other files may end in .log, too: a broker's own log files, say."""
+    """Whether an entry is a segment. Other files may end in `.log` too, such as a broker's own log files."""
     return (
         entry.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(entry.name) is not None and not _is_directory(entry)
     )

@@ -1,4 +1,4 @@
-"""`open`: a path to the object for what it holds: a `Segment`, a `Partition` or a `LogDir`."""
+"""`open` turns a path into a `Segment`, a `Partition` or a `LogDir`, depending on what is at the path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 def open(
     path: Paths, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS
 ) -> Segment | Partition | LogDir:
-    """Open what a path holds: a segment, a partition, or a log dir.
+    """Open a segment, a partition, or a log dir.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def open(
         A `.log` file, a topic-partition directory, or a log dir (a value of a broker's `log.dirs`). Several paths make
         one `LogDir`.
     memory_map : {"auto", True, False}
-        `"auto"` maps only what nobody writes to any more.
+        How to read files: only True maps them into memory. `"auto"` reads them; see `Segment`.
     limits : Limits
 
     Returns
@@ -37,9 +37,9 @@ def open(
     Raises
     ------
     NotKafkaError
-        Nothing there looks like Kafka's log.
+        Nothing at the path looks like a Kafka log.
     ReadError
-        It cannot be read.
+        The path does not exist or cannot be read.
 
     Examples
     --------
@@ -73,14 +73,14 @@ def partitions_of(
     among: Collection[kf.TopicPartition] | None = None,
     internal: bool = True,
 ) -> Iterator[Partition | KafkalogError]:
-    """The partitions that topics and numbers leave, in order, or why one cannot be opened.
+    """Yield the selected partitions in order; for one that cannot be opened, yield the error instead.
 
     Parameters
     ----------
     opened : LogDir, Partition or Segment
-        A segment is a partition of its own.
+        A segment counts as a partition of one segment.
     topics, partitions, internal
-        As `LogDir.select`.
+        See `LogDir.select`.
     among : collection of TopicPartition, optional
         Only these partitions of a log dir.
     """

@@ -1,4 +1,4 @@
-"""A topic-partition directory: its segments in order, what the checkpoints say of it, and reading across segments.
+"""A topic-partition directory: its segments in order, its offsets from the checkpoints, and reading across segments.
 
 Mirrors the reading half of `UnifiedLog` and `LocalLog`.
 """
@@ -37,32 +37,32 @@ class Partition:
     path : path-like
         The directory, such as ``/var/lib/kafka/orders-0``.
     segments : sequence of path-like, optional
-        Only these `.log` files of it.
+        Only these `.log` files of the directory.
     log_start_offset, high_watermark : int, optional
-        What the log dir's checkpoints say; looked up beside the directory when left out.
+        Default: from the checkpoints in the parent directory.
     memory_map : {"auto", True, False}
     limits : Limits
     known : Known, optional
-        Takes the place of the two offsets, and of the directory's segments.
+        Replaces the two offsets and, if it has segments, the listing of the directory.
 
     Attributes
     ----------
     path : pathlib.Path
     topic_partition : TopicPartition or None
-        What the directory's name says; None if it says nothing.
+        From the name of the directory; None if it is not the name of a partition.
     kind : str or None
-        `"delete"`, `"future"` or `"stray"` for a directory that a broker has set apart.
+        `"delete"`, `"future"` or `"stray"` for a directory that a broker has renamed with such a suffix.
     segments : list of Segment
         By base offset.
     is_whole : bool
-        Whether they are all that the directory has; False where some were named.
+        Whether these are all segments of the directory; False if `segments` was given.
     findings : list of Finding
-        What is worth knowing about the directory and its small files.
+        Issues found in the directory's file names and in the checkpoints.
 
     Notes
     -----
-    Files that a broker would drop or finish when it starts count as it would count them: `.deleted` and `.cleaned` are
-    left out, a finished `.swap` replaces the segments that it covers.
+    Files that a crash left behind count as they would after a broker's start: `.deleted` and `.cleaned` are left out,
+    and a complete `.swap` replaces the segments that it covers.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Partition:
 
     @classmethod
     def of_segment(cls, segment: Segment) -> Partition:
-        """A partition of one segment, as if nothing else were there."""
+        """A partition of this one segment, from log start offset 0. Other files of the directory are ignored."""
         partition = cls(segment.path.parent, limits=segment.limits, known=Known(segments=(segment,)))
         partition.topic_partition, partition.kind, partition.log_start_offset = segment.topic_partition, None, 0
         return partition
@@ -120,7 +120,7 @@ class Partition:
 
     @cached_property
     def log_start_offset(self) -> int:
-        """First offset that is not deleted: the log dir's checkpoint or the first segment's base, the larger."""
+        """First offset that is not deleted: the larger of the checkpointed one and the first segment's base offset."""
         given = self._given_start if self._known is None else self._known.log_start_offset
         if given is None and self._known is None:
             given = self._checkpoint(kf.LOG_START_OFFSET_CHECKPOINT)
@@ -129,13 +129,13 @@ class Partition:
 
     @cached_property
     def high_watermark(self) -> int | None:
-        """From the log dir's checkpoint, where it may be stale; None when it has none."""
+        """High watermark from the log dir's checkpoint, which may be stale; None if the checkpoint has none."""
         given = self._given_high_watermark if self._known is None else self._known.high_watermark
         return given if given is not None or self._known else self._checkpoint(kf.HIGH_WATERMARK_CHECKPOINT)
 
     @cached_property
     def cleaner_offset(self) -> int | None:
-        """Up to where the log cleaner has come, by the log dir's checkpoint; None when it does not say."""
+        """The offset up to which the log cleaner has come, from its checkpoint; None if the checkpoint has none."""
         if self.topic_partition is None or self.kind is not None:
             return None
         path = self.path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT
@@ -166,29 +166,29 @@ class Partition:
 
     @cached_property
     def epoch_cache(self) -> LeaderEpochs:
-        """Leader epochs as a broker that has loaded this partition knows them.
+        """Leader epochs as a broker has them after loading this partition.
 
-        Those of `leader-epoch-checkpoint`, cut at the log start offset; where there is no such file, those of the
-        batches, of which all headers are walked.
+        They come from `leader-epoch-checkpoint`, truncated to the log start offset. If there is no such file, they
+        come from the batches; this walks all headers.
 
         Raises
         ------
         SidecarError
             The file is malformed.
         KafkalogError
-            There is none, and the log is damaged.
+            There is no such file, and the log is damaged.
         """
         entries = read_leader_epochs(self.path / kf.LEADER_EPOCH_CHECKPOINT)
         if entries is None:
             epochs = LeaderEpochs.from_batches(piece.batches for piece in self.iter_batches())
         else:
-            # the file is written after the log, and may not know its last epochs
+            # the file may be newer than the log after a crash: an epoch that starts beyond the end does not count
             epochs = LeaderEpochs(entries[entries["start_offset"] <= self.log_end_offset])
         epochs.truncate_from_start(self.log_start_offset)
         return epochs
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
-        """Where a leader epoch ends, as the leader of this partition answers (OffsetForLeaderEpoch).
+        """Where a leader epoch ends, as this partition's leader answers OffsetForLeaderEpoch.
 
         Parameters
         ----------
@@ -197,8 +197,8 @@ class Partition:
         Returns
         -------
         EpochEndOffset
-            The largest epoch at or below `epoch` that the log knows, and the offset where it ends; -1 for both where
-            `epoch` lies above all that is known.
+            The largest known epoch at or below `epoch`, and the offset where it ends; -1 for both if `epoch` is above
+            all known epochs.
 
         Examples
         --------
@@ -208,7 +208,7 @@ class Partition:
         return self.epoch_cache.end_offset_for(epoch, self.log_end_offset)
 
     def truncation_for(self, epoch: int, end_offset: int) -> Truncation:
-        """Where a follower has to truncate before it may fetch from this log as its leader's.
+        """Where a follower has to truncate its log before it can fetch from this one as its leader's.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class Partition:
 
     @cached_property
     def list_offsets(self) -> ListOffsets:
-        """Answers `find_timestamps`; remembers the headers it has walked."""
+        """The search behind `find_timestamps`. It keeps a summary of the headers that it has walked."""
         return ListOffsets(
             self.segments,
             log_start_offset=self.log_start_offset,
@@ -228,7 +228,7 @@ class Partition:
         )
 
     def find_timestamps(self, timestamps: Any) -> npt.NDArray[np.void]:
-        """Timestamp, offset and leader epoch of what `offset_for_timestamp` finds.
+        """Timestamp, offset and leader epoch of the records that `offset_for_timestamp` finds.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ class Partition:
         Returns
         -------
         TIMESTAMP_AND_OFFSET_DTYPE, of the shape of `timestamps`
-            All -1 where there is no such record; `timestamp` is -1 for the earliest and the latest offset.
+            All -1 if there is no such record. `timestamp` is -1 for the earliest and the latest offset.
         """
         return self.list_offsets.answer(timestamps)
 
@@ -250,41 +250,42 @@ class Partition:
     ) -> npt.NDArray[np.int64]: ...
 
     def offset_for_timestamp(self, timestamp: Any) -> int | npt.NDArray[np.int64]:
-        """Offset of the first record at or after a time, as a broker's ListOffsets answers about these files.
+        """Offset of the first record at or after a time, as a broker's ListOffsets answers for these files.
 
         Parameters
         ----------
         timestamp : int (ms), str, aware datetime, or array-like of these
-            Milliseconds since 1970; a moment in a zone; `"earliest"` (the log start offset), `"latest"` (the log end
-            offset) or `"max-timestamp"` (the first record with the largest timestamp). Many at a time cost little more
-            than one: headers are walked once.
+            Milliseconds since 1970, a datetime with a time zone, `"earliest"` (the log start offset), `"latest"` (the
+            log end offset) or `"max-timestamp"` (the first record with the largest timestamp). Many timestamps in one
+            call cost little more than one, because headers are walked once.
 
         Returns
         -------
         int, or int64 array of the shape of `timestamp`
-            -1 where a broker finds none.
+            -1 where a broker finds no record.
 
         Raises
         ------
         ValueError
-            A naive datetime, a negative number, another string.
+            A naive datetime, a negative number, or an unknown string.
         KafkalogError
             A segment is damaged before the answer.
 
         Notes
         -----
-        First means by offset, not the smallest timestamp. The first segment whose largest timestamp is late enough is
-        asked, and no other. So, with healthy files, a broker and this method find none, though a later record would do:
+        The first record is the one with the lowest offset, not with the smallest timestamp. Only the first segment
+        whose largest timestamp is late enough is searched. So a broker and this method return -1 for healthy files,
+        although a later segment has a matching record, in two cases:
 
-        - where that segment's matching records were deleted (the log start offset lies behind them) or compacted away
-          (a batch that the cleaner left empty keeps its largest timestamp);
-        - where a segment has no timestamps at all, as one without batches or of v0 messages: then the modification time
-          of its file counts, which a copy may have changed.
+        - The matching records of that segment were deleted (they lie below the log start offset) or compacted away (a
+          batch that the cleaner left empty keeps its largest timestamp).
+        - A segment has no timestamps, because it has no batches or only v0 messages. Then the modification time of its
+          file counts as its largest timestamp, and copying may have changed it.
 
-        `"max-timestamp"` may be a record below the log start offset, as long as its segment is there. Control records
+        `"max-timestamp"` may return a record below the log start offset, if its segment still exists. Control records
         count like others.
 
-        What differs from a broker, on purpose, stands in `kafkalog.log.list_offsets`.
+        The intended differences from a broker are listed in `kafkalog.log.list_offsets`.
 
         Source: UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp, Kafka 4.3.
 
@@ -301,19 +302,19 @@ class Partition:
 
     @cached_property
     def topic_id(self) -> str | None:
-        """The topic id in `partition.metadata`, None when there is none."""
+        """The topic id in `partition.metadata`; None if there is none."""
         properties = read_properties(self.path / kf.PARTITION_METADATA)
         return None if properties is None else properties.get("topic_id")
 
     def gap_between(self, start: int, end: int) -> Finding | None:
-        """The note about offsets that lie between two segments and in neither; None where the log cleaner has been."""
+        """A finding about offsets that are missing between two segments; None where the log cleaner has been."""
         if not self.is_whole or end <= (self.cleaner_offset or 0):
             return None
         is_compacted = None if self.cleaner_offset is None else False
         return gap_finding(str(self.path), start, end, is_compacted=is_compacted)
 
     def effective(self, selection: Selection, *, include_deleted: bool = False) -> Selection:
-        """The selection without the offsets below the log start offset."""
+        """The selection, restricted to offsets at or above the log start offset unless `include_deleted`."""
         if include_deleted or self.log_start_offset <= (selection.start_offset or 0):
             return selection
         return replace(selection, start_offset=self.log_start_offset)
@@ -322,36 +323,36 @@ class Partition:
     def last_stable_offset(self) -> int:
         """Where `read_committed` ends: the first offset of the earliest open transaction, else the log end offset.
 
-        As the batches say, of which all headers are walked. A broker would take the high watermark into account as
-        well; here it is a file that may be stale, and not applied. Where the transaction began below the log start
-        offset, it is that; 4.3.1 lists the base offset of the batch that holds it.
+        It is computed from the batches; this walks all headers. A broker also limits it by the high watermark. That is
+        not done here, because the checkpointed one may be stale. If the transaction began below the log start offset,
+        the result is the log start offset; Kafka 4.3.1 lists the base offset of the batch that holds it.
 
         Raises
         ------
         KafkalogError
-            The last segment is damaged, or one in which a transaction is open.
+            The last segment is damaged, or a segment in which a transaction is open.
         """
         _, first = self.reader.read_committed().replay()
         return self.log_end_offset if first is None else max(first.first_offset, self.log_start_offset)
 
     def aborted_transactions(self, start: int | None = None, end: int | None = None) -> npt.NDArray[np.void]:
-        """The aborted transactions that a consumer of some offsets has to know of.
+        """The aborted transactions that a consumer of some offsets has to skip.
 
         Parameters
         ----------
         start, end : int, optional
-            Those whose marker lies at or behind `start`, and whose first batch lies before `end`; default: all.
+            Only transactions whose marker is at or after `start` and whose first offset is before `end`; default: all.
 
         Returns
         -------
         ABORTED_TRANSACTION_DTYPE[n]
-            In the order of their markers. Made out of the batches alone: a broker's `.txnindex` has the same entries,
-            and in a compacted log those too whose records are gone.
+            In the order of their markers. They are computed from the batches alone. A broker's `.txnindex` has the
+            same entries, and in a compacted log also those whose records are gone.
 
         Raises
         ------
         KafkalogError
-            The log is damaged where a transaction is open.
+            The log is damaged at a place where a transaction is open.
 
         Notes
         -----
@@ -360,12 +361,12 @@ class Partition:
         return self.reader.aborted_transactions(start, end)
 
     def learn_outcomes(self, until_offset: int | None = None, *, on_corruption: OnCorruption = "raise") -> Outcomes:
-        """How the transactions ended, for readers of parts of the partition; only headers are read.
+        """How the transactions ended, for readers of parts of the partition. Only headers are read.
 
         Parameters
         ----------
         until_offset : int, optional
-            Only of transactions that began before it.
+            Only transactions that began before this offset.
         on_corruption : {"raise", "skip"}
             Damage that hides an outcome is recorded, and handled by `on_corruption` when that range is read.
 
@@ -378,7 +379,7 @@ class Partition:
 
     @property
     def reader(self) -> SegmentReader:
-        """What reads the segments."""
+        """A reader over the segments."""
         return SegmentReader(self.segments, known=self._known, gap_between=self.gap_between, limits=self.limits)
 
     def iter_batches(
@@ -390,18 +391,19 @@ class Partition:
         report: Callable[[Finding], None] = lambda finding: None,
         progress: Callable[[int], object] = lambda n_bytes: None,
     ) -> Iterator[SegmentBatches]:
-        """The batch table of all segments, a window of a file at a time; only headers are looked at.
+        """The batch table of all segments, one window of a file at a time. Only headers are parsed.
 
         Parameters
         ----------
         start_offset, end_offset : int, optional
-            Batches that may hold an offset of this half-open range; what lies below the log start offset is among them.
+            Only batches that may hold an offset of this half-open range. Batches below the log start offset are
+            included.
         on_corruption : {"raise", "stop", "skip"}
             What to do where headers cannot be walked.
         report : callable
-            Given each finding.
+            Called with each finding.
         progress : callable
-            Told how many more bytes are done.
+            Called with the number of bytes read since the last call.
 
         Yields
         ------
@@ -425,20 +427,20 @@ class Partition:
         report: Callable[[Finding], None] = lambda finding: None,
         progress: Callable[[int], object] = lambda n_bytes: None,
     ) -> IndexStatistics:
-        """How good the indexes are, segment by segment and in all, and what others would be in their place.
+        """How well the indexes serve lookups, per segment and in total, compared with other values of the interval.
 
         Parameters
         ----------
         intervals : sequence of int
-            Values of `index.interval.bytes` whose indexes are measured too, without writing them.
+            Values of `index.interval.bytes`. The indexes that they would give are measured too, and not written.
         roll_limits : RollLimits, optional
-            The topic's settings; Kafka's defaults when left out.
+            The topic's settings; default: Kafka's defaults.
         on_corruption : {"raise", "stop", "skip"}
             What to do where headers cannot be walked.
         report : callable
-            Given each finding; an index that cannot be measured is one.
+            Called with each finding; an index that cannot be measured gives one.
         progress : callable
-            Told how many more bytes are done.
+            Called with the number of bytes read since the last call.
 
         Returns
         -------
@@ -490,5 +492,5 @@ class Partition:
                 report(finding)
             total.add(meter)
             if on_corruption == "stop" and not is_whole:
-                break  # a broker would delete the segments behind
+                break  # a broker would delete the later segments
         return total

@@ -1,10 +1,11 @@
-"""Parts of a partition: byte ranges of its segments, described by small values that travel, and read like a whole.
+"""Parts of a partition: byte ranges of its segments, as small picklable values that open as a `Partition`.
 
-A `PartitionRange` is made by `kafkalog.scanning.planning` and opened by a reader, maybe in another
-process. What it opens to is a `Partition`, so that scans, damage, log start and isolation level work as ever; only that
-its segments begin at a batch in the middle of the file and end before another. Nothing is taken on trust: the file has
-to be the one that was planned, the first batch the one that was seen there, and the last one has to end where the part
-ends.
+`kafkalog.scanning.planning` makes a `PartitionRange`; a reader opens it, maybe in another process. Scans, damage, log
+start offset and isolation level work as for a whole partition. The only difference is that a segment may begin at a
+batch in the middle of its file and end before another one.
+
+The plan is checked against the files: the file has to have the planned size, the first batch has to be the one that
+was seen there, and the last batch has to end where the part ends.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ class SegmentRange:
     Attributes
     ----------
     name : str
-        Of the `.log`.
+        Name of the `.log`.
     size_in_bytes : int
-        Of the file, as planned.
+        Size of the file when the read was planned.
     start, stop : int
-        Positions; `stop` is that of the next part, or the size.
+        Positions in the file. `stop` is where the next part starts, or the size of the file.
     first_offset : int
-        Of the batch at `start`; the segment's base offset at the start of the file.
+        Base offset of the batch at `start`; the segment's base offset if `start` is 0.
     is_last : bool
-        Whether the segment is the partition's last, which may grow, and at whose end a torn batch is normal.
+        Whether the segment is the partition's last one. It may grow, and a partial batch at its end is normal.
     is_preallocated : bool
-        Whether a roll may cut zeros from its end.
+        Whether a roll may cut zeros from the end of the file.
     """
 
     name: str
@@ -72,17 +73,18 @@ class PartitionRange:
     Attributes
     ----------
     path : str
-        The directory.
+        The partition's directory.
     topic_partition : TopicPartition or None
     segments : tuple of SegmentRange
     log_start_offset : int
-        Of the partition.
+        The partition's log start offset.
     start_offset, end_offset : int or None
-        Of the records that are wanted; half-open.
+        Offsets of the wanted records; half-open.
     outcomes : Outcomes or None
-        Of the transactions, for `read_committed`; None where the part has to find out by itself, being the whole.
+        How the transactions ended, for `read_committed`. None if the reader computes this itself, because the range is
+        the whole partition.
     following : SegmentRange or None
-        The segment, or the rest of it, that is read next, by another part.
+        What another part reads next: a segment, or the rest of one.
     """
 
     path: str
@@ -100,7 +102,7 @@ class PartitionRange:
         return sum(segment.stop - segment.start for segment in self.segments)
 
     def segment_by_segment(self) -> list[PartitionRange]:
-        """The same in parts of a segment each, so that one that is gone does not take others along."""
+        """This range as one part per segment, so that a segment that has disappeared does not affect the others."""
         parts = []
         for number, segment in enumerate(self.segments):
             following = self.segments[number + 1] if number + 1 < len(self.segments) else self.following
@@ -111,14 +113,14 @@ class PartitionRange:
         return parts
 
     def open(self, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS) -> Partition:
-        """The part, to be read.
+        """Open the part for reading.
 
         Raises
         ------
         ReadError
-            A segment is gone, or cannot be read.
+            A segment has disappeared, or cannot be read.
         FileChangedError
-            It is not the one that was planned.
+            A file has changed since the read was planned.
         """
         directory = Path(self.path)
         options: dict[str, Any] = {"limits": limits, "topic_partition": self.topic_partition}
@@ -136,6 +138,7 @@ class PartitionRange:
         self, options: dict[str, Any], last: int, on_corruption: OnCorruption, report: Callable[[Finding], None]
     ) -> None:
         """Report what a reader that continued would report: the next batch begins at or below the last offset."""
+        # Offsets that go back across the border of two parts are seen by neither part's reader alone.
         following = self.following
         if following is None or last < following.first_offset:
             return
@@ -163,7 +166,7 @@ class RangedSegment(Segment):
     directory : pathlib.Path
     of : SegmentRange
     memory_map, limits, topic_partition
-        As `Segment`.
+        See `Segment`.
     """
 
     def __init__(
@@ -186,17 +189,18 @@ class RangedSegment(Segment):
         )
 
     def open(self) -> ByteSource:
-        """The bytes of the `.log`, as if it ended where the part does.
+        """The bytes of the `.log`, as if the file ended where the part does.
 
         Raises
         ------
         ReadError, LimitExceededError
-            As `Segment.open`.
+            See `Segment.open`.
         FileChangedError
-            The file is not what it was when the part was planned.
+            The size of the file is not what it was when the part was planned.
         """
         source = super().open()
         planned = self._range
+        # Only the last segment may grow. It may also shrink if it was preallocated: a roll cuts the zeros off.
         least = planned.start if planned.is_preallocated else planned.stop
         if source.size < least if planned.is_last else source.size != planned.size_in_bytes:
             detail = f"has {source.size} bytes, {planned.size_in_bytes} when its reading was planned; plan again"
@@ -206,7 +210,7 @@ class RangedSegment(Segment):
         return source
 
     def position_for(self, source: ByteSource, offset: int) -> int:
-        """See `Segment.position_for`; never before the part."""
+        """See `Segment.position_for`; never before the start of the part."""
         if offset <= self._range.first_offset:
             return self.first_position
         return max(super().position_for(source, offset), self.first_position)
@@ -226,7 +230,7 @@ class RangedSegment(Segment):
         Raises
         ------
         FileChangedError
-            Another batch, or none, is where the part begins.
+            The part does not begin with the batch that was planned.
         """
         start = max(start, self.first_position)
         is_first = start == self.first_position > 0
@@ -247,6 +251,7 @@ class RangedSegment(Segment):
                 yield window
                 del window
         except (TruncatedTailError, CorruptionError) as error:
+            # A batch cut by the end of the part is damage: the plan saw an intact batch begin there.
             is_cut = isinstance(error, TruncatedTailError) or error.reason is Reason.SIZE_EXCEEDS_FILE
             if not is_cut or self._range.stop == self._range.size_in_bytes:
                 raise
@@ -261,13 +266,13 @@ class RangedSegment(Segment):
 
 
 def first_offset(window: Window) -> int:
-    """Base offset of the first batch of a window, or its last where the base is hidden in a compressed message."""
+    """Base offset of a window's first batch. For a compressed v0 or v1 message, which hides it, the last offset."""
     batches = window.batches
     return int(batches.base_offset[0]) if batches.base_offset[0] >= 0 else int(batches.last_offset[0])
 
 
 def place_of(number: int, position: int) -> int:
-    """Of a position in a segment of a partition, for `Outcomes`."""
+    """One integer for a position in a segment of a partition, as `Outcomes` uses it."""
     return (number << PLACE_BITS) + position
 
 

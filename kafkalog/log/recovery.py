@@ -1,8 +1,8 @@
-"""A segment as a broker's recovery reads it: index entries, what its producers did, its leader epochs.
+"""Reads a segment as a broker's recovery does, and returns index entries, producer batches and leader epochs.
 
-Mirrors the loop of `LogSegment.recover`, with what it accepts and where it stops. That is neither what a strict reader
-does (a magic byte above 2 and offsets that go back are outside the checksum, and pass) nor what a tolerant one does
-(nothing behind damage is looked at). Nothing is written: what recovery would cut off is reported.
+Mirrors the loop of `LogSegment.recover`: it accepts what recovery accepts and stops where recovery stops. That differs
+from a strict reader (a magic byte above 2 and offsets that go back are not covered by the checksum, and pass) and from
+a tolerant one (nothing after damage is read). Nothing is written; what recovery would cut off is reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kafkalog.storage.source import BufferSource, Bytes, ByteSource
 
 @dataclass(slots=True)
 class RecoveredSegment:
-    """What the batches of a segment say.
+    """The state that recovery derives from the batches of a segment.
 
     Attributes
     ----------
@@ -35,21 +35,21 @@ class RecoveredSegment:
     offset_entries, time_entries : structured array
         Entries of `.index` and `.timeindex`.
     replay : list of (BatchTable, int32[n])
-        Batches that tell all that a replay of producers has to know, a window each, and the coordinator epochs of
-        the markers among them.
+        The batches that suffice for a replay of producers, one table per window, with the coordinator epochs of the
+        markers among them.
     epochs : list of (int, int)
-        Leader epochs above all before, and the base offset of the first batch of each.
+        Each leader epoch larger than all before it, and the base offset of its first batch.
     map_end_offset : int
-        The offset behind the last v2 batch; the base offset for none.
+        The offset after the last v2 batch; the base offset if there is none.
     next_offset : int
-        The offset that a broker would give the next record: behind the last batch; the base offset for none, and where
-        offsets fall so that it does not find the one of the last index entry.
+        The offset that a broker would give to the next record: the one after the last batch. The base offset if there
+        is no batch, or if offsets go back so that the broker does not find the offset of the last index entry.
     n_valid_bytes : int
-        Where a broker would cut the `.log`; its size if all is well.
+        Where a broker would truncate the `.log`; its size if all is well.
     is_emptied : bool
-        Whether a broker would empty it instead.
+        Whether a broker would truncate it to 0 bytes instead.
     finding : Finding or None
-        Why it would.
+        Why the broker would truncate or empty it.
     """
 
     segment: Segment
@@ -69,7 +69,7 @@ class RecoveredSegment:
         return self.n_valid_bytes < self.segment.size_in_bytes
 
     def drop_entries(self) -> None:
-        """Give the memory of the index entries back: they are written."""
+        """Free the memory of the index entries, once they are written."""
         self.offset_entries, self.time_entries = self.offset_entries[:0].copy(), self.time_entries[:0].copy()
 
 
@@ -87,9 +87,9 @@ def recover(
     segment : Segment
     index_interval_bytes : int
     with_producers : bool
-        Whether `replay` is wanted.
+        Whether to fill `replay`.
     progress : callable
-        Told how many more bytes are done.
+        Called with the number of valid bytes read since the last call.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def recover(
 
     Notes
     -----
-    Memory is that of a window, of the entries, and of some batches a window for each producer in it.
+    Memory is bounded by one window, the index entries, and per window a few batches of each of its producers.
     Source: LogSegment.recover, LogLoader.recoverLog, Kafka 4.3.
     """
     found = RecoveredSegment(segment, map_end_offset=segment.base_offset, next_offset=segment.base_offset)
@@ -140,7 +140,7 @@ def recover(
 
 
 def _finds_last_entry(found: RecoveredSegment) -> bool:
-    """Whether a broker finds the offset of the last index entry where the entry points, and so the end of the log.
+    """Whether a broker finds the last index entry's offset from its position on, and so the end of the log.
 
     Source: LogSegment.readNextOffset, FileRecords.searchForOffsetFromPosition, Kafka 4.3.
     """
@@ -152,7 +152,7 @@ def _finds_last_entry(found: RecoveredSegment) -> bool:
     with segment.open() as source:
         for window in _Windows(segment, source, needs_control_bytes=False, start=start):
             batches = window.batches
-            # what is hidden in a compressed message is taken for its last
+            # a compressed v0 or v1 message hides its base offset: its last offset stands in
             base = np.where(batches.base_offset >= 0, batches.base_offset, batches.last_offset)
             inside = batches.next_position <= found.n_valid_bytes
             if (base[inside] >= target).any():
@@ -163,9 +163,9 @@ def _finds_last_entry(found: RecoveredSegment) -> bool:
 
 
 class _Windows:
-    """Windows of intact batches up to where recovery stops; `finding` then says why, None at the end of the file.
+    """Windows of intact batches up to where recovery stops. `finding` is the reason, None at the end of the file.
 
-    With `needs_control_bytes` the bytes of control batches are in their window; those of others need not be.
+    With `needs_control_bytes` a window has the bytes of its control batches. Other bytes may be missing.
     """
 
     def __init__(self, segment: Segment, source: ByteSource, *, needs_control_bytes: bool, start: int = 0) -> None:
@@ -205,17 +205,17 @@ class _Windows:
                 try:
                     lone = self._unwatched(error, position)
                 except CorruptionError:
-                    lone = None  # something else is wrong with it as well
+                    lone = None  # the batch has other damage too, so recovery stops here
                 if lone is None or not len(lone.batches):
                     self.finding = self.finding or error.to_finding()
                     return
             self.is_disordered |= int(lone.batches.last_offset[0]) <= previous
             position, previous = int(lone.batches.next_position[0]), int(lone.batches.last_offset[0])
-            first_window = _WINDOW_BEHIND_DAMAGE  # more of the same may follow
+            first_window = _WINDOW_BEHIND_DAMAGE  # more such batches may follow: do not read far ahead
             yield lone
 
     def _intact(self, window: Window) -> Window:
-        """The batches before the first whose checksum is wrong."""
+        """The batches before the first one with a wrong checksum."""
         batches = window.batches
         valid = valid_crcs(window)
         if valid.all():
@@ -232,7 +232,10 @@ class _Windows:
         return Window(window.data, window.start, batches[:row])
 
     def _unwatched(self, error: CorruptionError, position: int) -> Window | None:
-        """The batch at a position, if only what no checksum covers is wrong with it, which recovery does not see."""
+        """The batch at a position, if only its magic or its offset is wrong; None for other damage.
+
+        The checksum of a v2 batch covers neither, and recovery accepts such a batch.
+        """
         if error.reason not in (Reason.BAD_MAGIC, Reason.OFFSET_ORDER):
             return None
         source = self._source
@@ -245,7 +248,7 @@ class _Windows:
         data: Bytes = source.window(position, position + total)
         if error.reason is Reason.BAD_MAGIC:
             data = data.copy()
-            data[16] = 2  # whatever is above is read as v2
+            data[16] = 2  # Kafka reads every magic above 2 as v2
         for window in walk(BufferSource(data), limits=self._segment.limits):
             window.batches.position[:] += position
             return self._intact(Window(data, position, window.batches))
@@ -253,7 +256,7 @@ class _Windows:
 
 
 def _take(found: RecoveredSegment, window: Window, with_producers: bool) -> None:
-    """Note what the batches of a window say."""
+    """Add the batches of a window to the recovered state."""
     batches = window.batches
     found.n_valid_bytes = int(batches.position[-1]) + int(batches.size_in_bytes[-1])
     found.next_offset = int(batches.last_offset[-1]) + 1
@@ -269,10 +272,10 @@ def _take(found: RecoveredSegment, window: Window, with_producers: bool) -> None
 
 
 def rows_to_replay(batches: BatchTable) -> npt.NDArray[np.int64]:
-    """Numbers of the rows that leave producers and transactions as all of them would.
+    """Row numbers of the batches whose replay gives the same producer and transaction state as all batches.
 
-    Of each producer the first and the last batch, its markers and what stands beside them, and where transactional
-    batches follow on others: a batch overwrites what the one before it said.
+    For each producer these are the first and the last batch, the markers and the batches next to them, and the batches
+    where it changes between transactional and not. Any other batch only overwrites the state of the one before it.
     """
     rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))
     if rows.size < 3:
@@ -289,7 +292,7 @@ def rows_to_replay(batches: BatchTable) -> npt.NDArray[np.int64]:
 
 
 def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
-    """Why no entry can be made for a batch."""
+    """The finding for a batch for which no index entry can be made."""
     if reason is Reason.OFFSET_ORDER:
         detail = "an index entry for this batch would not lie behind the one before: a broker empties the segment"
     else:
@@ -310,5 +313,5 @@ def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
 
 
 _MAGIC_END = 17
-_JAVA_BYTE_MAX = 127  # what is above is negative there, and so an old message, whose checksum covers the magic byte
+_JAVA_BYTE_MAX = 127  # Java reads a larger byte as negative, so as a v0 or v1 message, whose checksum covers the magic
 _WINDOW_BEHIND_DAMAGE = 2**16

@@ -1,4 +1,4 @@
-"""A segment: a `.log`, the indexes beside it, and lookups that are right whatever the indexes hold.
+"""A segment: a `.log`, its indexes, and lookups whose results never depend on the indexes being right.
 
 Mirrors the reading half of `LogSegment` and `FileRecords`.
 """
@@ -54,27 +54,27 @@ class Segment:
     path : path-like
         The `.log`.
     memory_map : {"auto", True, False}
-        How to read it and its indexes. `"auto"` reads everything: into memory that is used again that is faster than
-        mapping, safe while a broker runs, and holds no descriptor.
+        How to read the `.log` and its indexes. Only True maps them. `"auto"` reads into reused buffers, which is faster
+        than mapping, safe while a broker runs, and holds no file descriptor.
     limits : Limits
     is_last : bool, optional
-        Whether the segment is the last of its partition, where a torn tail is normal. Default: no later `.log` lies
-        beside it.
+        Whether the segment is the last of its partition, where a partial last batch is normal. Default: True if the
+        directory has no `.log` with a higher base offset.
     topic_partition : TopicPartition, optional
-        Default: what the directory's name says, if anything.
+        Default: from the name of the directory.
     must_open : bool
-        Whether a file that cannot be opened is an error at once; otherwise it is one when it is read.
+        Whether to raise if the file cannot be opened. Otherwise `error` is set, and reading raises.
 
     Attributes
     ----------
     path : pathlib.Path
     base_offset : int
-        What the file name says; 0 when it is not an offset.
+        From the file name; 0 if the name is not an offset.
     size_in_bytes : int
     is_preallocated : bool
-        Whether the file has its full size before it is full; see `ByteSource`.
+        Whether the file was preallocated at its full size; see `ByteSource`.
     findings : list of Finding
-        What is worth knowing about the last walk, such as a torn tail.
+        Findings of the last walk that are not raised, such as a partial last batch.
     error : KafkalogError or None
         Why the file could not be opened.
 
@@ -84,7 +84,7 @@ class Segment:
     """
 
     first_position = 0
-    """Where the first batch begins that is read."""
+    """Position of the first batch to read."""
 
     def __init__(
         self,
@@ -128,9 +128,9 @@ class Segment:
         Raises
         ------
         ReadError
-            It cannot be opened.
+            The file cannot be opened.
         LimitExceededError
-            It is larger than `limits.max_segment_bytes`: no broker wrote it.
+            The file is larger than `limits.max_segment_bytes`: no broker wrote it.
         """
         source = open_source(self.path, memory_map=self.memory_map is True)
         if source.size > self.limits.max_segment_bytes:
@@ -153,14 +153,14 @@ class Segment:
         first_window_bytes: int | None = None,
         checked: bool = False,
     ) -> Iterator[Window]:
-        """Windows of the segment from a batch boundary on; a torn tail of the last segment ends them.
+        """Windows of the segment from a batch boundary on. A partial last batch of the last segment ends them.
 
-        With `checked` they say which checksums are right, and hold no bytes where all are (`walk_checked`).
+        With `checked`, a window has the result of its checksums, and no bytes if all are correct (`walk_checked`).
 
         Raises
         ------
         KafkalogError
-            See `kafkalog.records.header_walk.walk`. Also when an offset lies before the segment's base offset.
+            See `kafkalog.records.header_walk.walk`. Also if an offset lies before the segment's base offset.
         """
         self.findings = []
         if previous_offset is None:
@@ -174,13 +174,15 @@ class Segment:
                 first_window_bytes=first_window_bytes,
                 limits=self.limits,
             )
+            # what a lookup jumps over is not known: a batch after a jump cannot be told by the offset before it
+            known_offset = None if start else previous_offset
             for window in windows:
-                reason = odd_end(window, source, previous_offset, self.limits.max_batch_bytes, self._witnesses)
+                reason = odd_end(window, source, known_offset, self.limits.max_batch_bytes, self._witnesses)
                 if reason is not None:
                     yield from until_odd_end(window, reason, self.path)
-                previous_offset = int(window.batches.last_offset[-1])
+                known_offset = int(window.batches.last_offset[-1])
                 yield window
-                del window  # its memory serves the next one
+                del window  # its memory can be reused for the next one
         except TruncatedTailError as tail:
             if not self.is_last:
                 raise
@@ -192,7 +194,7 @@ class Segment:
             raise
 
     def _witnesses(self) -> Witnesses:
-        """What other files say of the offsets of the segment."""
+        """Bounds for the segment's offsets from other files: its index, later segments, producer snapshots."""
         try:
             names = os.listdir(self.path.absolute().parent)
         except OSError:
@@ -206,11 +208,11 @@ class Segment:
 
     @property
     def next_base_offset(self) -> int | None:
-        """Where the next segment in the directory begins by its name; None for the last one."""
+        """Base offset of the next segment in the directory, from its file name; None for the last segment."""
         return self._witnesses().next_base_offset
 
     def iter_batches(self, *, window_bytes: int = WINDOW_BYTES) -> Iterator[BatchTable]:
-        """Batch tables, a window of the file each; their rows together are the segment.
+        """Batch tables, one per window of the file; together they have the rows of the whole segment.
 
         Yields
         ------
@@ -219,7 +221,7 @@ class Segment:
         Raises
         ------
         KafkalogError
-            As `iter_windows`, after the tables before the damage.
+            See `iter_windows`. Tables before the damage are yielded first.
         """
         with self.open() as source:
             for window in self.iter_windows(source, window_bytes=window_bytes):
@@ -228,34 +230,34 @@ class Segment:
 
     @property
     def batches(self) -> BatchTable:
-        """The whole batch table; for a long log of single messages prefer `iter_batches`."""
+        """The whole batch table. Prefer `iter_batches` for a long segment of single-message batches."""
         return BatchTable.concatenate(list(self.iter_batches()))
 
     def sidecar_path(self, suffix: str) -> Path:
-        """Where a file of the segment is, or would be, given what its name ends in."""
+        """Path of another file of the segment, existing or not, given its suffix."""
         return self.path.with_name(kf.sidecar_name(self.path.name, suffix))
 
     def read_index(self, kind: type[AnyIndex]) -> AnyIndex | None:
-        """An index of one of the three kinds, not kept; None when there is none.
+        """An index of one of the three kinds, not cached; None if there is no such file.
 
         Raises
         ------
         KafkalogError
-            It cannot be read.
+            The index cannot be read.
         """
         path = self.sidecar_path(_SUFFIXES[kind])
         if not path.is_file():
             return None
         size = self.size_in_bytes if self.error is None else self.limits.max_segment_bytes
-        # at most an entry a batch, and one that a roll or close adds to the time index
+        # at most one entry per batch, and one that a roll or close adds to the time index
         max_entries = size // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
-        # a mapping would hold a descriptor for as long as the index is kept, one of about a thousand there are
+        # not mapped by default: a mapping holds a file descriptor for as long as the index is cached
         return kind.open(path, self.base_offset, memory_map=self.memory_map is True, max_entries=max_entries)
 
     def index_or_none(
         self, kind: type[AnyIndex], report: Callable[[Finding], object] = lambda finding: None
     ) -> AnyIndex | None:
-        """The same; None also where it cannot be read, which is reported."""
+        """Like `read_index`; an index that cannot be read is reported, and gives None."""
         try:
             return self.read_index(kind)
         except KafkalogError as error:
@@ -264,22 +266,22 @@ class Segment:
 
     @cached_property
     def offset_index(self) -> OffsetIndex | None:
-        """The `.index`, None when there is none."""
+        """The `.index`; None if there is none."""
         return self.read_index(OffsetIndex)
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
-        """The `.timeindex`, None when there is none."""
+        """The `.timeindex`; None if there is none."""
         return self.read_index(TimeIndex)
 
     @cached_property
     def transaction_index(self) -> TransactionIndex | None:
-        """The `.txnindex`, None when there is none, as is usual."""
+        """The `.txnindex`; None if there is none, which is usual."""
         return self.read_index(TransactionIndex)
 
     @cached_property
     def offset_hint(self) -> OffsetIndex | None:
-        """The `.index` for lookups, which it only makes faster: None also where it cannot be read."""
+        """The `.index`, used only to speed up lookups; None also if it cannot be read."""
         try:
             return self.offset_index
         except KafkalogError:
@@ -288,12 +290,12 @@ class Segment:
     def index_statistics(
         self, *, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None
     ) -> IndexStatistics:
-        """How good the indexes are, and what others would be; see `Partition.index_statistics`.
+        """How well the indexes serve lookups; see `Partition.index_statistics`.
 
         Raises
         ------
         KafkalogError
-            The segment is damaged. What is wrong with an index is among its `findings`, and it is not measured.
+            The segment is damaged. A damaged index does not raise: it is not measured, and `findings` has the reason.
         """
         meter = self.index_meter(intervals, roll_limits)
         for batches in self.iter_batches():
@@ -303,10 +305,10 @@ class Segment:
         return meter.statistics()
 
     def index_meter(self, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None) -> SegmentMeter:
-        """A meter of the indexes; one that cannot be read is among its findings."""
+        """A meter of the indexes. An index that cannot be read is among its findings."""
         findings: list[Finding] = []
-        # not kept: a partition may have more segments than memory has room for their indexes
-        # and without a base offset the offsets of their entries are not known
+        # The indexes are not cached: those of all segments of a partition may not fit into memory.
+        # Without a base offset, the relative offsets of their entries mean nothing.
         is_named = self.has_base_offset
         meter = SegmentMeter(
             str(self.path),
@@ -327,7 +329,7 @@ class Segment:
         Raises
         ------
         KafkalogError
-            The segment is damaged behind the last index entry that can be believed.
+            The segment is damaged after the last index entry that checks out (`believed_entry`).
         """
         last = self.base_offset - 1
         with self.open() as source:
@@ -338,7 +340,7 @@ class Segment:
         return last + 1
 
     def position_for(self, source: ByteSource, offset: int) -> int:
-        """Position of a batch at or before the one that holds an offset: of a believed index entry, else 0."""
+        """Position of a batch at or before the one that holds an offset, from a checked index entry; else 0."""
         entry = self.believed_entry(source, offset)
         index = self.offset_hint
         return 0 if entry < 0 or index is None else int(index.position[entry])
@@ -346,15 +348,15 @@ class Segment:
     def believed_entry(self, source: ByteSource, offset: int) -> int:
         """Number of the entry of the offset index from which to look for an offset; -1 for none.
 
-        An entry is believed if an intact batch, checksum and all, starts where it points, at or below `offset` (offsets
-        rise, so all before it is then below as well), and if batch follows on batch from there for a window: a record
-        may hold whole batches, and what comes after those is none.
+        An entry counts if an intact batch (its checksum included) at or below `offset` starts at its position. Offsets
+        rise, so all batches before it are below `offset` too. Also, batches have to follow each other from there for a
+        window: a record's value may hold whole batches, but no batch follows after those.
         """
         index = self.offset_hint
         if index is None or not len(index):
             return -1
         entry = int(index.floor([offset])[0])
-        # the entry before gives a second try where the last one is stale
+        # if the floor entry is stale, try the entry before it
         for number in range(entry, max(entry - 2, -1), -1):
             position = int(index.position[number])
             if self.is_batch_at(source, position, offset) and is_chain(source, position):
@@ -362,7 +364,7 @@ class Segment:
         return -1
 
     def is_batch_at(self, source: ByteSource, position: int, offset: int) -> bool:
-        """Whether an intact batch starts at a position, at or below an offset."""
+        """Whether an intact batch starts at a position, with a base offset at or below `offset`."""
         window, _ = intact_batch_at(source, position, self.limits.max_batch_bytes)
         if window is None:
             return False
@@ -371,7 +373,7 @@ class Segment:
         return self.base_offset <= first <= offset
 
     def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]:
-        """The batch that holds each offset, or the first one behind it where the offset is in a gap.
+        """The batch that holds each offset, or the next batch if the offset is in a gap.
 
         Parameters
         ----------
@@ -382,8 +384,8 @@ class Segment:
         -------
         LOG_OFFSET_POSITION_DTYPE[m]
             `base_offset`, `last_offset`, `position`, `size_in_bytes` of the first batch whose last offset is at or
-            above the one asked for; all -1 where the segment ends before. `base_offset` is -1 for a compressed v0 or
-            v1 message.
+            above the given one; all -1 if the segment ends before it. `base_offset` is -1 for a compressed v0 or v1
+            message.
 
         Raises
         ------
@@ -392,8 +394,8 @@ class Segment:
 
         Notes
         -----
-        Floor entries of the offset index by `np.searchsorted`, each believed only after the batch it points at proved
-        intact, then a scan of the batch headers from there. The answer never depends on the index.
+        `np.searchsorted` gives the floor entries of the offset index. An entry counts only after the batch at its
+        position proved intact; the headers are scanned from there. The result never depends on the index.
         Source: LogSegment.translateOffset, FileRecords.searchForOffsetFromPosition, Kafka 4.3.
         """
         queries = integers(offsets)
@@ -410,14 +412,14 @@ class Segment:
         return result
 
     def _scan_plan(self, source: ByteSource, targets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-        """(position to scan from, first and last query) for sorted queries."""
+        """Yield (position to scan from, first query, end of queries) for sorted queries."""
         index = self.offset_hint
         if index is None or not len(index):
             yield 0, 0, targets.size
             return
         entry = index.floor(targets)
         cuts = np.flatnonzero(np.diff(entry)) + 1
-        # a jump costs about as much as walking a few hundred headers: many jumps, and one walk is quicker
+        # a jump costs about as much as walking a few hundred headers: one walk is faster than many jumps
         if cuts.size > max(16, source.size // _BYTES_WORTH_A_JUMP):
             yield self.position_for(source, int(targets[0])), 0, targets.size
             return
@@ -451,18 +453,18 @@ class Segment:
         Returns
         -------
         TIMESTAMP_AND_OFFSET_DTYPE[m]
-            `timestamp`, `offset` and `leader_epoch` of the record; all -1 where there is none.
+            `timestamp`, `offset` and `leader_epoch` of the record; all -1 if there is none.
 
         Raises
         ------
         KafkalogError
-            The segment is damaged before the answers.
+            The segment is damaged before the last result.
 
         Notes
         -----
-        Batch headers are walked, and the batches that they say hold an answer are decoded (`TimestampSearch`). A time
-        index cannot prove itself right without the same walk, so none is asked. A whole partition, log start offset
-        and all, answers `Partition.offset_for_timestamp`.
+        Batch headers are walked, and batches that may hold a match are decoded (`TimestampSearch`). The time index is
+        not used: proving it right would take the same walk. `Partition.offset_for_timestamp` searches a whole
+        partition, and takes its log start offset into account.
         Source: FileRecords.searchForTimestamp, Kafka 4.3.
         """
         queries = integers(timestamps)

@@ -1,6 +1,7 @@
-"""Which files of a partition's directory are its segments, as a broker that loads it decides.
+"""Lists the segments of a partition's directory, as a broker does when it loads the partition.
 
-Mirrors `LogLoader` as far as it lists files, and drops or finishes what a crash left half done; nothing is changed.
+Mirrors the part of `LogLoader` that lists files, and that drops or completes what a crash left half done. Here no file
+is changed: the files only count as they would afterwards.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class SegmentListing:
     ----------
     path : pathlib.Path
     memory_map, limits, topic_partition
-        As `Segment`.
+        See `Segment`.
 
     Attributes
     ----------
     findings : list of Finding
-        What is worth knowing about the names in the directory.
+        Issues with the file names in the directory.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class SegmentListing:
         Raises
         ------
         ReadError
-            The directory cannot be read. A segment that cannot be opened says so in its `error`.
+            The directory cannot be read. For a segment that cannot be opened, its `error` is set.
         """
         try:
             names = sorted(os.listdir(self._path))
@@ -75,7 +76,7 @@ class SegmentListing:
         return segments
 
     def _note_strays(self, names: Sequence[str], logs: Sequence[str]) -> None:
-        """Files that are named as a segment's, but for the offset: what is read does not depend on them."""
+        """Report files with a segment's suffix whose name is not an offset. They are not read."""
         for name in names:
             is_log = name.endswith(kf.LOG_SUFFIX) and name not in logs
             if kf.is_fatal_name(name) and (self._path / name).is_file():
@@ -94,11 +95,11 @@ class SegmentListing:
             limits=self._limits,
             is_last=is_last,
             topic_partition=self._topic_partition,
-            must_open=False,  # a segment that is lost leaves the others
+            must_open=False,  # one unreadable segment must not hide the others
         )
 
     def _apply_swaps(self, segments: list[Segment], names: list[str]) -> list[Segment]:
-        """What `LogLoader` does with cleaner and split output that a crash left half moved into place."""
+        """Apply `.swap` files (output of the cleaner, or of a segment split) as `LogLoader` does after a crash."""
         suffix = kf.LOG_SUFFIX + kf.SWAP_SUFFIX
         swaps = [name for name in names if name.endswith(suffix) and kf.parse_base_offset(name) is not None]
         if not swaps:
@@ -106,6 +107,8 @@ class SegmentListing:
         cleaned = [kf.parse_base_offset(name) for name in names if name.endswith(kf.CLEANED_SUFFIX)]
         unfinished = min((offset for offset in cleaned if offset is not None), default=2**63)
         for name in swaps:
+            # KAFKA-6264: a `.swap` at or above the lowest `.cleaned` may belong to an incomplete split. The old
+            # segments still count then.
             swap = self._segment(name, False)
             if swap.base_offset >= unfinished:
                 continue
@@ -131,12 +134,12 @@ class SegmentListing:
 
 
 def open_segment(path: Path, **options: Any) -> Segment:
-    """A `.log` file that a person named.
+    """Open a `.log` file that the user named.
 
     Raises
     ------
     NotKafkaError
-        The name says that it is something else.
+        The file name is not that of a `.log`.
     """
     if path.suffix != kf.LOG_SUFFIX:
         hint = "a segment's file name ends in .log"

@@ -1,6 +1,7 @@
-"""Segments read one after the other, as windows; damage, and files that cannot be read, are handled as wished.
+"""Reads the segments of a partition in order, as windows of batches.
 
-For `read_committed` the batches of a window are those that a consumer would get.
+Damage, and files that cannot be read, are handled according to `on_corruption`. With `read_committed` the batches of a
+window are those that a consumer would get. Records are not decoded here.
 """
 
 from __future__ import annotations
@@ -29,20 +30,22 @@ _WINDOW_AHEAD: Final = 2**20
 
 @dataclass(slots=True)
 class ScanStatistics:
-    """Counts of one pass, each level out of what the one above left.
+    """Counts of one pass over partitions, from partitions down to records.
 
     Attributes
     ----------
     n_partitions, n_partitions_read : int
-        Ruled out by topic and partition, those asked for and those filtered by.
+        All partitions, and those read. Others are ruled out by the requested topics and partitions, or by a filter on
+        them.
     n_segments, n_segments_read : int
-        Of the partitions that are read. Ruled out by offsets, or by their name.
+        Segments of the partitions that are read, and those read. Others are ruled out by offsets, or by their name.
     n_bytes, n_bytes_jumped, n_bytes_read : int
-        Of the `.log` files of those partitions; `jumped` lie before the index entry that a segment is read from.
+        Bytes of the `.log` files of those partitions, bytes before the index entries from which segments are read, and
+        bytes read.
     n_batches, n_batches_decoded : int
-        Whose headers were walked, and which may hold a wanted record by them.
+        Batches whose headers were walked, and those decoded because their header allows a wanted record.
     n_records, n_records_selected : int or None
-        Walked, and handed out. None where nothing was decoded.
+        Records walked, and records returned. None if nothing was decoded.
     """
 
     n_partitions: int = 0
@@ -66,20 +69,20 @@ class SegmentWindow(NamedTuple):
     """A window of one of a partition's segments, ready to be decoded."""
 
     number: int
-    """Of the segment in the partition."""
+    """Number of the segment in the partition."""
     segment: Segment
     source: ByteSource
     window: Window
     n_bytes: int
-    """Bytes of the file that no window before it had: a batch that the end of a window cuts is read again."""
+    """Bytes that are in no earlier window. Windows overlap: a batch cut by the end of a window is read again."""
 
     @property
     def batches(self) -> BatchTable:
-        """The whole batches of the window, or those of them that are wanted."""
+        """The complete batches of the window, or those of them that are wanted."""
         return self.window.batches
 
     def release(self) -> None:
-        """Give the window's memory back."""
+        """Release the memory of the window."""
         self.source.release(self.window.data, self.window.start)
 
 
@@ -92,17 +95,17 @@ class SegmentBatches(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a partition beforehand, and not looked up in its directory or its log dir.
+    """What is known of a partition in advance, and is not looked up in its directory or its log dir.
 
     Attributes
     ----------
     log_start_offset, high_watermark : int or None
-        What the log dir's checkpoints say; None for nothing.
+        Offsets from the log dir's checkpoints; None if the checkpoints have none.
     segments : tuple of Segment or None
-        Those to read; None for what the directory holds.
+        The segments to read; None for those in the directory.
     is_planned : bool
-        Whether the segments were chosen, and opened, by a plan: a file that is gone since raises, and what they leave
-        out between them is left out on purpose.
+        Whether a plan chose and opened the segments. Then a file that has disappeared since raises, and gaps between
+        the segments are intended.
     outcomes : Outcomes or None
         How the transactions of the segments ended.
     at_end : callable or None
@@ -124,9 +127,9 @@ class SegmentReader:
     ----------
     segments : sequence of Segment
     known : Known, optional
-        What is known beforehand.
+        What is known in advance.
     gap_between : callable
-        Gives the finding, if any, about offsets (half-open) that lie between two segments and in neither.
+        ``gap_between(start, end)`` returns the finding, if any, about missing offsets (half-open) between two segments.
     limits : Limits
     """
 
@@ -155,8 +158,8 @@ class SegmentReader:
     ) -> Iterator[SegmentWindow]:
         """Windows that may hold selected records, in offset order.
 
-        Headers that cannot be walked are handled according to `on_corruption`; what is in a batch is for the receiver
-        to judge.
+        Headers that cannot be walked are handled according to `on_corruption`. The caller checks the contents of the
+        batches.
 
         Parameters
         ----------
@@ -164,22 +167,22 @@ class SegmentReader:
         isolation_level : {"read_uncommitted", "read_committed"}
             With the latter, the batches of a window are those that a consumer would get.
         on_corruption : {"raise", "stop", "skip"}
-            Also what to do where a file cannot be read.
+            What to do where headers cannot be walked, or a file cannot be read.
         check_crcs : bool
-            Whether a batch needs a right checksum to count for `isolation_level`.
+            Whether a batch needs a correct checksum to count for `isolation_level`.
         report : callable
-            Given each finding.
+            Called with each finding.
         window_bytes : int
             Bytes to read at a time.
         wanted : callable
-            Says of each segment whether to read it.
+            Returns whether to read a segment.
         statistics : ScanStatistics, optional
-            Where to count what is read and what is not.
+            Its counts are increased.
         """
         counts = ScanStatistics() if statistics is None else statistics
         counts.n_segments += len(self._segments)
         counts.n_bytes += sum(segment.size_in_bytes for segment in self._segments)
-        damage: list[Finding] = []  # since the last window: what it hides may matter to transactions
+        damage: list[Finding] = []  # since the last window: skipped bytes may have held transaction markers
 
         def report_and_keep(finding: Finding) -> None:
             report(finding)
@@ -199,7 +202,7 @@ class SegmentReader:
                 last_offset = int(window.batches.last_offset[-1])
                 if judge is None:
                     yield window
-                    del window  # here and below: its memory serves the next one
+                    del window  # here and below: its memory can be reused for the next one
                     continue
                 replay = ReplayWindow(window.window, window.number << PLACE_BITS, tuple(damage))
                 committed = judge.select_committed(replay, selection.start_offset, selection.end_offset)
@@ -231,7 +234,7 @@ class SegmentReader:
         wanted: Callable[[Segment], bool],
         statistics: ScanStatistics,
     ) -> Iterator[SegmentWindow]:
-        """Windows that may hold selected offsets; parameters as `windows`.
+        """Windows that may hold selected offsets; for the parameters see `windows`.
 
         Raises
         ------
@@ -239,7 +242,7 @@ class SegmentReader:
             Headers cannot be walked, or a file cannot be read, with `on_corruption="raise"`.
         """
         previous: int | None = None
-        reached: int | None = None  # behind the last batch of the segment before, where its end is sound
+        reached: int | None = None  # end offset of the previous segment, unless damage hides it
         for number, segment in enumerate(self._segments):
             following = self._segments[number + 1].base_offset if number + 1 < len(self._segments) else None
             start = selection.start_offset
@@ -250,7 +253,7 @@ class SegmentReader:
             if not wanted(segment):
                 previous = reached = None
                 continue
-            # what was planned may leave out segments on purpose
+            # a plan may leave out segments: a gap is no finding then
             if reached is not None and reached < segment.base_offset and not self._known.is_planned:
                 gap = self._gap_between(reached, segment.base_offset)
                 if gap is not None:
@@ -267,7 +270,7 @@ class SegmentReader:
                     statistics.n_segments_read += 1
                     statistics.n_bytes += source.size - segment.size_in_bytes  # it may have grown since it was listed
                     statistics.n_bytes_jumped += position
-                    # offsets of what was jumped over are not known
+                    # after a jump, the offsets before the position are not known
                     behind = segment.base_offset - 1 if position else max(previous, segment.base_offset - 1)
                     stream = SegmentStream(segment, source, behind, report, window_bytes)
                     for window in stream.windows(position, on_corruption):
@@ -294,7 +297,7 @@ class SegmentReader:
                 reached = stream.end_offset
 
     def lost_from(self, finding: Finding) -> Finding:
-        """A finding, with all that lies behind it to the end of the log counted as lost."""
+        """The finding, with all offsets from it to the end of the log counted as lost."""
         try:
             end = self._segments[-1].next_offset
         except (KafkalogError, IndexError):
@@ -305,7 +308,7 @@ class SegmentReader:
         return replace(finding, last_offset=end - 1, n_records=end - first, certainty="at_most")
 
     def read_committed(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
-        """What chooses the batches that a `read_committed` consumer gets."""
+        """The filter that selects the batches that a `read_committed` consumer gets."""
         if self._known.outcomes is not None:
             return KnownOutcomes(self._known.outcomes, check_crcs=check_crcs, limits=self._limits)
         return ReadCommitted(
@@ -340,9 +343,10 @@ class SegmentReader:
     def stretches(
         self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
     ) -> Generator[ReplayWindow]:
-        """Windows from a place on, across damage; a window is released when the next one is asked for.
+        """Windows from a place (segment number and position) on; damage is skipped, and passed on with the next window.
 
-        A file that cannot be read is damage, too, unless that is to be raised.
+        A window is released when the next one is requested. A file that cannot be read counts as damage, unless
+        `on_corruption` is "raise".
         """
         first, position = place >> PLACE_BITS, place & (1 << PLACE_BITS) - 1
         previous = previous_offset
@@ -371,7 +375,7 @@ class SegmentReader:
 
 
 def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:
-    """A file that cannot be read, or not to its end, as damage in it."""
+    """The finding for a file that cannot be read, or not to its end."""
     length = max(segment.size_in_bytes - position, 0)
     passed = f"; {length} bytes passed over to the end of the segment" if on_corruption == "skip" else ""
     return replace(
@@ -380,21 +384,24 @@ def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corru
 
 
 def _reaches(window: Window, end_offset: int) -> bool:
-    """Whether nothing below an offset can follow a window; checksums are compared, as a header may claim any offset."""
+    """Whether no offset below `end_offset` can follow a window.
+
+    Only batches with a correct checksum count: a damaged header may hold any offset.
+    """
     rows = np.flatnonzero(window.batches.last_offset >= end_offset - 1)
     return any(valid_crcs(window, window.batches[row : row + 1])[0] for row in rows.tolist())
 
 
 def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = None) -> Finding:
-    """The note about offsets between two segments that neither holds.
+    """The finding about offsets that are missing between two segments.
 
     Parameters
     ----------
     path : str
     start, end : int
-        Half-open.
+        The missing offsets; half-open.
     is_compacted : bool, optional
-        Whether the rest of the log looks as the log cleaner leaves it; None where nobody looked.
+        Whether the log cleaner has been at these offsets; None if this is not known.
     """
     why = "the log cleaner has not been here, so a segment seems to be missing"
     if is_compacted is None:
@@ -420,7 +427,7 @@ def overlapping(batches: BatchTable, start_offset: int | None, end_offset: int |
     if start_offset is not None:
         wanted &= batches.last_offset >= start_offset
     if end_offset is not None:
-        # what a compressed v0 or v1 message begins with is hidden: not before the end of the one before it
+        # a compressed v0 or v1 message hides its base offset: it cannot begin before the end of the previous batch
         behind = np.concatenate([batches.base_offset[:1], batches.last_offset[:-1] + 1])
         wanted &= np.where(batches.base_offset >= 0, batches.base_offset, behind) < end_offset
     return batches[wanted]

@@ -1,4 +1,7 @@
-"""The windows of one segment; damage is raised, or ends them, or is passed over."""
+"""Reads the windows of one segment; damage is raised, ends the segment, or is skipped.
+
+To skip damage, `_Resynchroniser` looks for the next intact batch. Records are not decoded here.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +28,24 @@ class SegmentStream:
     ----------
     segment : Segment
     source : ByteSource
-        Its bytes.
+        The segment's bytes.
     previous : int
-        Offsets must rise above this one.
+        The first offset must be above this one.
     report : callable
-        Given each finding.
+        Called with each finding.
     window_bytes : int
         Bytes to read at a time.
     checked : bool
-        Whether windows are to say which checksums are right, and need no bytes where all are.
+        Whether windows have the result of their checksums, and no bytes if all are correct; see `Segment.iter_windows`.
 
     Attributes
     ----------
     previous : int
         The last offset seen.
     end_offset : int or None
-        Behind the last batch, when all windows have been taken; None where damage hides the end.
+        The offset after the last batch, once all windows have been read; None if damage hides it.
     stopped : bool
-        Whether damage ended it, and the partition with it (`on_corruption="stop"`).
+        Whether damage ended the reading of the segment and of the partition (`on_corruption="stop"`).
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class SegmentStream:
                     self.previous = int(window.batches.last_offset[-1])
                     self._last_position = int(window.batches.position[-1])
                     yield window
-                    del window  # here and below: its memory serves the next one
+                    del window  # its memory can be reused for the next one
                 for finding in self.segment.findings:
                     self.report(finding)
                 self.end_offset = max(self.previous + 1, self.segment.base_offset)
@@ -101,7 +104,7 @@ class SegmentStream:
                 first_window_bytes = _WINDOW_BEHIND_DAMAGE
 
     def _go_on(self, error: KafkalogError, where: int, on_corruption: OnCorruption) -> int | None:
-        """Report, and say where to read on; None for nowhere in this segment."""
+        """Report the damage, and return where to continue; None for nowhere in this segment."""
         if on_corruption == "stop":
             self.stopped = True
             self.report(replace(error.to_finding(), base_offset=self.previous + 1))
@@ -115,7 +118,7 @@ class SegmentStream:
         self._resynchroniser = self._resynchroniser or _Resynchroniser(self.segment, self.source)
         last = self._last_position
         if last is not None and not self.segment.is_batch_at(self.source, last, 2**63 - 1):
-            # the batch before led here, and its length is as doubtful as the rest of it
+            # The batch before this one is damaged too. Its length led here, so this position may be wrong.
             position = self._resynchroniser.after(last, -1)
             self.previous = -1
         else:
@@ -129,7 +132,7 @@ class SegmentStream:
         return position
 
     def _lost_between(self, finding: Finding, where: int, first: int, position: int | None) -> Finding:
-        """A finding about bytes that were passed over, with the offsets and records that they may have held."""
+        """The finding about skipped bytes, with the offsets and the number of records that they may have held."""
         if position is None:
             end = self.segment.next_base_offset
         else:
@@ -143,7 +146,7 @@ class SegmentStream:
             head = self.source.window(where, where + kf.RECORD_BATCH_OVERHEAD)
             base, delta, count = (int.from_bytes(head[a:b].tobytes(), "big") for a, b in ((0, 8), (23, 27), (57, 61)))
             self.source.release(head, where)
-            # a header that fits exactly between the neighbours is the one that was written
+            # a header that fits exactly between its neighbours is taken as intact, so its count is exact
             if base == first and base + delta + 1 == end and count == n:
                 certainty = "exact"
         return replace(finding, base_offset=first, last_offset=end - 1, n_records=n, certainty=certainty)
@@ -153,9 +156,10 @@ class SegmentStream:
         return window
 
     def _pass_over(self, error: KafkalogError, window: Window) -> int:
-        """Report an intact batch whose offset does not fit, and say where to read on.
+        """Report an intact batch whose offset is out of order, and return where to continue.
 
-        It is left out if it is the only one, or lies there a second time. A log that goes back for good is read on.
+        The batch is skipped if it is the only one, or a copy of an earlier batch. If the batches after it continue from
+        its offset, it is read.
         """
         batch, where = window.batches, window.start
         behind = int(batch.next_position[0])
@@ -191,7 +195,7 @@ class SegmentStream:
         positions = [self._last_position, self._next_original]
         if self._n_searches < _MOST_SEARCHES:
             self._n_searches += 1
-            with contextlib.suppress(KafkalogError):  # what is damaged before has been reported
+            with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
                 positions.append(int(self.segment.find_offsets([int(copy.batches.last_offset[0])])["position"][0]))
         for position in positions:
             if position is None or not 0 <= position < copy.start:
@@ -206,31 +210,32 @@ class SegmentStream:
 
 _MOST_SEARCHES = 64
 _WINDOW_BEHIND_DAMAGE = 2**16
-_CANDIDATE_BYTES = 2**9  # what looking at a candidate costs beside its bytes
+_CANDIDATE_BYTES = 2**9  # cost of a candidate in addition to its bytes
 
 
 class _Resynchroniser:
-    """Finds where reading may go on behind damage, in bounded time.
+    """Finds where reading can continue after damage, in bounded time.
 
     Parameters
     ----------
     segment : Segment
     source : ByteSource
-        Its bytes.
+        The segment's bytes.
     """
 
     def __init__(self, segment: Segment, source: ByteSource) -> None:
         self._segment, self._source = segment, source
         index = segment.offset_hint
         self._positions = np.empty(0, np.int64) if index is None else np.unique(index.position)
-        # a made-up index may point at a large candidate everywhere: what is summed in vain is bounded
+        # A forged index may point at many large candidates. The budget bounds the bytes checksummed in vain.
         self._budget = 4 * source.size + WINDOW_BYTES
 
     def after(self, damaged: int, previous_offset: int) -> int | None:
-        """Position of an intact batch behind a damaged one, or None.
+        """Position of an intact batch after a damaged one, or None.
 
-        First where the damaged batch's own length leads, then the entries of the offset index behind it; each counts
-        only if a batch with a right checksum starts there and lies above `previous_offset`.
+        Candidates are the position that the damaged batch's length leads to, then the later entries of the offset
+        index. A candidate counts only if a batch with a correct checksum and an offset above `previous_offset` starts
+        there.
         """
         source = self._source
         behind = self._positions[np.searchsorted(self._positions, damaged, side="right") :]

@@ -1,12 +1,12 @@
-"""How far partitions can be read while a broker writes to them; asking again costs little.
+"""The offsets up to which partitions can be read while a broker writes to them. Repeated calls are cheap.
 
-The end is after the last complete batch with a right checksum: a batch that is being written does not count yet, and is
-not damage. With `read_committed` it is the last stable offset. A question costs a `stat` of each directory and of the
-segment that is written to; listings are kept until a directory changes, and only bytes that are new are read.
+The end is after the last complete batch with a correct checksum. A batch that is being written does not count yet, and
+is not damage. With `read_committed` the end is the last stable offset. A call costs a `stat` of each directory and of
+each active segment. Listings are kept until a directory changes, and only new bytes are read.
 
-What is on disk may be ahead of the high watermark: on a leader whose followers have not caught up, records can be read
-here that no consumer is given yet, and that a change of leaders may take back. `high_watermark="checkpoint"` ends at
-the offset in the log dir's checkpoint, which a broker brings up to date every few seconds.
+The files may be ahead of the high watermark. On a leader whose followers have not caught up, they hold records that no
+consumer can read yet, and that a change of leader may remove. With `high_watermark="checkpoint"` the end is the offset
+in the log dir's checkpoint, which a broker updates every few seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kafkalog.storage.source import file_status
 HighWatermark = Literal["ignore", "checkpoint"]
 
 _RACY_SECONDS: Final = 2
-"""A directory that changed so lately may change again and bear the same time."""
+"""A directory modified this recently may change again without a new modification time."""
 _PAUSE_SECONDS: Final = 0.2
 _WINDOW_BYTES: Final = 2**22
 
@@ -46,11 +46,11 @@ class LogTail:
     Parameters
     ----------
     open_log_dir : callable
-        Gives the log dir as it is now.
+        Returns the current log dir.
     wants : callable
-        Says which partitions to follow.
+        Returns whether to follow a partition.
     isolation_level : {"read_uncommitted", "read_committed"}
-        With the latter, all batch headers of a partition are walked once, when it is first asked about.
+        With the latter, the first call walks all batch headers of a partition once.
     on_corruption : {"raise", "skip"}
         What to do where damage hides how a transaction ended.
     high_watermark : {"ignore", "checkpoint"}
@@ -76,12 +76,12 @@ class LogTail:
         self._partitions: dict[kf.TopicPartition, PartitionTail] = {}
 
     def ends(self) -> dict[kf.TopicPartition, int]:
-        """The offset after the last one that can be read of each partition, at least its log start offset.
+        """The offset after the last readable one of each partition; at least its log start offset.
 
         Raises
         ------
         KafkalogError
-            A directory cannot be read; or damage hides how a transaction ended.
+            A directory cannot be read, or damage hides how a transaction ended.
         """
         self._list()
         ends: dict[kf.TopicPartition, int] = {}
@@ -91,22 +91,22 @@ class LogTail:
             except ReadError:
                 if tail.path.is_dir():
                     raise
-                del self._partitions[key]  # deleted; the listing will say so, too
+                del self._partitions[key]  # the partition was deleted; the next listing will not have it either
         return ends
 
     def starts(self) -> dict[kf.TopicPartition, int]:
-        """The log start offset of each partition, as far as file names tell."""
+        """The log start offset of each partition, from the checkpoint and the first segment's name."""
         return {key: tail.start for key, tail in self._partitions.items()}
 
     def outcomes(self, partition: Partition, until_offset: int | None) -> Outcomes:
-        """How the transactions of a partition ended, of those that can be read."""
+        """How the transactions of a partition ended, up to the readable end."""
         key = partition.topic_partition
         if key is None or key not in self._partitions:
             return partition.learn_outcomes(until_offset, on_corruption=self._on_corruption)
         return self._partitions[key].outcomes()
 
     def forget(self, ends: dict[kf.TopicPartition, int]) -> None:
-        """Drop what is needed only for offsets below these."""
+        """Discard state that is needed only for offsets below these."""
         for key, offset in ends.items():
             if key in self._partitions:
                 self._partitions[key].forget(offset)
@@ -152,7 +152,7 @@ class PartitionTail:
     checkpointed_start : int
         The log start offset in the log dir's checkpoint.
     watermark : int or None
-        Nothing from there on counts.
+        The end is never above this offset.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class PartitionTail:
         return max(self.checkpointed_start, self._bases[0] if self._bases else 0)
 
     def end(self) -> int:
-        """The offset after the last one that can be read.
+        """The offset after the last readable one.
 
         Raises
         ------
@@ -194,11 +194,11 @@ class PartitionTail:
         return max(end, self.start)
 
     def outcomes(self) -> Outcomes:
-        """How transactions ended, of those that were not forgotten."""
+        """How the transactions ended, without those that `forget` has discarded."""
         return Outcomes() if self._transactions is None else self._transactions.known()
 
     def forget(self, offset: int) -> None:
-        """Drop what is needed only below an offset."""
+        """Discard state that is needed only below an offset."""
         if self._transactions is not None:
             self._transactions.forget(offset)
 
@@ -213,7 +213,7 @@ class PartitionTail:
         self._watched = watched
 
     def _advance(self) -> None:
-        """Look at what is new in the last segment."""
+        """Read what is new in the last segment."""
         if not self._bases:
             return
         base = self._bases[-1]
@@ -228,11 +228,11 @@ class PartitionTail:
             self._active = Segment(path, limits=self._limits, is_last=True)
             self._seen = None
             self._end = max(self._end, base) if is_next else base
-            # an index is kept with its segment; this one grows, and is not needed again
+            # a throwaway segment: `self._active` must not cache an index that still grows
             indexed = Segment(path, limits=self._limits, is_last=True)
             with indexed.open() as source:
                 self._position = indexed.position_for(source, 2**63 - 1)
-        elif status.st_size < self._position:  # truncated, as after a change of leaders
+        elif status.st_size < self._position:  # truncated, as after a change of leader
             self._active, self._end = None, 0
             self._advance()
             return
@@ -242,20 +242,20 @@ class PartitionTail:
         try:
             self._read_on(self._active)
         except FileChangedError:
-            return  # it was cut meanwhile, by a roll or a change of leaders: the next call reads what is left
-        # what is being written may be complete at the next look, within the same tick of the file system's clock
+            return  # a roll or a change of leader truncated it meanwhile: the next call reads what is left
+        # a write may complete within the same tick of the file system's clock: then size and mtime prove nothing
         is_racy = time.time() - status.st_mtime_ns / 1e9 < _RACY_SECONDS
         self._seen = None if is_racy and self._position != status.st_size else seen
 
     def _read_on(self, segment: Segment) -> None:
-        """Take the whole batches after the position."""
+        """Read the complete batches after the position."""
         with segment.open() as source:
             size, ahead = source.size, _WINDOW_BYTES
             while source.window(self._position, min(self._position + kf.LOG_OVERHEAD, size)).any():
-                # a bit at a time: a preallocated file may end in a GiB of zeros
+                # read ahead step by step: a preallocated file may end in a GiB of zeros
                 begin = self._position
                 source.size = min(begin + ahead, size)
-                # what lies before the position is intact; offsets rise from there
+                # everything before the position is intact, and offsets rise from there
                 previous = self._end - 1 if self._end > segment.base_offset else segment.base_offset - 1
                 stream = SegmentStream(segment, source, previous, lambda finding: None, _WINDOW_BYTES)
                 for window in stream.windows(begin, "skip"):
@@ -275,9 +275,9 @@ class PartitionTail:
 
 
 class _Transactions:
-    """What is known of a partition's transactions, brought up to date from its new batches.
+    """The outcomes of a partition's transactions, updated from its new batches.
 
-    Segments are numbered from the first one that was ever seen, so that places stay what they are when old ones go.
+    Segments are numbered from the first one ever seen, so that positions stay valid when old segments are deleted.
     """
 
     def __init__(self, path: Path, on_corruption: str, limits: Limits) -> None:
@@ -289,7 +289,7 @@ class _Transactions:
         self._learner = OutcomeLearner(self._paths, self._stretches, on_corruption=on_corruption, limits=limits)
 
     def advance(self, bases: list[int], position: int, end: int) -> int:
-        """The last stable offset, given the base offsets of the segments and what is good of the last one."""
+        """The last stable offset, given the base offsets of the segments and the readable end of the last one."""
         if bases != self._bases or position != self._position:
             for base in bases:
                 if base not in self._numbers:
@@ -307,7 +307,7 @@ class _Transactions:
         self._learner.forget(offset)
 
     def _stretches(self, place: int, previous_offset: int) -> Generator[ReplayWindow]:
-        """What lies behind a place, up to where the last segment is good."""
+        """Windows from a place (segment number and position) on, up to the readable end of the last segment."""
         number, position = place >> PLACE_BITS, place & (1 << PLACE_BITS) - 1
         lost: list[Finding] = []
         for base in [one for one in self._bases if self._numbers[one] >= number]:
@@ -320,7 +320,7 @@ class _Transactions:
                 position if mine == number else 0, previous_offset
             ):
                 if not len(stretch.window.batches):
-                    lost += stretch.damage  # to the end of the segment
+                    lost += stretch.damage  # damage up to the end of the segment: pass it on with the next window
                     continue
                 previous_offset = int(stretch.window.batches.last_offset[-1])
                 yield stretch._replace(place=stretch.place + (mine << PLACE_BITS), damage=(*lost, *stretch.damage))
@@ -328,7 +328,7 @@ class _Transactions:
 
 
 class _Watched:
-    """A directory, and whether it changed since it was listed."""
+    """Detects whether a directory has changed since it was listed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -343,7 +343,7 @@ class _Watched:
             raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=self._path) from error
 
     def has_changed(self) -> bool:
-        """Whether it did, or may have; within `_PAUSE_SECONDS` of the last look it is not looked at."""
+        """Whether the directory has, or may have, changed; False within `_PAUSE_SECONDS` of its listing."""
         if time.time() - self._listed < _PAUSE_SECONDS:
             return False
         return self._is_racy or self._stat() != self._modified

@@ -1,7 +1,7 @@
-"""Timestamps as questions: what people mean by one, and the first record at or after each among walked batches.
+"""Parses timestamps given by users, and finds the first record at or after each among walked batches.
 
-Headers say which batches can hold an answer, and only those are decoded. Mirrors `FileRecords.searchForTimestamp` and
-the names of `OffsetSpec`; which segment is asked is not decided here (see `kafkalog.operations.trace_lookup`).
+Only batches whose headers allow a match are decoded. Mirrors `FileRecords.searchForTimestamp` and the names of
+`OffsetSpec`. This module does not choose the segment to search; `kafkalog.log.list_offsets` does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 NAMED_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST, "max-timestamp": MAX_TIMESTAMP}
-"""The questions that have a name, and what stands for them where a timestamp would (`ListOffsetsRequest`)."""
+"""Named timestamps, and the numbers that replace them in `ListOffsetsRequest`."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST: Final = 2**63 - 1
@@ -34,24 +34,24 @@ _NEVER: Final = np.iinfo(np.int64).min
 
 
 def parse_timestamps(timestamps: Any) -> npt.NDArray[np.int64]:
-    """Questions as numbers: milliseconds, or one of `NAMED_TIMESTAMPS`.
+    """Convert timestamps to numbers: milliseconds, or one of the values of `NAMED_TIMESTAMPS`.
 
     Parameters
     ----------
     timestamps : int, str, aware datetime, or array-like of these
-        Milliseconds since 1970, a name, or a moment; a moment between two milliseconds is the later one.
+        Milliseconds since 1970, a name, or a datetime. A datetime between two milliseconds is rounded up.
 
     Returns
     -------
     int64 array
-        Of the shape given; no dimension for one question.
+        Same shape as the input; zero-dimensional for a scalar.
 
     Raises
     ------
     ValueError
-        A naive datetime, a negative number (Kafka gives those other meanings), a name that is none.
+        A naive datetime, a negative number (Kafka gives those other meanings), or an unknown name.
     TypeError
-        Neither number, name nor datetime.
+        A value that is neither a number, a name nor a datetime.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def parse_timestamps(timestamps: Any) -> npt.NDArray[np.int64]:
             _parse(int(values.min() if values.min() < 0 else values.max()))
         return values.astype(np.int64)
     if not isinstance(timestamps, np.ndarray) and not hasattr(timestamps, "__array__"):
-        values = np.array(timestamps, object)  # NumPy makes numbers beside names to text
+        values = np.array(timestamps, object)  # in a mixed list NumPy would convert the numbers to strings
     numbers = [_parse(value) for value in values.ravel().tolist()] if values.dtype.kind != "M" else [_parse(values)]
     return np.array(numbers, np.int64).reshape(values.shape)
 
@@ -99,32 +99,32 @@ def _parse(value: Any) -> int:
 
 
 class TimestampSearch:
-    """The first record, by offset, at or after each timestamp, looked for in windows that come in offset order.
+    """Search windows, fed in offset order, for the first record (by offset) at or after each timestamp.
 
     Parameters
     ----------
     timestamps : int64[m]
         Sorted.
     start_offset : int, optional
-        Records below count for nothing.
+        Records below this offset are ignored.
     limits : Limits
     path : str, optional
-        For messages.
+        Path for error messages.
 
     Attributes
     ----------
     found : TIMESTAMP_AND_OFFSET_DTYPE[m]
-        Answers; -1 where none is known yet.
+        The records; -1 where none was found yet.
     position : int64[m]
-        Of the batch that each was found in.
+        Position of the batch of each record.
     n_done : int
-        So many, from the first one on, are answered.
+        The first `n_done` timestamps are answered.
 
     Notes
     -----
-    A batch is asked only about timestamps up to the largest that its header names, as Kafka does. So each answer stands
-    alone: it is the same whatever else is asked in the same call. What answers a timestamp answers every smaller one
-    too, hence those that are answered always come first.
+    As in Kafka, a batch is searched only for timestamps up to the largest timestamp in its header. So a result does
+    not depend on the other timestamps of the call. A record that matches a timestamp matches every smaller one too,
+    hence the answered timestamps always come first.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class TimestampSearch:
         return self.n_done == self._timestamps.size
 
     def feed(self, window: Window) -> None:
-        """Answer what this window can answer.
+        """Search one window.
 
         Raises
         ------
@@ -162,17 +162,17 @@ class TimestampSearch:
             if not rows.size:
                 return
             last = self._decode(window, rows, largest, is_guess=not n_ahead)
-            # headers that promise too much are rare: look at one more batch then, at two, at four
+            # a header's largest timestamp is rarely too large: then try one more batch, then two, then four
             row, n_ahead = last + 1, min(max(2 * n_ahead, 1), _MOST_ROWS_AHEAD)
 
     def _asked(self, batches: BatchTable) -> npt.NDArray[np.int64]:
-        """int64[n]: the largest timestamp of each batch that can hold an answer."""
+        """int64[n]: the largest timestamp of each batch that can hold a match; `_NEVER` for the others."""
         mask = ~((batches.records_count == 0) & (batches.magic >= 2))
         selected = self._selection.batch_mask(batches)
         return np.where(mask if selected is None else mask & selected, batches.max_timestamp, _NEVER)
 
     def _rows(self, largest: npt.NDArray[np.int64], row: int, n_ahead: int) -> npt.NDArray[np.int64]:
-        """The batches to decode next: where each timestamp is first reached, or just those that come next."""
+        """The batches to decode next: those that first reach each timestamp, or the next `n_ahead` candidates."""
         asked = self._timestamps[self.n_done :]
         if n_ahead:
             return row + np.flatnonzero(largest[row:] >= asked[0])[:n_ahead]
@@ -183,9 +183,10 @@ class TimestampSearch:
     def _decode(
         self, window: Window, rows: npt.NDArray[np.int64], largest: npt.NDArray[np.int64], *, is_guess: bool
     ) -> int:
-        """Ask these batches in turn; the last one asked.
+        """Search these batches in turn, and return the row of the last one searched.
 
-        With a guess the first one that answers less than it promised ends it: those behind were chosen as if it had.
+        With `is_guess`, stops at the first batch that matches less than its header allows: the later ones were chosen
+        on the assumption that it would match.
         """
         part = Window(window.data, window.start, window.batches[rows])
         first = 0
@@ -208,7 +209,7 @@ class TimestampSearch:
         return int(rows[-1])
 
     def _ask(self, records: RecordColumns, largest: int) -> None:
-        """Answer what the records of one batch answer."""
+        """Search the records of one batch."""
         if not records.n_records:
             return
         asked = self._timestamps[self.n_done :]

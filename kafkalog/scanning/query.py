@@ -136,8 +136,10 @@ class Query:
 
     def _check_names(self) -> None:
         """Topics, partitions and keys of offsets have to be there: a slip would read nothing, silently."""
-        keys = list(self.target) if isinstance(self.target, LogDir) else [self.target.topic_partition]
-        known = {key for key in keys if key is not None}
+        if isinstance(self.target, LogDir):
+            known = set(self.target.select(internal=self.internal or self.topics is not None))
+        else:
+            known = set() if self.target.topic_partition is None else {self.target.topic_partition}
         topics = sorted({key.topic for key in known})
         for topic in self.topics or ():
             if topic not in topics:

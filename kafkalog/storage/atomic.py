@@ -1,6 +1,6 @@
-"""Single steps with files and directories, such that they last: what publishing is made of.
+"""Single durable steps with files and directories: rename, exchange, truncate, remove, fsync.
 
-What the operating system says against a step comes out as our error.
+`staging` and `moves` are built on them. `writing` turns errors of the operating system into kafkalog's own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the operating system says against writing, as our error."""
+    """Turn an `OSError` of the block into a `WriteError`, or an `OutputExistsError` if the file exists."""
     try:
         yield
     except (WriteError, OutputExistsError, UnsafePathError):
@@ -46,12 +46,12 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def resolve(path: StrPath) -> Path:
-    """Absolute, with no link in it."""
+    """The absolute path, with all symbolic links resolved."""
     return Path(os.path.realpath(path))
 
 
 def is_same(descriptor: int, path: Path) -> bool:
-    """Whether a name leads to what is open."""
+    """Whether a path still names the file or directory that is open."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def is_same(descriptor: int, path: Path) -> bool:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Tell others that somebody is at work; False if somebody else says so. A file system without locks is taken on."""
+    """Take an exclusive `flock`; returns False if somebody else holds it, True on a file system without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -70,7 +70,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or a directory with all that is in it, if it is there and lets itself be removed."""
+    """Remove a file, or a directory with its content; what is absent or cannot be removed is ignored."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -79,7 +79,10 @@ def remove_tree(path: Path) -> None:
 
 
 def try_move(source: Path, target: Path, *, replace: bool) -> bool:
-    """Rename to a name that nothing has, or exchange two, in one step; False if the file system can do neither."""
+    """Rename to an unused name, or exchange two names (`replace`), in one step.
+
+    Returns False if the file system does not support that.
+    """
     try:
         _renameat2(source, target, _RENAME_EXCHANGE if replace else _RENAME_NOREPLACE)
     except OSError as error:
@@ -90,7 +93,7 @@ def try_move(source: Path, target: Path, *, replace: bool) -> bool:
 
 
 def rename_new(path: Path, target: Path) -> None:
-    """Rename to a name that nothing has."""
+    """Rename to an unused name; raises `FileExistsError` if it is in use."""
     if not try_move(path, target, replace=False):
         if os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -104,7 +107,7 @@ def rename_back(path: Path, old: Path) -> None:
 
 
 def swap(one: Path, other: Path) -> None:
-    """Exchange two names, in one step where the file system can; a failure leaves both as they were."""
+    """Exchange two names, in one step if the file system supports it; a failure leaves both unchanged."""
     if try_move(one, other, replace=True):
         return
     aside = one.with_suffix(OLD_SUFFIX)
@@ -122,22 +125,22 @@ def swap(one: Path, other: Path) -> None:
 
 
 def identity(path: Path) -> tuple[int, int, int, int]:
-    """What tells a file or directory from another one, and from itself after somebody wrote to it."""
+    """Device, inode, size and modification time (ns): differs for another file, and after a write to the same one."""
     found = os.lstat(path)
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def take_back(there: Path, new: Path, placed: tuple[int, int, int, int], aside: Path | None) -> None:
-    """Undo a rename, a replacement or an exchange, if it was made and what it placed is still there as it was.
+    """Undo a rename, a replacement or an exchange, if it was made and the moved file is still there unchanged.
 
     Parameters
     ----------
     there, new : Path
-        The name that it was moved to, and the one that it had.
+        The name that the file was moved to, and its name before.
     placed : tuple
-        Its `identity` before the move. What others put in its place, or wrote to it, is theirs and stays.
+        `identity` of the file before the move. A file that others put in its place, or wrote to, is left there.
     aside : Path, optional
-        Where a file is kept that it replaced; one that was exchanged for it has the name that it had.
+        Where the replaced file is kept. After an exchange, the replaced file is at `new` instead.
     """
     if os.path.lexists(there):
         if identity(there) != placed:
@@ -153,12 +156,12 @@ def take_back(there: Path, new: Path, placed: tuple[int, int, int, int], aside: 
 
 
 def truncate_file(path: StrPath, size: int) -> None:
-    """Cut a file in place, durably.
+    """Truncate a file in place, durably.
 
     Raises
     ------
     WriteError
-        It cannot be cut, or not be made durable.
+        The file cannot be truncated, or the change cannot be made durable.
     """
     target = Path(path)
     with writing(target):
@@ -171,12 +174,12 @@ def truncate_file(path: StrPath, size: int) -> None:
 
 
 def remove_file(path: StrPath) -> None:
-    """Remove a file, if it is there; `sync_directory` makes that durable.
+    """Remove a file if it exists; `sync_directory` makes that durable.
 
     Raises
     ------
     WriteError
-        It cannot be removed.
+        The file cannot be removed.
     """
     target = Path(path)
     with writing(target):
@@ -184,12 +187,12 @@ def remove_file(path: StrPath) -> None:
 
 
 def sync_directory(directory: StrPath) -> None:
-    """Make durable what files have which names.
+    """Fsync a directory, so that renames and removals in it are durable.
 
     Raises
     ------
     WriteError
-        That failed: all is in place, but may not outlive a crash.
+        The fsync failed: the files are in place, but the change may not survive a crash.
     """
     with writing(Path(directory)):
         try:
@@ -199,6 +202,7 @@ def sync_directory(directory: StrPath) -> None:
 
 
 def fsync_directory(path: StrPath) -> None:
+    """Fsync a directory; raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -207,7 +211,7 @@ def fsync_directory(path: StrPath) -> None:
 
 
 def _renameat2(source: Path, target: Path, flags: int) -> None:
-    """``rename`` that refuses to replace, or that exchanges; Python has no name for it."""
+    """Call ``renameat2``, which can refuse to replace a file, or exchange two; Python's `os` does not have it."""
     function = getattr(_LIBC, "renameat2", None)
     if function is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

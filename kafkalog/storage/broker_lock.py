@@ -1,8 +1,8 @@
-"""Locks that keep brokers and other writers out while something is written.
+"""Locks that keep brokers and other writers out while kafkalog writes.
 
-A broker that runs on a log dir holds a POSIX record lock on its `.lock`, which `flock` does not see: `is_locked` asks,
-`hold_locks` keeps brokers out. Mirrors Kafka's `FileLock`. A log dir without `.lock` has nothing of the kind, so
-writers of kafkalog also hold an `flock` on each partition directory (`hold_partitions`), which leaves no file behind.
+A running broker holds a POSIX record lock on the `.lock` file of its log dir. `flock` does not see such locks, so
+`is_locked` queries and `hold_locks` takes a record lock. Mirrors Kafka's `FileLock`. A log dir may have no `.lock`, so
+writers of kafkalog also hold an `flock` on each partition directory (`hold_partitions`). That leaves no file behind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _F_OFD_SETLK = 37
 
 
 def is_locked(log_dir: str | os.PathLike[str]) -> bool:
-    """Whether some process holds the lock of a log dir; False where that cannot be told."""
+    """Whether a process holds the lock of a log dir; False if that cannot be determined."""
     try:
         descriptor = os.open(Path(log_dir) / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -52,17 +52,17 @@ def refuse_if_locked(log_dirs: Iterable[str | os.PathLike[str]]) -> None:
 
 @contextlib.contextmanager
 def hold_locks(log_dirs: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
-    """Hold the locks of log dirs, so that no broker starts on them meanwhile.
+    """Hold the locks of log dirs, so that no broker can start on them.
 
-    A directory without a lock file gets one if it is a log dir (it has `meta.properties`), as from a broker; other
-    directories have none to hold. Within a process, whoever asks for a lock that it holds already shares it.
+    If a log dir (a directory with `meta.properties`) has no lock file, one is created, as a broker does. Other
+    directories without a lock file are skipped. Several holders in one process share the lock.
 
     Raises
     ------
     UnsafePathError
-        A broker holds one.
+        A broker holds one of the locks.
     WriteError
-        One cannot be opened for writing.
+        A lock file cannot be opened for writing.
     """
     with contextlib.ExitStack() as stack:
         for log_dir in dict.fromkeys(map(os.path.realpath, log_dirs)):
@@ -75,17 +75,17 @@ def hold_locks(log_dirs: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hold_partitions(partitions: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
-    """Hold partition directories, so that no other writer of kafkalog changes them meanwhile, in any process.
+    """Lock partition directories against all other kafkalog writers, in this and other processes.
 
-    Directories that are not there need no lock, since no two writers can create one; neither do those within one that
-    is being staged, which its owner has to itself. A file system without locks is written to without.
+    Directories that do not exist are skipped: only one writer can create them. Directories inside a staged one are
+    skipped too: only its owner writes there. On a file system without locks this holds nothing.
 
     Raises
     ------
     UnsafePathError
-        Another writer holds one.
+        Another writer holds one of the directories.
     WriteError
-        One cannot be opened; or this process may not have as many files open.
+        A directory cannot be opened, or the limit on open files is too low.
     """
     process = os.getpid()
     paths = [Path(path) for path in dict.fromkeys(map(os.path.realpath, partitions)) if os.path.exists(path)]
@@ -97,6 +97,7 @@ def hold_partitions(partitions: Iterable[str | os.PathLike[str]]) -> Iterator[No
             with writing(path):
                 descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 stack.callback(_release, descriptor, process)
+                # the directory may have been replaced between `open` and the lock: that lock would protect nothing
                 if not try_lock(descriptor) or not is_same(descriptor, path):
                     detail = "another process or writer is writing to this partition: try again when it is done"
                     raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
@@ -104,7 +105,10 @@ def hold_partitions(partitions: Iterable[str | os.PathLike[str]]) -> Iterator[No
 
 
 def _release(descriptor: int, process: int) -> None:
-    """Close it, and give up its lock, which else lives on in forks; they themselves may not give it up."""
+    """Unlock and close a descriptor.
+
+    Forks share an `flock`: closing alone would leave it held by them, and a fork must not unlock for its parent.
+    """
     if process == os.getpid():
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -129,7 +133,7 @@ def _let_go(path: Path) -> None:
 
 
 def _locked(path: Path) -> int:
-    """A descriptor with the lock."""
+    """Open a lock file and take its record lock; returns the descriptor."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
@@ -143,6 +147,6 @@ def _locked(path: Path) -> int:
     return descriptor
 
 
-# what this process holds: the operating system would refuse it a second time
+# Descriptor and number of holders of each lock of this process. A second descriptor could not get the same lock.
 _holding = threading.Lock()
 _held: dict[Path, tuple[int, int]] = {}

@@ -1,4 +1,4 @@
-"""Memory for windows and columns that is used again when it is free: see `kafkalog._kernels.buffer_pool`."""
+"""Memory for windows and columns that is reused once it is free: see `kafkalog._kernels.buffer_pool`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ _SMALL = 2**16
 
 
 def empty(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """`np.empty`, out of memory that was used before if there is any."""
+    """Like `np.empty`; arrays of 64 KiB or more reuse freed memory if there is any."""
     size = n * np.dtype(dtype).itemsize
     return np.empty(n, dtype) if size < _SMALL else np.frombuffer(cast(Any, Block(size)), dtype)

@@ -1,7 +1,7 @@
-"""Moves of staged files into a directory that is there: in an order, each group durable before the next, with undo.
+"""Move staged files into an existing directory: in a given order, each group durable before the next, with undo.
 
-`staged_additions` stages files and moves them; `move_groups` moves what was staged before, and resumes where a process
-that died had come to. What is moved, and why in this order, is not known here.
+`staged_additions` stages files and moves them. `move_groups` moves files that were staged before, and can resume the
+moves of a process that died. The caller chooses the files and their order; nothing here knows the reasons.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from kafkalog.storage.atomic import (
 from kafkalog.storage.staging import Stage, StagedDirectory
 
 Undo = list[Callable[[], object]]
-"""Steps that take back what was done, to be called from the last to the first."""
+"""Steps that undo what was done; to be called from the last to the first."""
 
 
 class Move(NamedTuple):
-    """A step on the way of staged files into a directory that is there."""
+    """One step of moving staged files into an existing directory."""
 
     name: str
     what: Literal["add", "put", "take"]
-    """`add` a file that must not be there, `put` one that may replace another, `take` one away if it is there."""
+    """`add` a file that must not exist yet, `put` one that may replace another, `take` one away if it exists."""
 
 
 @contextlib.contextmanager
@@ -47,30 +47,30 @@ def staged_additions(
     stage_in: StrPath | None = None,
     prepare: Callable[[], object] = lambda: None,
 ) -> Iterator[StagedDirectory]:
-    """Files that are added to a directory that is there, when the block ends well: one by one, in an order.
+    """Stage files, and move them one by one into an existing directory when the block ends without an exception.
 
     Parameters
     ----------
     target : path-like
     groups : list of list of Move
-        To be filled in within the block. The moves of a group are made one after the other, and are durable before the
-        next group comes.
+        Filled in by the caller within the block. The moves of a group are made one after the other, and are durable
+        before the next group starts.
     stage_in : path-like, optional
-        As for `staged_file`.
+        See `staged_file`.
     prepare : callable
-        Called when all that is staged is durable, before the first move.
+        Called before the first move, when all staged files are durable.
 
     Raises
     ------
     OutputExistsError
-        A file is there that was to be added.
+        A file that was to be added exists already.
     WriteError
-        They could not be written or moved; the moves that were made are taken back.
+        A file could not be written or moved; the moves already made are undone.
 
     Notes
     -----
-    Only what was placed here is taken back: a file that somebody replaced or wrote to meanwhile stays. A crash leaves
-    the directory as it was after one of the moves, each file complete.
+    The undo only touches files that were moved here: a file that somebody else has replaced or written to since then
+    stays. A crash leaves the directory in the state after one of the moves, with each file complete.
     """
     with Stage(target, overwrite=True, stage_in=stage_in, is_directory=True) as stage:
         directory = StagedDirectory(stage.path, stage.target)
@@ -94,7 +94,7 @@ def staged_additions(
 def move_groups(
     staged: Path, target: Path, groups: Sequence[Sequence[Move]], undo: Undo, *, resumes: bool = False
 ) -> None:
-    """Move files out of one directory into another, group by group.
+    """Move files from one directory into another, group by group.
 
     Parameters
     ----------
@@ -102,15 +102,15 @@ def move_groups(
         Directories on one file system.
     groups : sequence of sequence of Move
     undo : list of callable
-        Given what takes back each move, before it is made.
+        Gets a step that undoes each move, before the move is made.
     resumes : bool
-        Whether some of the moves may have been made before, by a process that died: these are passed over. Only files
-        are replaced then, in two steps, so that a lock has to keep others out.
+        Whether a process that died may have made some of the moves already: these are skipped. With this option only
+        files can be replaced, and in two steps, so the caller has to hold a lock.
 
     Raises
     ------
     OutputExistsError, WriteError
-        See `staged_additions`; `undo` is for the caller to call.
+        See `staged_additions`; the caller has to call the steps in `undo`.
     """
     added = {name for group in groups for name, what in group if what != "take"} if resumes else set()
     for group in groups:
@@ -128,9 +128,9 @@ def move_groups(
                 if what == "add" or not os.path.lexists(there):
                     rename_new(new, there)
                 elif not resumes:
-                    swap(new, there)  # in one step: nothing that others put there meanwhile is lost
+                    swap(new, there)  # an exchange keeps whatever others have put at `there` since
                 else:
-                    # its name in what is staged is gone once it is in place, which tells whoever resumes
+                    # no exchange here: a resuming process takes a missing staged name as "this move is done"
                     _keep(there, aside)
                     os.replace(new, there)
         with writing(target):
@@ -138,7 +138,7 @@ def move_groups(
 
 
 def _keep(path: Path, aside: Path) -> None:
-    """A second name for a file that is about to be replaced; a copy where a file can have but one."""
+    """Keep a file that is about to be replaced: as a hard link, or as a copy if hard links are not supported."""
     if os.path.lexists(aside):
         return
     try:

@@ -1,7 +1,7 @@
-"""How many files a process may have open: the soft limit is raised as far as work needs it, or the work refused.
+"""The limit on open files (`RLIMIT_NOFILE`): raise the soft limit as far as needed, or raise `WriteError`.
 
-A partition that is written has files open from its first record to the end of the load, so a load into thousands of
-partitions needs more than the 1024 that most processes begin with.
+A partition writer keeps its files open from the first record to the end of the load. A load into thousands of
+partitions therefore needs more than the usual soft limit of 1024.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 from kafkalog.errors import Reason, WriteError
 
 SPARE_FILES: Final = 32
-"""For what comes and goes besides: inputs, indexes, directories that are made durable."""
+"""Allowance for files that are open only for a while: inputs, indexes, directories being fsynced."""
 _UNKNOWN: Final = 64
 
 
 def count_open_files() -> int:
-    """Files that this process has open; a guess where nobody tells."""
+    """Number of files that this process has open; a guess if the system does not list them."""
     for directory in ("/proc/self/fd", "/dev/fd"):
         with contextlib.suppress(OSError):
             return len(os.listdir(directory))
@@ -27,18 +27,18 @@ def count_open_files() -> int:
 
 
 def allow_open_files(n: int, *, path: str | os.PathLike[str]) -> None:
-    """See to it that this process may have so many files open, and some to spare.
+    """Make sure that this process may have `n` files and `SPARE_FILES` more open.
 
     Parameters
     ----------
     n : int
     path : path-like
-        What they are for.
+        Output that the files are for; named in the error.
 
     Raises
     ------
     WriteError
-        The hard limit is lower.
+        The hard limit is too low, or the soft limit cannot be raised.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = n + SPARE_FILES

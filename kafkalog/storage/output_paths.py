@@ -1,4 +1,7 @@
-"""Where output may go, and where to write meanwhile: never where a broker would trip over it, nor over what is read."""
+"""Checks of output paths and the choice of staging directories.
+
+Output must not replace what is being read, nor lie where a broker would find foreign files.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +25,21 @@ _LOG_DIR_FILES: Final = (
 
 
 def staging_directory(target: StrPath) -> Path:
-    """Where to stage what goes into a log dir: beside the log dir, where no broker takes it for a partition.
+    """Directory to stage output for a log dir in: the log dir's parent, where no broker takes it for a partition.
+
+    If the parent cannot be used, it is the log dir itself, unless it looks like a broker's.
 
     Raises
     ------
     UnsafePathError
-        There is no such place on the same file system, or nothing may be written there; `stage_in` has to be given.
+        The parent cannot be used (another file system, not writable, or Kafka's) and neither can the log dir. The
+        caller has to pass `stage_in`.
     WriteError
-        The log dir is not there.
+        The log dir does not exist.
     """
     log_dir = resolve(target).parent
     if any(part.endswith(STAGED_SUFFIX) for part in log_dir.parts):
-        return log_dir  # all of it is being staged
+        return log_dir  # the log dir itself is being staged, so no broker sees it yet
     outside = log_dir.parent
     with writing(log_dir):
         is_near = os.stat(outside).st_dev == os.stat(log_dir).st_dev
@@ -49,7 +55,7 @@ def staging_directory(target: StrPath) -> Path:
 
 
 def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
-    """Refuse a place for output that would do harm.
+    """Raise if output at this path would do harm.
 
     Parameters
     ----------
@@ -60,8 +66,8 @@ def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
     Raises
     ------
     UnsafePathError
-        The target is a source, lies in one or holds one; or it lies in a log dir or a partition directory, read or not,
-        where a broker would trip over it.
+        The target is a source, is inside one or contains one; or it is or is inside a log dir or a partition
+        directory (read or not), where foreign files can stop a broker.
     """
     resolved = resolve(target)
     for source in map(resolve, sources):
@@ -76,20 +82,20 @@ def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
 
 
 def check_stage_in(stage_in: StrPath) -> None:
-    """Refuse a place to write in meanwhile where a broker would trip over it: a partition, or what lies in a log dir.
+    """Raise if a staging directory is, or is inside, a partition directory or a log dir.
 
-    A directory of partitions is a log dir, be it formatted or not; one that is further up is none if it holds other
-    directories as well, such as ``/tmp``, since no broker starts on that.
+    A directory that contains partitions counts as a log dir, formatted or not. A directory further up the path counts
+    only if it contains no other directories: ``/tmp``, for example, does not count, since no broker starts on it.
 
     Raises
     ------
     UnsafePathError
-        It is one, or lies in one.
+        `stage_in` is, or is inside, such a directory.
     """
     check_outside(stage_in, [])
     resolved = resolve(stage_in)
     if any(part.endswith(STAGED_SUFFIX) for part in resolved.parts):
-        return  # partitions that are being staged are in no log dir yet
+        return  # a directory that is being staged is not yet part of a log dir
     below = None
     for directory in (resolved, *resolved.parents):
         partition, others = _directories_in(directory)
@@ -103,12 +109,12 @@ def check_stage_in(stage_in: StrPath) -> None:
 
 
 def check_log_dir(log_dir: StrPath) -> None:
-    """Refuse a place for partitions that a broker would trip over: in a partition, or below a log dir.
+    """Raise if a log dir for new partitions would be a partition directory, or inside one or inside another log dir.
 
     Raises
     ------
     UnsafePathError
-        It is one.
+        It would.
     """
     resolved = resolve(log_dir)
     for directory in (resolved, *resolved.parents):
@@ -118,7 +124,10 @@ def check_log_dir(log_dir: StrPath) -> None:
 
 
 def copy_ownership(path: StrPath, like: StrPath) -> None:
-    """Give files the owner of `like`: root may write what a broker of another user has to open."""
+    """Give a file or a directory tree the owner of `like`: root may write files for a broker that runs as another user.
+
+    Does nothing unless run as root; errors are ignored.
+    """
     if os.geteuid() != 0:
         return
     with contextlib.suppress(OSError):
@@ -130,7 +139,7 @@ def copy_ownership(path: StrPath, like: StrPath) -> None:
 
 
 def _kafka_directory(path: Path) -> str:
-    """What of Kafka's a directory is; "" for none."""
+    """Return "log dir" or "partition directory" if a directory looks like one, else ""."""
     if any((path / name).exists() for name in _LOG_DIR_FILES):
         return "log dir"
     if kf.parse_partition_directory(path.name) is not None:
@@ -142,7 +151,7 @@ def _kafka_directory(path: Path) -> str:
 
 
 def _directories_in(directory: Path) -> tuple[str, set[str]]:
-    """A partition with segments that lies in a directory, "" for none; and directories that are no partitions."""
+    """The first subdirectory that is a partition with segments ("" if none), and those not named like partitions."""
     partition, others = "", set()
     with contextlib.suppress(OSError):
         for name in sorted(entry.name for entry in os.scandir(directory) if entry.is_dir()):

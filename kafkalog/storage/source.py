@@ -1,9 +1,9 @@
-"""Bytes of a file, a window at a time: mapped, read with `pread`, or already in memory.
+"""Read the bytes of a file in windows: mapped, with `pread`, or from memory.
 
-A source knows the size and the identity of the file it opened and says so when the file changed under it
-(`FileChangedError`); it never looks the path up a second time. A mapped file that shrinks kills the process that
-touches it, so a mapped window is faulted in by the kernel before it is handed out, which turns that case into an
-error too. Mirrors the reading half of Kafka's `FileRecords`; knows nothing of batches.
+A source remembers the size and the identity of the file it opened, and raises `FileChangedError` if the file changes
+while it is read. It never looks the path up a second time. Touching a mapped file beyond its end kills the process,
+so the kernel faults a mapped window in before it is returned: a file that shrank is then an error as well.
+Mirrors the reading half of Kafka's `FileRecords`; knows nothing about batches.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Bytes = npt.NDArray[np.uint8]
 
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python's mmap has no name for it yet
 _PAGE = mmap.PAGESIZE
-_BLOCK = 512  # bytes, in which `st_blocks` counts
-_RECENT_SECONDS = 2.0  # a file that was modified so lately is taken to be written to
+_BLOCK = 512  # unit of `st_blocks`, in bytes
+_RECENT_SECONDS = 2.0  # a file modified this recently is assumed to be still written to
 _FIRST_PAUSE_SECONDS = 0.001
-_PATIENCE_SECONDS = 1.0  # for one file in all, lest one that is damaged again and again be waited for again and again
+_PATIENCE_SECONDS = 1.0  # total pauses for one file, so that a file with much damage does not cause many waits
 
 
 class FileIdentity(NamedTuple):
-    """What tells a file and its state from another: device, inode, size in bytes, modification time in ns."""
+    """Identifies a file and its state: device, inode, size in bytes, modification time in ns."""
 
     device: int
     inode: int
@@ -45,17 +45,17 @@ class FileIdentity(NamedTuple):
 
 
 class ByteSource(ABC):
-    """A run of bytes that is read in windows.
+    """A sequence of bytes that is read in windows.
 
     Attributes
     ----------
     path : str or None
-        The file, for messages; None for bytes in memory.
+        The file, for messages; may be None for bytes in memory.
     size : int
-        Bytes, as of opening; a file that grows meanwhile is read up to here.
+        Size in bytes when opened; a file that grows while it is read is read up to here.
     is_preallocated : bool
-        Whether the file has its full size before it is full (`preallocate=true`): batches may be written into the
-        zeros behind the last one while it is read, and a roll cuts off the zeros that are left.
+        Whether the file was created at its full size and filled later (`preallocate=true`). A broker may write batches
+        into the zeros at its end while it is read, and cuts off the remaining zeros when it rolls the segment.
     """
 
     path: str | None
@@ -64,41 +64,41 @@ class ByteSource(ABC):
 
     @abstractmethod
     def window(self, start: int, stop: int) -> Bytes:
-        """Bytes `start` to `stop` as a read-only uint8 array, valid until it is released, else for good.
+        """Bytes `start` to `stop` as a read-only uint8 array, valid until `release` is called with it.
 
         Raises
         ------
         FileChangedError
             The file shrank, or its content changed, since it was opened.
         ReadError
-            The operating system could not read them.
+            The operating system could not read the bytes.
         """
 
     @property
     def descriptor(self) -> int | None:
-        """What a kernel may `pread` from in place of windows; None if there is nothing, or windows are better."""
+        """File descriptor that compiled code may `pread` from instead of windows; None if windows have to be used."""
         return None
 
     def release(self, window: Bytes, start: int) -> None:  # noqa: B027 - nothing to do is a proper answer
-        """Say that a window is done with, so that what is mapped may leave memory; reading it again costs a fault."""
+        """Release a window that is no longer needed, so that its mapped pages may leave memory."""
 
     def check_unchanged(self) -> None:  # noqa: B027
-        """Raise `FileChangedError` if the file is not what it was when opened."""
+        """Raise `FileChangedError` if the file has changed since it was opened."""
 
     def is_being_written(self) -> bool:
-        """Whether the file is preallocated and was modified a moment ago."""
+        """Whether the file is preallocated and was modified within the last seconds, or since it was opened."""
         return False
 
     def await_writer(self, position: int) -> bool:
-        """Pause if bytes at a position may be half written; returns whether to read them again."""
+        """Pause if the bytes at a position may be half written; returns whether to read them again."""
         return False
 
     def follow_cut(self, position: int) -> bool:
-        """Adopt the size of a preallocated file that was cut at or after a position; returns whether it was."""
+        """Adopt the new size of a preallocated file that was cut at or after a position; returns whether it was cut."""
         return False
 
     def close(self) -> None:  # noqa: B027
-        """Give the file back. Windows handed out stay valid."""
+        """Close the file. Windows returned before stay valid."""
 
     def __enter__(self) -> Self:
         return self
@@ -171,7 +171,7 @@ class _FileSource(ByteSource):
             )
         if self.is_preallocated or now.size != self.size or now.modified_ns == self.identity.modified_ns:
             return
-        # not every file system keeps preallocated files sparse; zeros at the end tell them as well
+        # Not every file system keeps preallocated files sparse: zeros at the end identify them too
         end = os.pread(self._descriptor, _PAGE, max(self.size - _PAGE, 0))
         if any(end):
             raise FileChangedError(Reason.FILE_CHANGED, "was written to while it was read", path=self.path)
@@ -186,7 +186,7 @@ class _FileSource(ByteSource):
     def await_writer(self, position: int) -> bool:
         if self._patience <= 0 or not self.is_being_written():
             return False
-        # a writer takes microseconds for a page, but may lose its processor between two of them
+        # Writing a page takes microseconds, but the writer may be descheduled between two pages: back off
         self._pause = 2 * self._pause if position == self._waited_at else _FIRST_PAUSE_SECONDS
         self._waited_at = position
         self._patience -= self._pause
@@ -207,16 +207,16 @@ class _FileSource(ByteSource):
                 os.close(self._descriptor)
 
     def __del__(self) -> None:
-        # at the interpreter's end the modules that closing needs may be gone, and so is the descriptor soon
+        # During interpreter shutdown the modules that `close` needs may be gone; the descriptor is closed anyway
         if getattr(self, "_closed", True) is False and not sys.is_finalizing():
             self.close()
 
 
 class PreadSource(_FileSource):
-    """A file read with `pread`: right for a file that a broker may still write to or cut.
+    """A file read with `pread`: for files that a broker may still write to or cut.
 
-    Also the fastest way to stream one: into windows whose memory is used again, a warm file comes in at about the
-    speed of memory, while every page of a mapping costs a fault.
+    This is also the fastest way to stream a file: its windows reuse memory, so a cached file is read at about the
+    speed of memory, while a mapping costs a page fault per page.
     """
 
     @property
@@ -244,7 +244,7 @@ class PreadSource(_FileSource):
 
 
 class MappedSource(_FileSource):
-    """A file mapped into memory: no copy, for files that nobody writes to any more."""
+    """A file mapped into memory, without copies: for files that are no longer written to."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)
@@ -268,7 +268,7 @@ class MappedSource(_FileSource):
                 self._map.madvise(_MADV_POPULATE_READ, first, stop - first)
             except OSError as error:
                 if error.errno in (errno.EINVAL, errno.ENOSYS):
-                    self._populates = False  # an older kernel; the check above is what is left
+                    self._populates = False  # an older kernel: only `check_unchanged` protects the window
                 else:
                     self.check_unchanged()
                     raise _read_error(error, self.path, start) from error
@@ -276,7 +276,7 @@ class MappedSource(_FileSource):
 
     def release(self, window: Bytes, start: int) -> None:
         stop = start + window.size
-        # whole pages only: a neighbour may still be in use (giving one back costs a fault, never content)
+        # Whole pages only: the rest of a page may belong to a window still in use. Dropping one costs a fault, no data
         first = -(-start // _PAGE) * _PAGE
         last = stop // _PAGE * _PAGE
         if self._map is not None and first < last and hasattr(mmap, "MADV_DONTNEED"):
@@ -293,18 +293,18 @@ def open_source(path: str | os.PathLike[str], *, memory_map: bool) -> ByteSource
     Raises
     ------
     ReadError
-        It cannot be opened, or is not a regular file.
+        The file cannot be opened, or is not a regular file.
     """
     return MappedSource(path) if memory_map else PreadSource(path)
 
 
 def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
-    """A small file whole.
+    """Read a small file whole.
 
     Raises
     ------
     ReadError
-        It cannot be read, or is larger than `max_bytes`.
+        The file cannot be read, or is larger than `max_bytes`.
     """
     with PreadSource(path) as source:
         if source.size > max_bytes:
@@ -315,12 +315,12 @@ def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
 
 
 def file_status(path: str | os.PathLike[str]) -> os.stat_result:
-    """Size and times of a file, links followed.
+    """`os.stat` of a file, symbolic links followed.
 
     Raises
     ------
     ReadError
-        It is not there, or its directory may not be searched.
+        The file does not exist, or its directory may not be searched.
     """
     try:
         return os.stat(path)
@@ -329,7 +329,7 @@ def file_status(path: str | os.PathLike[str]) -> os.stat_result:
 
 
 def size_of(path: str | os.PathLike[str]) -> int:
-    """Bytes of a regular file, opened or not; 0 for what is none."""
+    """Size of a regular file in bytes, without opening it; 0 if there is no regular file."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,20 +1,22 @@
-"""Publishing: output is staged under a temporary name, made durable, and renamed into place last.
+"""Publishing: stage output under a temporary name, make it durable, and rename it into place last.
 
-The one place that knows how. `staged_file` and `staged_directory` hand out something to write to; when the block ends
-well, it is fsynced, renamed over the destination in one step, and the directory that holds it is fsynced. When anything
-fails on the way (a write, an fsync, the rename, an exception in the block, Ctrl-C), the destination is as it was before
-and nothing temporary is left.
+`staged_file` and `staged_directory` give the caller a file or directory to write to. When the block ends without an
+exception, the output is fsynced and renamed over the destination in one step, and the directory that contains it is
+fsynced. If anything fails (a write, an fsync, the rename, an exception in the block, Ctrl-C), the destination stays
+unchanged and nothing temporary is left.
 
-What a crash leaves (SIGKILL, power cut), whatever the step: the destination as it was or complete, never a part of it;
-and beside it at most one hidden entry, ``.NAME.XXXXXXXX.kafkalog-staged``. A process that is alive holds a lock on its
-entry; one without an owner is removed by the next publication of the same name. On a file system that cannot exchange
-two names (some network ones), replacing a directory is two renames: a crash between them leaves the destination absent
-and its old content in ``.NAME.XXXXXXXX.kafkalog-old``, which nothing removes; and a failed fsync after the rename of a
-file is reported with the new content in place.
+After a crash (SIGKILL, power cut) at any step, the destination is unchanged or complete, never partial. Beside it
+there is at most one hidden entry, ``.NAME.XXXXXXXX.kafkalog-staged``. A live process holds a lock on its entry; the
+next publication of the same name removes entries without an owner.
 
-Nothing here knows what is written. Who writes into a broker's log dir has to hold its lock, and to stage elsewhere: a
-directory of a name that is no partition's stops a broker. What one process began is nothing to its forks: they can
-neither write to it nor publish it, and what is left of it in them does no harm when it goes.
+Some file systems (such as some network ones) cannot exchange two names. There, replacing a directory takes several
+renames: a crash between them leaves the destination absent and its old content in ``.NAME.XXXXXXXX.kafkalog-old``,
+which nothing removes. And if the fsync after the rename of a file fails, the error is raised with the new content in
+place.
+
+Nothing here knows what is written. Callers that write into a broker's log dir have to hold its lock and to stage
+elsewhere: a directory whose name is not a partition's stops a broker. Forks of a process cannot write to or publish
+what the process has staged, and do not remove it when they exit.
 """
 
 from __future__ import annotations
@@ -47,11 +49,11 @@ from kafkalog.storage.atomic import (
 )
 
 _STAGED_NAME: Final = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(STAGED_SUFFIX)}", re.DOTALL)
-_MAX_NAME_BYTES: Final = 200  # of the destination's name in the temporary one: names end at 255
+_MAX_NAME_BYTES: Final = 200  # of the destination's name in the temporary name: file names are limited to 255 bytes
 
 
 class StagedFile(io.RawIOBase):
-    """A file that is being staged: it takes bytes, counts them, and is durable when it is closed.
+    """A file that is being staged: accepts bytes, counts them, and is durable once it is closed.
 
     Attributes
     ----------
@@ -61,7 +63,7 @@ class StagedFile(io.RawIOBase):
     Raises
     ------
     WriteError
-        By `write` and `close`: the operating system did not take the bytes, or could not make them durable.
+        From `write` and `close`: the operating system could not write the bytes, or not make them durable.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:
@@ -75,7 +77,7 @@ class StagedFile(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Write all of a buffer; its size in bytes."""
+        """Write all of a buffer; returns its size in bytes."""
         if self.closed:
             raise ValueError(f"{self._path} is closed")
         _check_process(self._process, self._path)
@@ -93,12 +95,12 @@ class StagedFile(io.RawIOBase):
         return self.n_bytes
 
     def set_modified(self, milliseconds: int) -> None:
-        """When it is to seem to have been written, as long as nothing more is."""
+        """Set the modification time, in milliseconds since 1970; a later write changes it again."""
         with writing(self._path):
             os.utime(self._descriptor, ns=(milliseconds * 10**6, milliseconds * 10**6))
 
     def close(self) -> None:
-        """Make it durable."""
+        """Fsync and close the file."""
         if self.closed:
             return
         try:
@@ -108,12 +110,12 @@ class StagedFile(io.RawIOBase):
             self.discard()
 
     def discard(self) -> None:
-        """Close it without asking that it be kept."""
+        """Close the file without an fsync."""
         if not self.closed:
             super().close()
             os.close(self._descriptor)
 
-    def __del__(self) -> None:  # who forgets to close loses the file, not the descriptor
+    def __del__(self) -> None:  # a file that was never closed is not durable, but must not leak its descriptor
         self.discard()
 
 
@@ -123,7 +125,7 @@ class StagedDirectory:
     Attributes
     ----------
     path, target : pathlib.Path
-        Where it is meanwhile, and where it will be.
+        Its temporary path, and its final one.
     """
 
     def __init__(self, path: Path, target: Path) -> None:
@@ -132,7 +134,7 @@ class StagedDirectory:
         self._files: dict[Path, StagedFile] = {}
 
     def create(self, name: str) -> StagedFile:
-        """A new file in it, to be closed by the caller; directories on the way are made.
+        """Create a file in the directory, to be closed by the caller; parent directories are created.
 
         Parameters
         ----------
@@ -151,12 +153,12 @@ class StagedDirectory:
         return file
 
     def close(self) -> None:
-        """Close what is still open, make the names in it durable, and see that all that was written is there.
+        """Close the open files, fsync the directories, and check that every file still exists with its full size.
 
         Raises
         ------
         WriteError
-            A file could not be made durable; or somebody else removed or changed one meanwhile.
+            A file could not be made durable; or somebody else removed or changed one.
         """
         _check_process(self._process, self.target)
         for file in self._files.values():
@@ -173,13 +175,13 @@ class StagedDirectory:
                 found = os.lstat(self.path / relative)
             except FileNotFoundError:
                 raise OSError(errno.ENOENT, f"somebody removed it from {self.path} before it was in place") from None
-            # another file of that name was put there whole, as indexes that are rebuilt where they are staged
+            # A different inode is accepted: the caller replaced the file, as indexes rebuilt in the staged directory
             if found.st_ino == file.inode and found.st_size != file.n_bytes:
                 detail = f"it has {found.st_size} bytes in {self.path}, of {file.n_bytes} that were written"
                 raise OSError(errno.EIO, detail)
 
     def discard(self) -> None:
-        """Close what is still open without asking that it be kept."""
+        """Close the open files without an fsync."""
         for file in self._files.values():
             file.discard()
 
@@ -188,28 +190,29 @@ class StagedDirectory:
 def staged_file(
     target: StrPath, *, overwrite: bool = False, stage_in: StrPath | None = None, is_lone: bool = True
 ) -> Iterator[StagedFile]:
-    """A file that appears under its name when the block ends well, and not before.
+    """A file that appears under its name when the block ends without an exception, and not before.
 
     Parameters
     ----------
     target : path-like
-        A link is resolved: what it points to is replaced. A file that is replaced hands its permissions on.
+        A symbolic link is resolved: the file that it points to is replaced. The new file gets the permissions of the
+        one it replaces.
     overwrite : bool
-        Whether a file may be there already.
+        Whether an existing file may be replaced.
     stage_in : path-like, optional
-        Directory on the same file system to write in meanwhile; default: that of the target.
+        Directory on the same file system to write the temporary file in; default: the directory of the target.
     is_lone : bool
-        False for one of many in a directory: it is complete at any time, and the caller does once for all of them what
-        else goes with it, `remove_abandoned` before the first and `sync_directory` behind the last.
+        False for one of many files in a directory. Each is still complete whenever it is visible; the caller calls
+        `remove_abandoned` before the first and `sync_directory` after the last, once for all of them.
 
     Raises
     ------
     OutputExistsError
-        Something is there.
+        The path exists and `overwrite` was not given.
     UnsafePathError
-        What is there is no regular file.
+        The path exists but is not a regular file.
     WriteError
-        It could not be written, and the destination is as it was.
+        The file could not be written, and the destination is unchanged.
 
     Examples
     --------
@@ -231,9 +234,9 @@ def staged_file(
 def staged_directory(
     target: StrPath, *, overwrite: bool = False, stage_in: StrPath | None = None
 ) -> Iterator[StagedDirectory]:
-    """A directory that appears under its name, with all that is in it, when the block ends well.
+    """A directory that appears under its name, with all its content, when the block ends without an exception.
 
-    Parameters and errors are those of `staged_file`; with `overwrite` a directory is replaced whole.
+    Parameters and errors are those of `staged_file`; with `overwrite` an existing directory is replaced as a whole.
     """
     with Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=True) as stage:
         directory = StagedDirectory(stage.path, stage.target)
@@ -246,7 +249,7 @@ def staged_directory(
 
 
 def remove_abandoned(directory: StrPath) -> None:
-    """Remove what killed processes left of publications in a directory, whatever their names.
+    """Remove all staged entries in a directory that belong to no live process.
 
     Raises
     ------
@@ -261,7 +264,7 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLO
 
 
 class Stage:
-    """A temporary name, the lock that tells that its owner lives, and the step into place."""
+    """A temporary name, the lock that shows that its owner is alive, and the step into place."""
 
     def __init__(
         self,
@@ -285,7 +288,7 @@ class Stage:
         name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
         if self._is_lone:
             with writing(self._directory):
-                _remove_abandoned(self._directory, name)  # also where the target is refused below
+                _remove_abandoned(self._directory, name)  # before the checks below, which may raise
         old = self._check_target()
         with writing(self._directory):
             if os.stat(self._directory).st_dev != os.stat(self.target.parent).st_dev:
@@ -302,7 +305,7 @@ class Stage:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._is_published or self._process != os.getpid():  # what a fork has of it is not its own to remove
+        if self._is_published or self._process != os.getpid():  # a fork must not remove its parent's files
             os.close(self.descriptor)
         else:
             self._abort()
@@ -338,11 +341,11 @@ class Stage:
                 remove_tree(path)
             raise
         finally:
-            if descriptor not in (-1, self.descriptor):  # also where another process took it for abandoned
+            if descriptor not in (-1, self.descriptor):  # an error, or another process removed it before the lock
                 os.close(descriptor)
 
     def publish(self) -> None:
-        """Into place; durable when this returns."""
+        """Move the output into place; it is durable when this returns (unless `is_lone` is False)."""
         _check_process(self._process, self.target)
         old = self._check_target()
         with writing(self.target):
@@ -359,9 +362,9 @@ class Stage:
         self.finish()
 
     def finish(self) -> None:
-        """Nothing is taken back any more."""
+        """Point of no return: nothing is rolled back after this."""
         self._is_published = True
-        remove_tree(self.path)  # what was there before, if anything
+        remove_tree(self.path)  # after an exchange, this is the old content of the destination
 
     def _move(self, *, replace: bool) -> None:
         if try_move(self.path, self.target, replace=replace):
@@ -371,11 +374,11 @@ class Stage:
         else:
             if not replace and os.path.lexists(self.target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            self._is_final = replace
+            self._is_final = replace  # the old file is gone with this rename: it cannot be undone
             os.rename(self.path, self.target)
 
     def _abort(self) -> None:
-        """Everything as it was; what cannot be undone is left, for the error on its way says enough."""
+        """Undo the move and remove the staged output; errors are ignored, since another one is being raised."""
         with contextlib.suppress(OSError):
             if not self._is_final and is_same(self.descriptor, self.target):
                 if not os.path.lexists(self.path):
@@ -389,13 +392,13 @@ class Stage:
 
 
 def _check_process(process: int, path: Path) -> None:
-    """Refuse a fork: two processes would write to one file, and one of them would publish what the other writes."""
+    """Raise in a fork: otherwise two processes would write to one file, and one could publish the other's data."""
     if process != os.getpid():
         raise WriteError(Reason.WRITE_FAILED, f"process {process} writes it, and this is a fork of that", path=path)
 
 
 def _remove_abandoned(directory: Path, of: str | None = None) -> None:
-    """Remove what killed processes left of their publications of a name, or of all."""
+    """Remove staged entries without a live owner: those of one destination name, or all."""
     for name in os.listdir(directory):
         staged = _STAGED_NAME.fullmatch(name) if name.endswith(STAGED_SUFFIX) else None
         if staged is None or (of is not None and staged[1] != of):
@@ -406,6 +409,7 @@ def _remove_abandoned(directory: Path, of: str | None = None) -> None:
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
+                # raises if the owner is alive; the name may have been given to another file before the lock
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if is_same(descriptor, path):
                     remove_tree(path)

@@ -167,3 +167,17 @@ def test_convert_drops_the_odd_batch_alone_and_keeps_the_end_of_the_log(tmp_path
         assert result.column("offset").to_pylist() == [n for n in range(200) if n not in lost]
         assert result.equals(truth.filter([n not in lost for n in range(200)]))
         assert report.partitions[0].end_offset == (200 if row == 4 else int(batches.base_offset[row]))
+
+
+def test_a_lookup_that_jumps_to_the_last_batch_blames_nothing(tmp_path: Path) -> None:
+    path = make(tmp_path / "t-0", [batch(row * N_RECORDS) for row in range(N_BATCHES)])
+    kafkalog.rebuild_indexes(path, kinds=["offset", "time"], in_place=True, index_interval_bytes=0)
+    # a broker that was killed has no later one; by chance it is where a log of that one batch would end
+    (path / f"{N_RECORDS:020d}.snapshot").write_bytes(b"")
+    end = N_BATCHES * N_RECORDS
+    (partition,) = [kafkalog.open(path)]
+    assert isinstance(partition, kafkalog.Partition)
+    assert partition.log_end_offset == end
+    assert partition.segments[0].find_offsets([end - 1])["base_offset"].tolist() == [end - N_RECORDS]
+    table = kafkalog.read_table(path, start_offset=end - 1, columns=["offset"])
+    assert table.column(0).to_pylist() == [end - 1]
