@@ -1,7 +1,7 @@
-"""Record columns to the batches of a partition: checked, numbered, collected until a batch is full, and encoded.
+"""Turns record columns into the batches of a partition: checks, numbers, collects and encodes records.
 
-What a producer and the leader that takes its batches do together, in one place: offsets, sequences, epochs, and the
-limits of both. Where batches go to is not known here.
+Does what a producer and the partition's leader do together: assigns offsets, sequence numbers and epochs, and enforces
+the limits of both. This module does not write batches.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from kafkalog.writing.record_accumulator import Filled, RecordAccumulator
 
 @dataclass(slots=True)
 class BatchBuilder:
-    """Makes batches that go behind those of a partition.
+    """Makes the batches that continue a partition.
 
     Attributes
     ----------
     name : str
-        Of the partition, for messages.
+        Name of the partition, for messages.
     config : LogConfig
     compression : Compression
     batch_size : int
-        As of `cut_batches`, and so `max_records`.
+        See `cut_batches`.
     max_records : int or None
+        See `cut_batches`.
     timestamp_type : TimestampType
     log_append_time : int or None
-        Milliseconds; None for the clock.
+        Timestamp of `LogAppendTime` batches, ms; None for the clock.
     leader_epoch : int
     limits : Limits
-        Batches above these are refused: nobody would read them again.
+        Larger batches are refused, since a reader with these limits could not read them.
     """
 
     name: str
@@ -61,21 +62,23 @@ class BatchBuilder:
     def build(
         self, pieces: Iterable[RecordColumns], files: PartitionFiles, *, producer: Producer | None, transactional: bool
     ) -> Iterator[Window]:
-        """Encode records; what is given out has to be appended to `files` before more is asked for.
+        """Encode records into windows of batches.
+
+        The caller must append each window to `files` before it takes the next one.
 
         Parameters
         ----------
         pieces : iterable of RecordColumns
-            How they are cut does not show in the batches.
+            The batches do not depend on how the records are divided into pieces.
         files : PartitionFiles
-            Says which offset and which sequence is next.
+            Provides the next offset and the producers' sequence numbers.
         producer : Producer or None
         transactional : bool
 
         Raises
         ------
         UnwritableError
-            See `PartitionWriter.append`; `row` counts from the first piece on.
+            See `PartitionWriter.append`; `row` counts from the start of the first piece.
         """
         records = RecordAccumulator(batch_size=self.batch_size, max_records=self.max_records)
         row = 0
@@ -93,12 +96,12 @@ class BatchBuilder:
             yield self._encode(filled, files.producers, producer, transactional)
 
     def build_marker(self, files: PartitionFiles, producer: Producer, *, is_commit: bool, timestamp: int) -> Window:
-        """The marker that ends a producer's transaction.
+        """Encode the marker that ends a producer's transaction.
 
         Raises
         ------
         ValueError
-            None is open.
+            The producer has no open transaction.
         """
         if producer.producer_id not in files.producers.transactions:
             raise ValueError(f"producer {producer.producer_id} has no transaction open")
@@ -113,7 +116,7 @@ class BatchBuilder:
         )
 
     def _check(self, piece: RecordColumns, row: int) -> None:
-        """Refuse what a broker would refuse, or what nobody could read again; `row` is the first of the piece."""
+        """Raise for records that a broker would refuse or no reader could read; `row` is the first of the piece."""
         if "timestamp" in piece and int(np.min(piece.timestamp)) < kf.NO_TIMESTAMP:
             bad = row + int(np.argmax(piece.timestamp < kf.NO_TIMESTAMP))
             detail = f"column 'timestamp', row {bad} is before 1970, which no record's timestamp can be"
@@ -143,7 +146,7 @@ class BatchBuilder:
         return encoded
 
     def _check_sizes(self, batches: BatchTable, value_bytes: npt.NDArray[np.int64]) -> None:
-        """Refuse what is larger than anybody reads without other `Limits`: it would be written, and be lost."""
+        """Raise for batches above the `Limits`: they could be written, but not read again."""
         for name, sizes in (("max_batch_bytes", batches.size_in_bytes), ("max_decompressed_bytes", value_bytes)):
             limit, row = getattr(self.limits, name), int(np.argmax(sizes))
             if sizes[row] > limit:
@@ -151,7 +154,7 @@ class BatchBuilder:
                 raise UnwritableError(Reason.COLUMN_VALUE, f"{detail} Limits({name}={limit}) lets none read it again")
 
     def _warn_of_size(self, batches: BatchTable) -> None:
-        """Say once that a batch is larger than the topic takes, as only that of a single record is, or nearly so."""
+        """Warn once of a batch above `max.message.bytes`: only a single large record (or little more) makes one."""
         row, limit = int(np.argmax(batches.size_in_bytes)), self.config.max_message_bytes
         size = int(batches.size_in_bytes[row])
         if size <= limit or self._has_warned:
@@ -181,6 +184,7 @@ class BatchBuilder:
         if producer is None:
             return spec
         first, last = columns.offset[cuts[:-1]], columns.offset[cuts[1:] - 1]
+        # as many sequence numbers as a batch spans offsets; after 2^31 - 1 comes 0
         begun = np.concatenate([[0], np.cumsum(last - first + 1)[:-1]])
         return replace(
             spec,
@@ -192,7 +196,7 @@ class BatchBuilder:
 
 
 def _numbered(piece: RecordColumns, next_offset: int, row: int) -> RecordColumns:
-    """Records that have offsets: their own, or those that come next."""
+    """The records with their own offsets, or numbered from `next_offset`."""
     if "offset" in piece:
         return piece
     n_left = LAST_OFFSET + 1 - next_offset
@@ -205,7 +209,13 @@ def _numbered(piece: RecordColumns, next_offset: int, row: int) -> RecordColumns
 
 
 def check_producer(producers: ProducerState, producer: Producer | None, transactional: bool) -> None:
-    """Refuse a producer that a leader would not let write: a fenced one, one outside of its own transaction."""
+    """Raise for a producer that a leader refuses: a fenced one, or one that writes outside its open transaction.
+
+    Raises
+    ------
+    ValueError
+        Also if `transactional` is set without a producer.
+    """
     if producer is None:
         if transactional:
             raise ValueError("a transaction is some producer's: say whose, with producer=(id, epoch)")
@@ -218,11 +228,11 @@ def check_producer(producers: ProducerState, producer: Producer | None, transact
 
 
 def next_sequence(producers: ProducerState, producer: Producer) -> int:
-    """The sequence of a producer's next record; a new epoch begins at 0."""
+    """The sequence number of a producer's next record; a new epoch begins at 0."""
     known = producers.epoch_and_sequence(producer.producer_id)
     return known[1] + 1 if known is not None and known[0] == producer.producer_epoch else 0
 
 
 def now_ms() -> int:
-    """The clock, in milliseconds."""
+    """The current time, in milliseconds since 1970."""
     return time.time_ns() // 10**6

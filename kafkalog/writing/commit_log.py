@@ -1,7 +1,8 @@
-"""What was committed to a log dir by jobs that may be run again: a small file beside it, replaced whole.
+"""The commit log of a log dir: a small JSON file beside it that lists committed jobs and streaming batches.
 
-A batch of a stream and a job with an id of its own are written down in the same step that publishes their records (see
-`kafkalog.writing.job_commit`), so that whoever repeats them finds out. Nothing here knows who writes.
+A job that may be retried records its id, or its query and batch number, in the commit that publishes its records (see
+`kafkalog.writing.job_commit`). A retry finds the entry and does not write the records twice. The file is replaced as a
+whole. This module does not write records.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ from kafkalog.storage.staging import staged_file
 
 COMMITS_SUFFIX: Final = ".kafkalog-commits"
 MAX_JOBS: Final = 10_000
-"""Ids of jobs that are remembered; the oldest are forgotten."""
+"""Number of job ids that are kept; the oldest are dropped."""
 _MAX_BYTES: Final = 2**26
 _VERSION: Final = 1
 
 
 @dataclass(slots=True)
 class CommitLog:
-    """What is written down of a log dir.
+    """The commits recorded for a log dir.
 
     Attributes
     ----------
     path : pathlib.Path
+        The commit log's file.
     queries : dict of str to int
-        The last batch of each streaming query.
+        The last committed batch of each streaming query.
     jobs : list of str
-        Ids of jobs, the oldest first.
+        Ids of committed jobs, the oldest first.
     """
 
     path: Path
@@ -42,15 +44,16 @@ class CommitLog:
     jobs: list[str] = field(default_factory=list)
 
     def has(self, record: Mapping[str, Any] | None) -> bool:
-        """Whether something was committed before: ``{"query": str, "batch": int}``, or ``{"job": str}``."""
+        """Whether a record was committed before: ``{"query": str, "batch": int}``, or ``{"job": str}``."""
         if not record:
             return False
         if "job" in record:
             return str(record["job"]) in self.jobs
+        # a query commits its batches in order: a lower number is a retry, too
         return self.queries.get(record["query"], -1) >= int(record["batch"])
 
     def add(self, record: Mapping[str, Any] | None) -> None:
-        """Write down that it was, durably.
+        """Add a record and write the file durably.
 
         Raises
         ------
@@ -68,18 +71,19 @@ class CommitLog:
 
 
 def read_commits(place: Path, log_dir_name: str) -> CommitLog:
-    """What is written down of a log dir.
+    """Read the commit log of a log dir; an empty one if there is no file.
 
     Parameters
     ----------
     place : Path
-        Where files about it are kept: see `kafkalog.storage.output_paths.staging_directory`.
+        The directory of the commit log: see `kafkalog.storage.output_paths.staging_directory`.
     log_dir_name : str
+        Name of the log dir, which the file is named after.
 
     Raises
     ------
     SidecarError
-        The file cannot be understood: without it nobody knows what was committed.
+        The file is invalid. Without it a retried job would write its records twice.
     """
     commits = CommitLog(place / f".{log_dir_name}{COMMITS_SUFFIX}")
     if not commits.path.exists():
@@ -95,6 +99,7 @@ def read_commits(place: Path, log_dir_name: str) -> CommitLog:
 
 @contextlib.contextmanager
 def _understanding(path: Path) -> Iterator[None]:
+    """Raise a `SidecarError` when the content of the file is invalid."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

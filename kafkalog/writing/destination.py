@@ -1,7 +1,7 @@
-"""Where a writer's partition goes: staged outside of the log dir, and moved into place in an order that counts.
+"""Stages a partition outside the log dir and moves its files into place in an order that survives a crash.
 
-Holds the locks of the log dir and of the partition meanwhile. What segments contain is not known here;
-`PartitionWriter` tells what a crash leaves.
+Holds the locks of the log dir and of the partition while a writer works. See `PartitionWriter` for the state that a
+crash leaves. This module does not read or write the content of segments.
 """
 
 from __future__ import annotations
@@ -30,25 +30,24 @@ from kafkalog.writing.partition_files import PartitionFiles
 
 
 class Destination:
-    """A partition directory that is being made, or added to.
+    """A partition directory that is being created or appended to.
 
     Parameters
     ----------
     path : Path
-        Absolute, without links.
+        The partition directory; absolute, without symbolic links.
     stage_in : path-like, optional
-    index_interval_bytes : int
+        Directory to stage files in; default: beside the log dir.
+    index_interval_bytes, truncate_tail, limits
         See `read_log_end`.
-    truncate_tail : bool
-    limits : Limits
 
     Attributes
     ----------
     path : Path
     existing : LogEnd or None
-        The end of the log that is there; None for a new partition.
+        The end of the existing log; None for a new partition.
     staged : StagedDirectory
-        Where files are made.
+        The directory in which new files are written.
 
     Raises
     ------
@@ -91,7 +90,11 @@ class Destination:
             self._stack = stack.pop_all()
 
     def keep_state(self, files: PartitionFiles) -> None:
-        """A broker that rolls notes what it knows of producers; one that was shut down cleanly has done so."""
+        """Write the producer snapshot at the end of the existing log, unless it is there and readable.
+
+        A broker takes that snapshot when it rolls a segment and at a clean shutdown. An append starts a new segment
+        there, so it needs the snapshot, too.
+        """
         existing = self.existing
         if existing is None or not existing.next_offset or existing.last is None or existing.is_last_empty:
             return
@@ -99,7 +102,7 @@ class Destination:
         with contextlib.suppress(KafkalogError):
             if (self.path / name).exists():
                 read_snapshot(self.path / name)
-                files.snapshots[existing.next_offset] = ""
+                files.snapshots[existing.next_offset] = ""  # known, and no file to move
         if existing.next_offset not in files.snapshots:
             files.snapshot(existing.next_offset)
 
@@ -111,12 +114,12 @@ class Destination:
         topic_id: str | None,
         snapshot: ProducerSnapshot | None,
     ) -> None:
-        """Write all that is still to be written, and say in which order it goes into place.
+        """Write the remaining files and plan the order in which all of them are moved into place.
 
         Parameters
         ----------
         files : PartitionFiles
-            Made in `staged`.
+            The files written in `staged`.
         leader_epochs, topic_id, snapshot
             See `PartitionWriter`.
         """
@@ -137,7 +140,7 @@ class Destination:
             self._create(kf.PARTITION_METADATA, encode_partition_metadata(topic_id))
             first.append(Move(kf.PARTITION_METADATA, "put"))
         if existing is None and snapshot is not None and files.bases and snapshot.end_offset == files.bases[0]:
-            # the state before the first batch, which the replay of an aborted transaction may begin with
+            # the producers before the first batch: an aborted transaction may have begun before it
             name = kf.segment_file_name(files.bases[0], kf.PRODUCER_SNAPSHOT_SUFFIX)
             self._create(name, encode_snapshot(snapshot.entries))
         if existing is not None:
@@ -146,11 +149,11 @@ class Destination:
         copy_ownership(self.staged.path, self.path.parent if existing is None else self.path)
 
     def close(self) -> None:
-        """Put everything into place."""
+        """Move everything into place and release the locks."""
         self._stack.close()
 
     def abandon(self, error: BaseException) -> None:
-        """Leave everything as it was."""
+        """Discard the staged files and release the locks; the partition is unchanged."""
         self._stack.__exit__(type(error), error, error.__traceback__)
 
     def _create(self, name: str, content: bytes) -> None:
@@ -158,13 +161,14 @@ class Destination:
             file.write(content)
 
     def _plan(self, files: PartitionFiles, existing: LogEnd) -> None:
-        """The order in which new files come to those that are there; see `PartitionWriter` for what a crash leaves."""
+        """Plan the order in which new files are moved in; see `PartitionWriter` for the state that a crash leaves."""
         is_wanted = files.bases and not existing.is_last_empty
         if existing.tail is not None and (is_wanted or (self._truncate_tail and not files.bases)):
             self._trim_indexes(existing.tail)
         for base, names in zip(files.bases, files.names, strict=True):
             snapshot = [files.snapshots[base]] if files.snapshots.get(base) else []
             self._groups += segment_moves(base, [*names, *snapshot], replaces=existing.replaced_base_offset == base)
+        # last: until all segments are in place, a snapshot at the new end would lie above the log end offset
         end = files.snapshots.get(files.next_offset or 0)
         if end and files.bases and files.next_offset not in files.bases:
             self._groups.append([Move(end, "put")])
@@ -178,15 +182,17 @@ class Destination:
 
 
 def segment_moves(base_offset: int, names: Iterable[str], *, replaces: bool) -> list[list[Move]]:
-    """The order in which the files of a segment come into a partition; a broker starts on what each step leaves.
+    """The order in which the files of a segment are moved into a partition.
+
+    A broker starts on the state that each group leaves.
 
     Parameters
     ----------
     base_offset : int
     names : iterable of str
-        Its files, and the snapshot of the producers before it, if there is one.
+        The segment's files, and the producer snapshot at its base offset, if there is one.
     replaces : bool
-        Whether it takes the place of an empty segment.
+        Whether the segment replaces an empty one of the same base offset.
     """
     log, index, aborted = (
         kf.segment_file_name(base_offset, suffix)
@@ -194,16 +200,17 @@ def segment_moves(base_offset: int, names: Iterable[str], *, replaces: bool) -> 
     )
     rest = [Move(name, "put") for name in names if name not in (log, index)]
     if Move(aborted, "put") not in rest:
-        rest.append(Move(aborted, "take"))  # that of a segment which a crash kept from coming
+        rest.append(Move(aborted, "take"))  # left by an earlier append that a crash interrupted
     if replaces:
-        # a broker makes the index of a segment that has none, and believes one that is there
+        # a broker trusts an index that exists and rebuilds a missing one: it must not see the old index with the
+        # new `.log`, so the index goes first and comes back last
         return [[Move(index, "take")], [Move(log, "put")], rest, [Move(index, "add")]]
-    # and deletes indexes without a segment
+    # a broker deletes indexes without a `.log`: the segment exists once its `.log` does
     return [[Move(index, "put"), *rest], [Move(log, "add")]]
 
 
 def _prepare(path: Path, existing: LogEnd, groups: list[list[Move]]) -> None:
-    """The last look before anything is changed, and the one change in place: a torn tail is cut off."""
+    """Check that nobody else wrote to the partition, then cut off a torn tail: the only change made in place."""
     if not existing.is_unchanged(path):
         detail = "somebody wrote to the partition in the meantime"
         raise FileChangedError(Reason.FILE_CHANGED, detail, path=path)

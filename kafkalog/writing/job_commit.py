@@ -1,10 +1,9 @@
-"""Partitions that tasks wrote elsewhere, taken over by a log dir: all of a job's, or none.
+"""Commits the partitions that the tasks of a job staged into a log dir: all of them or none.
 
-Tasks write in the directory of their job, beside the log dir, with nothing but reading rights needed on what is there:
-a new partition whole, or segments that go on where a partition of the log dir ends. One process then commits: it writes
-down which files go where, and renames them, holding the locks of the log dir. A commit that was written down is
-finished by the next job, whatever happened to who began it; a job of which nothing was written down leaves nothing.
-Which tasks there are, and what runs them, is not known here.
+Tasks write in the directory of their job, beside the log dir: a new partition as a whole, or segments that continue a
+partition of the log dir. They need only read access to the log dir. One process then commits: it holds the locks of the
+log dir, writes an intent file that lists which files go where, and renames them. If it dies after the intent is
+durable, the next job finishes the commit; if it dies before, the log dir is unchanged. This module does not run tasks.
 """
 
 from __future__ import annotations
@@ -48,29 +47,31 @@ from kafkalog.writing.partition_writer import PartitionWriter
 INTENT_FILE: Final = "commit.json"
 OWNER_FILE: Final = "owner.json"
 ABANDONED_SECONDS: Final = 7 * 24 * 3600
-"""How long the directory of a job on another machine is left alone when nothing happens in it."""
+"""Age after which the unchanged directory of a job on another machine counts as abandoned."""
 LOCK_SECONDS: Final = 60.0
 _MAX_INTENT_BYTES: Final = 2**28
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPartition:
-    """What a task wrote of a partition.
+    """The part of a partition that a task wrote in the job's directory.
 
     Attributes
     ----------
     name : str
-        Of its directory, such as ``orders-0``.
+        Name of the partition directory, such as ``orders-0``.
     staged : str
-        Where it is, relative to the job's directory.
+        Path of the staged directory, relative to the job's directory.
     n_records : int
     first_offset, next_offset : int
+        Offset of the first record, and one past the last.
     stamp : tuple or None
-        What the partition of the log dir looked like when its end was read; None where there was none.
+        `log_stamp` of the partition in the log dir when its end was read; None if it did not exist.
     groups : tuple of tuples of (str, str)
-        How files get to those that are there: see `kafkalog.storage.staging.Move`.
+        The moves that add the files to an existing partition, in order: see `kafkalog.storage.moves.Move`. Empty for a
+        new partition, which is renamed as a whole.
     sizes : tuple of (str, int)
-        Names of the `.log` files, and their bytes.
+        Names of the staged `.log` files, and their bytes.
     """
 
     name: str
@@ -85,13 +86,13 @@ class StagedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A log dir, and where what goes into it is kept meanwhile.
+    """A log dir and the directory in which jobs stage files for it.
 
     Attributes
     ----------
     log_dir : pathlib.Path
     directory : pathlib.Path
-        On the same file system.
+        The staging directory, on the same file system.
     """
 
     log_dir: Path
@@ -99,14 +100,14 @@ class Place:
 
     @classmethod
     def of(cls, log_dir: str | os.PathLike[str], stage_in: str | os.PathLike[str] | None = None) -> Place:
-        """The place for a log dir, which need not be there yet.
+        """The place for a log dir, which may not exist yet.
 
         Raises
         ------
         UnsafePathError
-            It is within a partition or another log dir, or there is nowhere to stage.
+            The log dir lies in a partition or in another log dir, or there is no directory to stage in.
         WriteError
-            Neither it nor its parent is there.
+            Neither the log dir nor its parent exists, or `stage_in` does not.
         """
         path = Path(os.path.realpath(log_dir))
         check_log_dir(path)
@@ -127,13 +128,13 @@ class Place:
         return self.directory / f".{self.log_dir.name}.{job}{STAGED_SUFFIX}"
 
     def jobs(self, prefix: str = "job-") -> list[Path]:
-        """Directories of jobs that are there."""
+        """The existing job directories."""
         start = f".{self.log_dir.name}.{prefix}"
         names = (name for name in os.listdir(self.directory) if name.startswith(start))
         return [self.directory / name for name in sorted(names) if name.endswith(STAGED_SUFFIX)]
 
     def commits(self) -> CommitLog:
-        """What was committed so far."""
+        """Read the commit log."""
         return read_commits(self.directory, self.log_dir.name)
 
     @contextlib.contextmanager
@@ -155,7 +156,7 @@ class Place:
 
 
 def create_job(path: Path, owner: Mapping[str, Any]) -> None:
-    """Make the directory of a job, if it is not there, with a note of whose it is."""
+    """Create the directory of a job, unless it exists, and write its owner file."""
     with writing(path):
         path.mkdir(exist_ok=True)
         note = path / f"{OWNER_FILE}.{secrets.token_hex(4)}"
@@ -164,7 +165,8 @@ def create_job(path: Path, owner: Mapping[str, Any]) -> None:
 
 
 def remove_job(path: Path) -> None:
-    """Remove the directory of a job; tasks that still write there fail at their next file."""
+    """Remove the directory of a job; tasks that still write in it fail at their next file."""
+    # renamed first: if removal is interrupted, `_is_dead` recognises the rest by this name
     gone = path.with_name(f"{path.name.removesuffix(STAGED_SUFFIX)}.aborted{STAGED_SUFFIX}")
     with contextlib.suppress(OSError):
         os.rename(path, gone)
@@ -173,13 +175,13 @@ def remove_job(path: Path) -> None:
 
 
 def this_owner(process_id: int | None) -> dict[str, Any]:
-    """Whose a job's directory is: a process of this machine that lives as long as the job."""
+    """The content of a job's owner file: identifies a process of this machine that lives as long as the job."""
     started = None if process_id is None else _start_time(process_id)
     return {"host": socket.gethostname(), "boot": _boot_id(), "process_id": process_id, "started": started}
 
 
 class StagedWriter:
-    """A partition that is written in a job's directory, to be taken over by the log dir.
+    """Writes a partition in a job's directory, from where `commit` moves it into the log dir.
 
     Parameters
     ----------
@@ -193,12 +195,14 @@ class StagedWriter:
     Attributes
     ----------
     writer : PartitionWriter
-        Goes on where the partition of the log dir ends.
+        Continues at the end of the partition in the log dir.
 
     Raises
     ------
     TruncatedTailError, CorruptionError
-        The partition that is there cannot be continued.
+        The existing partition is damaged at its end and cannot be continued.
+    UnsafePathError
+        The path exists but is not a directory, or the partition has another topic id.
     """
 
     def __init__(self, place: Place, task: Path, key: kf.TopicPartition, **options: Any) -> None:
@@ -227,7 +231,7 @@ class StagedWriter:
         self._replaced = existing.replaced_base_offset
         self._keeps_snapshot = existing.last is not None and not existing.is_last_empty
         if existing.last is None and not existing.next_offset:
-            return options  # nobody knows yet where a directory without segments begins
+            return options  # a directory without segments does not tell its start offset
         epochs = [] if existing.leader_epochs is None else existing.leader_epochs.tolist()
         return {
             **options,
@@ -238,7 +242,7 @@ class StagedWriter:
         }
 
     def finish(self, n_records: int, first_offset: int) -> StagedPartition:
-        """Complete and durable, but not in the log dir."""
+        """Complete the staged files and make them durable; the log dir is unchanged."""
         next_offset = self.writer.next_offset
         self.writer.close()
         path = self._task / self._path.name
@@ -256,7 +260,7 @@ class StagedWriter:
         )
 
     def _groups(self, names: list[str], logs: list[str]) -> tuple[tuple[tuple[str, str], ...], ...]:
-        """The order that `PartitionWriter` adds segments in: after each step a broker starts on what is there."""
+        """The order in which `PartitionWriter` adds segments: a broker starts on the state after each group."""
         groups: list[list[Move]] = [[]]
         if kf.LEADER_EPOCH_CHECKPOINT in names:
             groups[0].append(Move(kf.LEADER_EPOCH_CHECKPOINT, "put"))
@@ -272,45 +276,45 @@ class StagedWriter:
         return tuple(tuple((name, what) for name, what in group) for group in groups if group)
 
     def abandon(self) -> None:
-        """Forget it."""
+        """Discard what was written."""
         self.writer.abort()
 
 
 def commit(
     place: Place, job: Path, partitions: Sequence[StagedPartition], record: Mapping[str, Any] | None = None
 ) -> bool:
-    """Take a job's partitions over into the log dir.
+    """Move a job's partitions into the log dir.
 
     Parameters
     ----------
     place : Place
     job : Path
-        Its directory, which is removed.
+        The job's directory; it is removed.
     partitions : sequence of StagedPartition
     record : mapping, optional
-        What to write down as committed: see `CommitLog.has`.
+        Entry for the commit log: see `CommitLog.has`.
 
     Returns
     -------
     bool
-        False where that was committed before, and nothing is done.
+        False if `record` was committed before; then no partition is moved.
 
     Raises
     ------
     FileChangedError
-        Somebody wrote to one of the partitions since its end was read.
+        One of the partitions was written to after its end was read.
     OutputExistsError
-        A partition or a file is there by now that was not.
+        A partition or file that did not exist then exists now.
     UnsafePathError
-        A broker runs on the log dir, another writer is at one of the partitions, or two tasks wrote to one.
+        A broker runs on the log dir, another writer holds one of the partitions, or two tasks wrote to the same one.
     WriteError
-        Files could not be moved; what was moved is back.
+        Files could not be moved; those that were moved are moved back.
 
     Notes
     -----
-    A crash before the intent (`commit.json` in the job's directory) is durable leaves the log dir as it was. A crash
-    behind that leaves some partitions, each complete, or of the one that was going on some of its new segments, each
-    complete; `recover` finishes what is missing.
+    A crash before the intent (`commit.json` in the job's directory) is durable leaves the log dir as it was. A later
+    crash leaves some partitions complete, and of one partition that was being appended to, some complete new segments.
+    `recover` finishes the commit.
     """
     _refuse_shared(partitions)
     with place.locked():
@@ -332,26 +336,27 @@ def commit(
             except _HalfMovedError:
                 raise
             except Exception:
-                # what was moved is back: without the intent it is as if nothing had been tried
+                # everything is moved back: without the intent, `recover` does not retry the commit
                 (job / INTENT_FILE).unlink(missing_ok=True)
                 raise
+        # the intent stays until the record is durable: after a crash in between `recover` adds it
         commits.add(record)
         remove_job(job)
     return True
 
 
 def recover(place: Place) -> list[str]:
-    """Finish commits that were written down and not finished, and remove what dead jobs left.
+    """Finish commits whose intent is durable, and remove the directories of dead jobs.
 
     Returns
     -------
     list of str
-        Names of the partitions that got records by that.
+        Names of the partitions whose commit was finished.
 
     Raises
     ------
     FileChangedError
-        Somebody wrote to a partition in between, and the commit cannot be finished.
+        A partition was written to in the meantime, so that the commit cannot be finished.
     """
     jobs = place.jobs()
     finished: list[str] = []
@@ -366,7 +371,7 @@ def recover(place: Place) -> list[str]:
 
 @dataclass(slots=True)
 class _Intent:
-    """What a commit is about to do; durable before anything is done."""
+    """The plan of a commit; it is durable before the first file is moved."""
 
     log_dir: str
     record: dict[str, Any]
@@ -374,6 +379,7 @@ class _Intent:
     makes_log_dir: bool = False
 
     def write(self, job: Path) -> None:
+        # the staged directories first: a durable intent must not list files that a power cut can take
         with writing(job):
             for task in {each.staged.partition("/")[0] for each in self.partitions}:
                 fsync_directory(job / task)
@@ -426,7 +432,7 @@ def _check_unchanged(path: Path, staged: StagedPartition) -> None:
 
 
 def _finish_begun(place: Place) -> list[str]:
-    """Finish commits of processes that are gone: who commits holds the lock until the end."""
+    """Finish the commits of processes that died: a live one would still hold the lock that the caller holds now."""
     finished: list[str] = []
     for job in place.jobs():
         if not (job / INTENT_FILE).exists():
@@ -445,7 +451,11 @@ def _finish_begun(place: Place) -> list[str]:
 
 
 def _check_ours(path: Path, staged: Path, each: StagedPartition) -> None:
-    """Refuse to go on where somebody else did so before."""
+    """Raise if a partition is not in a state that the interrupted commit can have left.
+
+    The names and the size of the last `.log` file must be those before the commit plus the files already moved. Once
+    all `.log` files are moved, nothing is checked: later appends do no harm.
+    """
     if each.stamp is None:
         if not staged.exists() or not os.path.lexists(path):
             return
@@ -467,7 +477,7 @@ def _check_ours(path: Path, staged: Path, each: StagedPartition) -> None:
 
 
 def _carry_out(place: Place, job: Path, intent: _Intent) -> None:
-    """Move what has not been moved yet; an error moves it all back."""
+    """Move the files that are not moved yet; after an error move all of them back."""
     undo: Undo = []
     try:
         if intent.makes_log_dir and not place.log_dir.exists():
@@ -502,7 +512,7 @@ def _carry_out(place: Place, job: Path, intent: _Intent) -> None:
 
 
 class _HalfMovedError(WriteError):
-    """Some files are in place, and stay there."""
+    """Some files were moved and could not be moved back; the intent stays for the next job."""
 
 
 def _remove_directory(path: Path) -> None:
@@ -511,7 +521,7 @@ def _remove_directory(path: Path) -> None:
 
 
 def _lock(descriptor: int, log_dir: Path) -> None:
-    """Wait until no other job commits; a file system without locks is taken on."""
+    """Wait until no other job commits. On a file system without locks, continue without one."""
     deadline = time.monotonic() + LOCK_SECONDS
     while not try_lock(descriptor):
         if time.monotonic() > deadline:
@@ -521,7 +531,7 @@ def _lock(descriptor: int, log_dir: Path) -> None:
 
 
 def _is_dead(job: Path) -> bool:
-    """Whether nobody will commit what is in a job's directory any more."""
+    """Whether the process that would commit a job's directory is gone, or nothing changed there for a long time."""
     if job.name.endswith(f".aborted{STAGED_SUFFIX}"):
         return True
     try:
@@ -531,16 +541,17 @@ def _is_dead(job: Path) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         host = None
     if host == socket.gethostname() and process_id is not None and started is not None:
+        # the start time tells a process from a later one with the same id
         return bool(boot != _boot_id() or _start_time(process_id) != started)
     try:
         newest = max(entry.stat().st_mtime for entry in (job, *job.glob("*"), *job.glob("*/*"), *job.glob("*/*/*")))
     except OSError:
-        return False  # somebody is at work there
+        return False  # a file vanished meanwhile: a task is at work
     return time.time() - newest > ABANDONED_SECONDS
 
 
 def _start_time(process_id: int) -> str | None:
-    """When a process started, in ticks since boot; None where it is not there, or that cannot be told."""
+    """When a process started, in clock ticks since boot; None if it does not exist or `/proc` cannot be read."""
     try:
         return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

@@ -1,8 +1,8 @@
 """The state an append continues from: the end of a partition's log, its producers, epochs and topic id.
 
-Its last segment is read as a broker's recovery reads it, so that nothing is put behind damage; producers are known from
-the newest snapshot that can be used and from what was written since. Nothing is changed here. Mirrors the part of
-`LogLoader.load` that comes before a log takes appends.
+The last segment is read as a broker's recovery reads it, so that records are never appended after damage. The producer
+state comes from the newest usable snapshot and the batches written since. Mirrors the part of `LogLoader.load` that
+runs before a log accepts appends. This module changes no file.
 """
 
 from __future__ import annotations
@@ -40,21 +40,23 @@ class LogEnd:
     Attributes
     ----------
     next_offset : int
-        Where it goes on.
+        The log end offset: the offset of the next record.
     producers : ProducerState
+        The producers' state at `next_offset`.
     leader_epochs : LEADER_EPOCH_DTYPE[n] or None
-        Its `leader-epoch-checkpoint`.
+        The entries of `leader-epoch-checkpoint`; None without the file.
     topic_id : str or None
-        Its `partition.metadata`.
+        The topic id in `partition.metadata`; None without the file.
     latest_epoch : int
         The newest leader epoch; -1 for none.
     max_timestamp : int
-        The largest of the last segment; -1 for none.
+        The largest timestamp of the last segment, ms; -1 for none.
     last : Segment or None
+        The last segment; None if the directory has none.
     is_last_empty : bool
-        Whether the last segment holds nothing, and begins where the log goes on: a new one takes its place.
+        Whether the last segment holds no batch and begins at `next_offset`. A new segment replaces it.
     tail : RecoveredSegment or None
-        The last segment, if it was not left by a clean shutdown: it has to be cut, or its indexes are made anew.
+        The last segment, if no clean shutdown left it: its `.log` has to be cut or its indexes rewritten.
     """
 
     next_offset: int
@@ -70,11 +72,11 @@ class LogEnd:
 
     @property
     def replaced_base_offset(self) -> int | None:
-        """Base offset of the empty last segment, whose place a new one takes; None where the last is not empty."""
+        """Base offset of the empty last segment, which a new segment replaces; None if the last one is not empty."""
         return self.last.base_offset if self.is_last_empty and self.last is not None else None
 
     def is_unchanged(self, path: Path) -> bool:
-        """Whether nobody wrote to the partition since."""
+        """Whether the partition has not been written to since this was read."""
         return log_stamp(path) == self._stamp
 
 
@@ -86,21 +88,24 @@ def read_log_end(
     Parameters
     ----------
     path : Path
-        The directory.
+        The partition directory.
     index_interval_bytes : int
-        For indexes of a segment that has to be cut.
+        `index.interval.bytes` for the indexes of a last segment that is recovered.
     truncate_tail : bool
-        Whether that is allowed.
+        Whether a torn last batch may be cut off, and padded indexes trimmed.
     limits : Limits
 
     Raises
     ------
     TruncatedTailError
-        The last segment ends in a torn batch or in zeros, or its indexes do, and `truncate_tail` is False.
+        The last segment ends in a torn batch or in zeros, or its indexes end in zeros, and `truncate_tail` is False.
     CorruptionError
-        It is damaged.
+        The last segment is damaged; or an earlier one is, and no producer snapshot makes reading it unnecessary.
+    SidecarError
+        The log cleaner's output is only partly moved into place, or a checkpoint is invalid.
     """
     partition = Partition(path, limits=limits)
+    # taken before anything is read, so that `is_unchanged` notices every later write
     stamp = log_stamp(path)
     epochs = read_leader_epochs(path / kf.LEADER_EPOCH_CHECKPOINT)
     if any(finding.reason is Reason.SWAP_FILE for finding in partition.findings):
@@ -118,7 +123,7 @@ def read_log_end(
     if _is_allocated_ahead(last) and not truncate_tail:
         detail = "its indexes end in zeros: the broker was not shut down cleanly; truncate_tail=True trims them"
         raise TruncatedTailError(Reason.INDEX_PADDING, detail, path=last.path)
-    # a broker makes all indexes of a segment anew that has no offset index
+    # a broker rebuilds all indexes of a segment that has no offset index
     if found.is_cut or _is_allocated_ahead(last) or last.read_index(OffsetIndex) is None:
         log.tail = found
     log.next_offset = max(found.next_offset, partition.log_start_offset)
@@ -131,13 +136,16 @@ def read_log_end(
 
 
 def log_stamp(path: Path) -> tuple[tuple[str, ...], int]:
-    """By what it is seen that somebody wrote to a partition: its segments, and the size of the last one."""
+    """What changes when a partition is appended to: the names of its `.log` files, and the size of the last one."""
     names = tuple(sorted(name for name in os.listdir(path) if name.endswith(kf.LOG_SUFFIX)))
     return names, file_status(path / names[-1]).st_size if names else 0
 
 
 def _judge(found: RecoveredSegment, truncate_tail: bool) -> None:
-    """Refuse a segment that a broker's recovery would cut, unless only its torn tail goes, and may."""
+    """Raise if a broker's recovery would cut the segment, unless it cuts only a torn tail and `truncate_tail` is set.
+
+    A `TruncatedTailError` is raised for a torn tail, a `CorruptionError` for any other damage.
+    """
     finding = found.finding
     if finding is None:
         return
@@ -159,14 +167,14 @@ def _judge(found: RecoveredSegment, truncate_tail: bool) -> None:
 
 
 def _is_last_batch(finding: Finding, segment: Segment) -> bool:
-    """Whether a wrong checksum is that of the last batch, of which not all came to the disk."""
+    """Whether a checksum mismatch is in the last batch of the file: a write that did not reach the disk completely."""
     if finding.reason is not Reason.CRC_MISMATCH or finding.position is None or finding.length is None:
         return False
     return finding.position + finding.length == segment.size_in_bytes
 
 
 def _is_allocated_ahead(segment: Segment) -> bool:
-    """Whether indexes end in zeros, which is harmless only as long as the segment is the last one."""
+    """Whether an index ends in preallocated zeros, which are harmless only while the segment is the last one."""
     indexes = (segment.read_index(OffsetIndex), segment.read_index(TimeIndex))
     return any(index is not None and index.padding_bytes for index in indexes)
 
@@ -174,7 +182,7 @@ def _is_allocated_ahead(segment: Segment) -> bool:
 def _producers(
     partition: Partition, last: RecoveredSegment, next_offset: int, index_interval_bytes: int
 ) -> ProducerState:
-    """The newest snapshot, and what was written since."""
+    """The producer state of the newest snapshot, updated with the batches after it."""
     snapshot = newest_snapshot(partition.path, partition.log_start_offset, next_offset)
     state = ProducerState(snapshot, limits=partition.limits)
     since = partition.log_start_offset if snapshot is None else snapshot.end_offset or 0

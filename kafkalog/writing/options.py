@@ -1,6 +1,6 @@
-"""What a writer is told: options checked one by one, each error with the name of the option and what is expected.
+"""Checks the options of a writer; each error names the option and the values it accepts.
 
-Nothing here knows records or files.
+This module does not touch records or files.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from kafkalog.writing.rolling import RollConditions
 BATCH_SIZE: Final = 16_384
 """Default of a producer's `batch.size`."""
 LAST_OFFSET: Final = 2**63 - 2
-"""Behind a record's offset another one has to be left, for what comes next."""
+"""Largest offset of a record: the log end offset after it must still fit 64 bits."""
 
 
 class Producer(NamedTuple):
-    """Who an idempotent or transactional producer is to the broker."""
+    """Id and epoch by which a broker recognises an idempotent or transactional producer."""
 
     producer_id: int
     producer_epoch: int = 0
 
 
 def check_partition_name(path: Path) -> kf.TopicPartition:
-    """Topic and partition that a directory's name says.
+    """Parse topic and partition from a directory's name.
 
     Raises
     ------
     UnsafePathError
-        A broker would not make a directory of that name, or not take it for a topic's.
+        The name is not that of a topic's partition, or it is that of the cluster's metadata log.
 
     Notes
     -----
@@ -54,7 +54,7 @@ def check_partition_name(path: Path) -> kf.TopicPartition:
 
 
 def conditions_of(config: LogConfig) -> RollConditions:
-    """When segments of a topic are rolled."""
+    """The conditions on which segments of a topic are rolled."""
     return RollConditions(
         segment_bytes=config.segment_bytes,
         segment_ms=config.max_segment_ms,
@@ -65,7 +65,7 @@ def conditions_of(config: LogConfig) -> RollConditions:
 
 
 def chosen_compression(config: LogConfig, given: str | Compression | None, level: int | None) -> Compression:
-    """That of the topic, if none is given, and its levels."""
+    """The given compression, else the topic's; a codec without a level gets the topic's level."""
     if given is None:
         name = config.compression_type
         given = "none" if name in ("producer", "uncompressed") else name
@@ -79,7 +79,7 @@ def chosen_compression(config: LogConfig, given: str | Compression | None, level
 
 
 def chosen_timestamp_type(config: LogConfig, given: kf.TimestampType | str | None) -> kf.TimestampType:
-    """That of the topic, if none is given."""
+    """The given timestamp type, else the topic's."""
     if given is None:
         given = config.message_timestamp_type
     if isinstance(given, str):
@@ -93,7 +93,7 @@ def chosen_timestamp_type(config: LogConfig, given: kf.TimestampType | str | Non
 
 
 def checked_producer(given: Producer | tuple[int, int]) -> Producer:
-    """Id and epoch, as a tuple of any kind."""
+    """A producer given as a `Producer`, a tuple or a list of id and epoch."""
     if not isinstance(given, tuple | list) or len(given) not in (1, 2):
         raise TypeError(f"producer is Producer(producer_id, producer_epoch) or a tuple of both, not {given!r}")
     producer_id = whole_number("producer_id", given[0], 0)
@@ -101,12 +101,18 @@ def checked_producer(given: Producer | tuple[int, int]) -> Producer:
 
 
 def checked_offset(name: str, given: int) -> int:
-    """An offset that a record may have."""
+    """An option that must be the offset of a record: 0 to `LAST_OFFSET`."""
     return whole_number(name, given, 0, LAST_OFFSET)
 
 
 def whole_number(name: str, given: int, least: int, most: int = 2**63 - 1) -> int:
-    """A whole number that is given as an option."""
+    """An option that must be an integer from `least` to `most`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is not an integer, or out of range.
+    """
     try:
         number = operator.index(given)
     except TypeError:

@@ -1,7 +1,7 @@
-"""The files of a partition while they are written: segments, rolled as a broker rolls them, and producer snapshots.
+"""Writes the files of a partition: segments, rolled as a broker rolls them, and producer snapshots.
 
-Takes whole batches. Which directory the files are staged in, and how they come to where they belong, is not known here.
-Mirrors the append path of `UnifiedLog` from where batches have their offsets.
+Takes whole batches that have their offsets. Mirrors the append path of `UnifiedLog` after offsets are assigned. This
+module does not choose the staging directory and does not move files into place: see `destination`.
 """
 
 from __future__ import annotations
@@ -22,34 +22,37 @@ from kafkalog.writing.segment_writer import SegmentWriter
 
 
 class PartitionFiles:
-    """Segments of a partition, written one after the other.
+    """Writes the segments of a partition one after the other.
 
     Parameters
     ----------
     directory : StagedDirectory
     conditions : RollConditions
     next_offset : int or None
-        Where the log ends so far, and a first segment begins; None to begin with the first batch.
+        The log end offset so far, at which the first segment begins; None to begin with the first batch.
     producers : ProducerState
-        After everything that came before.
+        The producers' state at `next_offset`.
     seed : int, optional
-        For the jitter that brokers draw for each segment; none if left out.
+        Seed of the jitter that a broker draws for each segment; default: no jitter.
     limits : Limits
 
     Attributes
     ----------
     next_offset : int or None
+    producers : ProducerState
+        Updated with each batch.
     max_timestamp : int
-        The largest of all batches, ms; -1 for none.
+        The largest timestamp of all batches, ms; -1 for none.
     epochs : list of (int, int)
-        Leader epochs of the batches, each above all before, and where it begins.
+        Leader epochs of the batches, increasing, each with its start offset.
     bases : list of int
         Base offsets of the segments.
     names : list of list of str
-        The files of each segment that is finished, without snapshots.
+        File names of each finished segment, without snapshots.
     snapshots : dict of int to str
-        The file of each snapshot by its offset.
+        File name of each producer snapshot by its offset; empty for one that needs no file.
     n_batches, n_bytes : int
+        Batches and bytes written.
     """
 
     def __init__(
@@ -74,14 +77,14 @@ class PartitionFiles:
         self._segment: SegmentWriter | None = None
 
     def append(self, window: Window, *, modified_ms: int | None = None) -> None:
-        """Append whole batches as they are.
+        """Append whole batches unchanged, and roll segments where a broker would.
 
         Raises
         ------
         ValueError
-            Offsets do not rise.
+            Offsets do not increase.
         WriteError
-            They could not be written.
+            The batches could not be written.
         """
         _check_order(window.batches, self.next_offset)
         if not window.batches.position.flags.c_contiguous:
@@ -102,7 +105,7 @@ class PartitionFiles:
                 self.roll(rolled_base_offset(window.batches, done, self.next_offset or 0))
 
     def roll(self, base_offset: int) -> None:
-        """Begin a segment; the one before is finished, and what is known of producers is kept for where it ends."""
+        """Start a new segment: finish the one before and write a producer snapshot at the new base offset."""
         if self.next_offset is not None and base_offset < self.next_offset:
             raise ValueError(f"a segment at {base_offset} would begin before the end of the log, {self.next_offset}")
         if self.bases and base_offset <= self.bases[-1]:
@@ -111,7 +114,8 @@ class PartitionFiles:
             raise ValueError(f"offsets are not negative, as {base_offset} is")
         is_first = not self.bases
         if self._segment is not None and not self._segment.size_in_bytes:
-            # where there are no timestamps a broker goes by this, and must not look for any time in here
+            # without timestamps a broker uses the file's modification time as the segment's largest timestamp: 0 keeps
+            # lookups by timestamp out of an empty segment
             self._segment.set_modified(0)
         self._finish_segment()
         self.next_offset = base_offset
@@ -121,7 +125,7 @@ class PartitionFiles:
         self.bases.append(base_offset)
 
     def snapshot(self, offset: int) -> None:
-        """Write down what is known of producers, if that is not done already."""
+        """Write the producer snapshot at an offset, unless there is one."""
         if offset in self.snapshots:
             return
         name = kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
@@ -130,11 +134,11 @@ class PartitionFiles:
         self.snapshots[offset] = name
 
     def close(self) -> None:
-        """Finish as a clean shutdown does."""
+        """Finish the last segment and write a producer snapshot at the log end, as a clean shutdown does."""
         if self._segment is None:
             self.roll(self.next_offset or 0)
         self._finish_segment()
-        # without anything since the start of the log there is nothing to note
+        # a broker takes no snapshot of a log that nothing was appended to
         if self.n_batches or len(self.bases) > 1:
             self.snapshot(self.next_offset or 0)
 
@@ -149,7 +153,7 @@ class PartitionFiles:
         return self._jitter.randrange(most) if self._jitter is not None and most else 0
 
     def _note(self, window: Window, segment: SegmentWriter) -> None:
-        """What batches that were written say."""
+        """Update offsets, timestamps, epochs and producers with batches that were written."""
         batches = window.batches
         self.next_offset = int(batches.last_offset[-1]) + 1
         self.max_timestamp = max(self.max_timestamp, int(batches.max_timestamp.max()))
@@ -166,7 +170,7 @@ class PartitionFiles:
 
 
 def _check_order(batches: BatchTable, next_offset: int | None) -> None:
-    """Offsets rise from batch to batch; a batch's last one does not lie before its first."""
+    """Raise unless offsets increase from batch to batch, and no batch ends before it begins."""
     if not len(batches):
         return
     last = batches.last_offset

@@ -1,8 +1,8 @@
-"""Writing a partition: records or whole batches in, a directory that a real broker serves out.
+"""Writes a partition: records or whole batches become a partition directory that a broker serves.
 
-`PartitionWriter` brings three together: `BatchBuilder` makes batches of records, `PartitionFiles` rolls segments as a
-broker does, and `Destination` puts all of it into place. Mirrors `UnifiedLog` as far as it appends and closes, and a
-producer as far as it fills batches and ends transactions.
+`PartitionWriter` combines three classes: `BatchBuilder` encodes records into batches, `PartitionFiles` writes and rolls
+segments as a broker does, and `Destination` moves the files into place. Mirrors the append and close of `UnifiedLog`,
+and a producer where it fills batches and ends transactions. It does not choose partitions: see `routing`.
 """
 
 from __future__ import annotations
@@ -47,53 +47,53 @@ class AppendResult(NamedTuple):
     """What an append wrote."""
 
     first_offset: int
-    """Of the first record; where nothing was appended, the offset that comes next."""
+    """Offset of the first record; the next offset if nothing was appended."""
     last_offset: int
-    """Of the last record; one less than `first_offset` where nothing was appended."""
+    """Offset of the last record; one less than `first_offset` if nothing was appended."""
     n_batches: int
     n_bytes: int
 
 
 class PartitionWriter:
-    """Writes a partition directory: a new one, or segments behind those that are there.
+    """Writes a partition directory: a new one, or new segments after those of an existing one.
 
-    Everything appears when the block ends well (or by `close`), or not at all.
+    All files appear when the ``with`` block ends without an error (or on `close`), or none of them does.
 
     Parameters
     ----------
     path : path-like
-        The directory, such as ``/var/lib/kafka/orders-0``. Its name says topic and partition.
+        The directory, such as ``/var/lib/kafka/orders-0``. Topic and partition are taken from its name.
     config : LogConfig, optional
         Settings of the topic; default: Kafka's defaults.
     compression : str or Compression, optional
-        Default: the topic's `compression.type`, and none where that leaves it to the producer.
+        Default: the topic's `compression.type`; no compression if that is ``producer``.
     compression_level : int, optional
     batch_size : int
-        As a producer's `batch.size`: bytes of a batch before compression. A record that does not fit into what is left
-        of a batch begins the next one; one that is larger has a batch of its own.
+        A producer's `batch.size`: bytes of a batch before compression. A record that does not fit into the rest of a
+        batch starts the next one; a record larger than `batch_size` gets a batch of its own.
     max_records_per_batch : int, optional
     leader_epoch : int, optional
-        Of the batches; default: the newest of the partition, 0 for a new one. -1 for none.
+        Leader epoch of the batches; -1 for none. Default: the newest of the partition, 0 for a new one.
     topic_id : str, bytes or uuid.UUID, optional
-        For `partition.metadata`, without which a KRaft broker sets the partition aside.
+        Topic id for `partition.metadata`. A KRaft broker sets a partition without that file aside.
     timestamp_type : TimestampType or {"CreateTime", "LogAppendTime"}, optional
         Default: the topic's `message.timestamp.type`.
     log_append_time : int, optional
-        What `LogAppendTime` batches are stamped with, ms; default: the clock.
+        Timestamp of `LogAppendTime` batches, ms; default: the clock.
     producer : Producer, optional
-        Who writes; default: nobody in particular, as without `enable.idempotence`.
+        Id and epoch of the producer; default: none, as without `enable.idempotence`.
     start_offset : int, optional
-        Where a new partition begins; default: the first offset that is appended, or 0.
+        Start offset of a new partition; default: the first offset that is appended, or 0.
     stage_in : path-like, optional
-        Directory on the same file system to write in meanwhile; never in a log dir. Default: beside the log dir.
+        Directory on the same file system to stage files in; never in a log dir. Default: beside the log dir.
     truncate_tail : bool
-        Whether a torn last batch of the partition may be cut off, and its last indexes trimmed.
+        Whether a torn last batch of the partition may be cut off, and the indexes of its last segment trimmed.
     seed : int, optional
-        For `segment.jitter.ms`: what brokers draw is drawn from here; no jitter without it.
+        Seed of the random numbers for `segment.jitter.ms`; default: no jitter.
     producer_snapshot : ProducerSnapshot, optional
-        The producers that a new partition has known before its first batch.
+        Producer state of a new partition before its first batch.
     leader_epochs : sequence of (int, int), optional
-        Epochs and where they began, for the checkpoint, beside those that the batches tell.
+        Leader epochs with their start offsets, added to those of the batches in `leader-epoch-checkpoint`.
     limits : Limits
 
     Attributes
@@ -101,42 +101,44 @@ class PartitionWriter:
     path : pathlib.Path
     topic_partition : TopicPartition
     is_new : bool
-        Whether there was no such directory.
+        Whether the directory did not exist.
 
     Raises
     ------
     UnsafePathError
-        The name is no topic's and partition's; a broker holds the lock of the log dir; another writer is at the
-        partition; there is nowhere to stage.
+        The directory's name is not TOPIC-N; a broker holds the lock of the log dir; another writer holds the
+        partition; there is no directory to stage in.
     TruncatedTailError
-        The partition that is there ends in a torn batch, and `truncate_tail` is False.
+        The existing partition ends in a torn batch, and `truncate_tail` is False.
     CorruptionError
-        Its last segment is damaged.
+        The last segment of the existing partition is damaged.
     WriteError
-        The operating system refuses to write.
+        The operating system refused a write.
 
     Warns
     -----
     ConfigWarning
-        A record makes a batch larger than `max.message.bytes`; once.
+        A batch is larger than `max.message.bytes`. Warned of once.
     TransactionWarning
-        At the end of a writer that appended records a transaction is open.
+        The writer appended records, and a transaction is still open when it closes.
 
     Notes
     -----
-    All is staged outside of the log dir, made durable and renamed. A new partition appears in one step: a crash leaves
-    it absent or complete. Of an existing one nothing is changed but `leader-epoch-checkpoint`, which goes first (a
-    broker leaves out of it what begins behind the log's end) and an empty last segment, which is replaced: segments are
-    moved in one after the other, the `.log` of each behind the rest of it and behind the snapshot of the producers
-    where it begins, and the snapshot at the end last. So a crash leaves the old log, or that and some of the new
-    segments, whole; a broker starts on it, clean shutdown marker or not. An error takes back what was moved in; only a
-    torn tail that was cut off stays off.
+    Files are staged outside the log dir, made durable and then renamed. A new partition appears in one step: a crash
+    leaves it absent or complete.
 
-    A partition that is there has one writer at a time, in any process: it is locked from beginning to end, and so is
-    the log dir, if it has a lock file.
+    Of an existing partition only two things change. `leader-epoch-checkpoint` is replaced first; a broker drops epochs
+    that start after the log's end. An empty last segment is replaced by the first new one. New segments are moved in
+    one after the other. Except in that replacement, the `.log` of each comes after its other files and after the
+    producer snapshot at its base offset; the snapshot at the log end comes last. A crash therefore leaves the old log,
+    or the old log and some complete new segments. A broker starts on either, with or without the clean shutdown
+    marker. An error moves the new files back out; only a torn tail that was cut off is not restored.
 
-    Batches are appended one by one, as a leader does since Kafka 3.9; a segment is rolled as `SegmentRoll` says, and a
-    batch larger than `segment.bytes`, which a broker refuses, has a segment of its own.
+    An existing partition has one writer at a time, in any process: the writer holds a lock on it from start to end,
+    and on the log dir, if it has a lock file.
+
+    Batches are appended one by one, as a leader does since Kafka 3.9. `SegmentRoll` decides when a segment is rolled.
+    A batch larger than `segment.bytes`, which a broker refuses, gets a segment of its own.
 
     Examples
     --------
@@ -193,7 +195,7 @@ class PartitionWriter:
             str(self.topic_partition),
             config,
             compression=chosen_compression(config, compression, compression_level),
-            # what a producer sends is refused above either
+            # a broker refuses a producer's batch that is larger than either limit
             batch_size=min(batch_size, config.max_message_bytes, conditions.segment_bytes),
             max_records=max_records_per_batch,
             timestamp_type=chosen_timestamp_type(config, timestamp_type),
@@ -233,7 +235,7 @@ class PartitionWriter:
         self._is_closed = False
 
     def _continue(self, existing: LogEnd, start_offset: int | None) -> int | None:
-        """Where a log goes on; None where the first record may say so."""
+        """The offset to continue from; None if the first record may decide it."""
         if start_offset is not None and existing.last is not None and start_offset != existing.next_offset:
             raise ValueError(f"start_offset is {start_offset}, and the partition goes on at {existing.next_offset}")
         if start_offset is not None:
@@ -241,7 +243,7 @@ class PartitionWriter:
         if self._topic_id is not None and existing.topic_id not in (None, self._topic_id):
             detail = f"the partition belongs to the topic with id {existing.topic_id}, not {self._topic_id}"
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self.path / kf.PARTITION_METADATA)
-        # nobody knows yet where a directory without segments begins
+        # a directory without segments does not tell its start offset
         return start_offset if existing.last is None and not existing.next_offset else existing.next_offset
 
     def _choose_epoch(self, given: int | None) -> int:
@@ -275,7 +277,7 @@ class PartitionWriter:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next record that comes without one."""
+        """The offset that the next record without an offset gets."""
         return self._files.next_offset or 0
 
     def append(
@@ -291,25 +293,25 @@ class PartitionWriter:
         Parameters
         ----------
         data : RecordColumns, pyarrow.Table, or anything else with ``__arrow_c_stream__``
-            Columns `value`, `key`, `headers`, `timestamp` and `offset`, of which all but the first may be missing. A
-            record without a timestamp has -1. Offsets, if there are any, have to rise; gaps are kept. A stream is
-            written as it is read, and where it is cut does not show.
+            Columns `value`, `key`, `headers`, `timestamp` and `offset`; all but `value` are optional. A record without
+            a timestamp gets -1. Offsets must increase; gaps are kept. A stream is written while it is read, and the
+            batches do not depend on how it is divided.
         producer : Producer, optional
-            Who writes; default: the writer's.
+            Default: the producer of the writer.
         transactional : bool
-            Whether the records are part of the producer's transaction, which begins with the first ones and is ended
-            by `commit_transaction` or `abort_transaction`.
+            Whether the records belong to a transaction of the producer. The first ones begin it;
+            `commit_transaction` or `abort_transaction` ends it.
         **options
-            What is to be made of the columns; see `kafkalog.interchange.arrow_input.record_slices`.
+            How columns are read; see `kafkalog.interchange.arrow_input.record_slices`.
 
         Raises
         ------
         UnwritableError
-            A record that Kafka's format cannot hold, a column that is none of Kafka's.
+            A record does not fit Kafka's format, or a column is unknown.
         ValueError
-            Offsets do not rise.
+            Offsets do not increase; or the producer may not write: it is fenced, or outside its open transaction.
         WriteError
-            They could not be written. After any error nothing more is taken, and nothing appears.
+            The records could not be written. After any error the writer accepts no more records and publishes nothing.
         """
         self._check_open()
         who = self._producer if producer is None else checked_producer(producer)
@@ -331,21 +333,22 @@ class PartitionWriter:
         )
 
     def append_batches(self, window: Window, *, modified_ms: int | None = None) -> AppendResult:
-        """Append whole batches, of any format, byte for byte as they are.
+        """Append whole batches of any format, byte for byte.
 
         Parameters
         ----------
         window : Window
-            Their bytes and their rows. Checksums are the caller's business; offsets have to rise.
+            The batches and their bytes. Checksums are not checked here; offsets must increase.
         modified_ms : int, optional
-            When they were written: retention counts from there in segments without timestamps. Default: now.
+            When the batches were written, ms. A broker's retention uses it for segments without timestamps. Default:
+            now.
 
         Raises
         ------
         ValueError
-            Offsets do not rise.
+            Offsets do not increase.
         WriteError
-            They could not be written. After any error nothing more is taken, and nothing appears.
+            The batches could not be written. After any error the writer accepts nothing more and publishes nothing.
         """
         self._check_open()
         batches = window.batches
@@ -362,13 +365,15 @@ class PartitionWriter:
     def commit_transaction(
         self, *, producer: Producer | tuple[int, int] | None = None, timestamp: int | None = None
     ) -> int:
-        """Write the marker that commits a producer's transaction; its offset.
+        """Write the marker that commits a producer's transaction, and return the marker's offset.
 
         Parameters
         ----------
         producer : Producer, optional
+            Default: the producer of the writer.
         timestamp : int, optional
-            Of the marker, ms, -1 for none; default: the largest so far, as if no time had passed.
+            Timestamp of the marker, ms; -1 for none. Default: the largest of the log so far; the clock if there is
+            none.
         """
         return self._end_transaction(producer, timestamp, is_commit=True)
 
@@ -379,12 +384,12 @@ class PartitionWriter:
         return self._end_transaction(producer, timestamp, is_commit=False)
 
     def roll(self, base_offset: int | None = None) -> None:
-        """Begin a segment now.
+        """Start a new segment now.
 
         Parameters
         ----------
         base_offset : int, optional
-            What it is named after, at or behind the end of the log; default: there.
+            Base offset of the segment, not below the log end offset; default: the log end offset.
         """
         self._check_open()
         base = self.next_offset if base_offset is None else checked_offset("base_offset", base_offset)
@@ -394,18 +399,18 @@ class PartitionWriter:
             self._files.roll(base)
 
     def close(self) -> None:
-        """Finish, and put everything into place.
+        """Finish the files and move them into place.
 
         Raises
         ------
         WriteError
-            It could not be written; the destination is as it was.
+            The files could not be written; the destination is unchanged.
 
         Warns
         -----
         TransactionWarning
-            A transaction is open, and `append` wrote records: those who read committed records get nothing from its
-            first offset on, until it is ended.
+            `append` wrote records and a transaction is open. Until it ends, consumers with
+            `isolation.level=read_committed` read nothing from its first offset on.
         """
         if self._is_closed:
             return
@@ -433,7 +438,7 @@ class PartitionWriter:
             self._warn_of_open_transactions()
 
     def abort(self) -> None:
-        """Forget everything; the destination is as it was."""
+        """Discard everything that was appended; the destination is unchanged."""
         self._abandon(_Aborted())
 
     def _abandon(self, error: BaseException) -> None:
@@ -453,7 +458,7 @@ class PartitionWriter:
         try:
             yield
         except BaseException as error:
-            self._failure = error  # what is on the disk is not known any more
+            self._failure = error  # the staged files may be incomplete
             raise
 
     def _warn_of_open_transactions(self) -> None:
@@ -490,4 +495,4 @@ class PartitionWriter:
 
 
 class _Aborted(Exception):
-    """Nobody has to hear of it."""
+    """Raised internally to unwind an aborted write; it never reaches the caller."""

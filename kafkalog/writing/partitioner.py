@@ -1,8 +1,8 @@
-"""Which partition a record goes to, as Kafka's producers decide without being told.
+"""Chooses the partition of each record as Kafka's default partitioner does.
 
-Mirrors `BuiltInPartitioner` and `Utils.murmur2`: a key is hashed; records without one stay with a partition for about
-a batch. Which partition is next is random in a producer and the next one in turn here, so that the same input always
-gives the same partitions.
+Mirrors `BuiltInPartitioner` and `Utils.murmur2`: keys are hashed; records without a key stick to one partition for
+about a batch. A producer then picks the next partition at random. This module takes partitions in turn, so that the
+same input always gives the same partitions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_PARTITIONS: Final = 2**31 - 1
 
 
 def murmur2(key: bytes) -> int:
-    """The hash of a key, as the signed number that Java has.
+    """The murmur2 hash of a key, as the signed 32-bit integer that Java computes.
 
     Notes
     -----
@@ -38,7 +38,7 @@ def murmur2(key: bytes) -> int:
 
 
 def hash_keys(keys: BinaryColumn) -> npt.NDArray[np.int32]:
-    """The murmur2 of each key; that of a null is the one of no bytes, and means nothing.
+    """The murmur2 hash of each key; a null gets the hash of an empty key, which the caller must ignore.
 
     Parameters
     ----------
@@ -58,21 +58,21 @@ def hash_keys(keys: BinaryColumn) -> npt.NDArray[np.int32]:
 
 
 class Partitioner:
-    """Spreads records over the partitions of a topic, slice by slice.
+    """Spreads records over the partitions of a topic; keeps its state from call to call.
 
     Parameters
     ----------
     n_partitions : int
-        Partitions of the topic.
+        Number of partitions of the topic.
     sticky_bytes : int
-        Bytes of records without a key that go to a partition before the next one has its turn; default: a producer's
-        default `batch.size`.
+        Bytes of records without a key that go to a partition before the next partition takes over; default: a
+        producer's default `batch.size`.
 
     Notes
     -----
-    With a key: ``(murmur2(key) & 0x7fffffff) % n_partitions``; an empty key is one. Without: partition 0 until it was
-    given `sticky_bytes` or more, then 1 and so on, from the last one back to 0. A producer begins with any partition,
-    goes on to any other, and takes the load of brokers into account.
+    With a key (an empty key counts as one): ``(murmur2(key) & 0x7fffffff) % n_partitions``. Without a key: partition 0
+    until it has `sticky_bytes` or more, then 1 and so on; after the last partition comes 0 again. A producer instead
+    begins with a random partition, continues with another random one, and takes the load of brokers into account.
 
     Source: BuiltInPartitioner.partitionForKey, BuiltInPartitioner.updatePartitionInfo, Kafka 4.3.
 
@@ -100,7 +100,7 @@ class Partitioner:
         Parameters
         ----------
         columns : RecordColumns
-            Of which key, value and headers count.
+            The columns `key`, `value` and `headers` are used.
 
         Returns
         -------
@@ -116,12 +116,12 @@ class Partitioner:
         return partitions
 
     def _take_turns(self, columns: RecordColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-        """Partitions of records without a key, and whose turn it is behind them."""
+        """Assign partitions in turn to records without a key, and remember the current partition and its bytes."""
         turns = np.empty(rows.size, np.int32)
         end = np.cumsum(record_sizes(columns)[rows])
         start, before = 0, -self._given
         while start < rows.size:
-            # the record with which the partition has enough is the last one that it is given
+            # the record that reaches `sticky_bytes` is the last one for the partition
             stop = min(int(np.searchsorted(end, before + self._sticky_bytes)) + 1, rows.size)
             turns[start:stop] = self._turn
             self._given = int(end[stop - 1]) - before
@@ -134,7 +134,7 @@ class Partitioner:
 
 
 def record_sizes(columns: RecordColumns) -> npt.NDArray[np.int64]:
-    """About the bytes of each record in a batch: those of key, value and headers, and what a record takes at least."""
+    """Approximate bytes of each record in a batch: its key, value and headers plus the least overhead of a record."""
     sizes = np.full(columns.n_records, kf.MIN_RECORD_BYTES, np.int64)
     for column in columns.values():
         if isinstance(column, BinaryColumn):

@@ -1,7 +1,7 @@
-"""Records on their way into batches: pieces of any size come in, columns and where their batches begin go out.
+"""Collects records until they fill batches: pieces of any size in, columns with batch boundaries out.
 
-What comes waits until it fills a batch, so that batches do not depend on how a stream was cut into pieces, and small
-pieces cost no more than large ones. Mirrors a producer's `RecordAccumulator` for one partition. Nothing here encodes.
+Batches do not depend on how a stream was divided into pieces, and small pieces cost no more than large ones. Mirrors a
+producer's `RecordAccumulator` for one partition. This module does not encode batches.
 """
 
 from __future__ import annotations
@@ -24,29 +24,28 @@ class Filled(NamedTuple):
 
     columns: RecordColumns
     boundaries: npt.NDArray[np.int64]
-    """As of `cut_batches`; rows behind the last one are still to come."""
+    """int64[n_batches + 1], as from `cut_batches`; rows after the last boundary belong to a later batch."""
     first_row: int
-    """How many records came before the first of `columns`."""
+    """Number of records before the first of `columns`, counted over all pieces."""
 
 
 class RecordAccumulator:
-    """Collects records until there are batches of them.
+    """Collects records until they fill batches.
 
     Parameters
     ----------
-    batch_size : int
-        As of `cut_batches`, and so `max_records`.
-    max_records : int, optional
+    batch_size, max_records
+        See `cut_batches`.
 
     Attributes
     ----------
     last_offset : int or None
-        Of the last record that waits; None where none does.
+        Offset of the last waiting record; None if none waits.
 
     Notes
     -----
-    What waits is about a batch and a piece at most. Pieces are put together eight at a time with others of about their
-    size: a record is copied a few times however small pieces are, and memory of the input is let go.
+    At most about one batch and one piece wait. Eight pieces of similar size are merged at a time: a record is copied
+    only a few times, however small the pieces are, and the input's memory can be freed.
     """
 
     def __init__(self, *, batch_size: int, max_records: int | None = None) -> None:
@@ -58,12 +57,12 @@ class RecordAccumulator:
         self._n_done = 0
 
     def add(self, piece: RecordColumns) -> Filled | None:
-        """Take records; the batches that are full now.
+        """Add records, and return the batches that are full now; None if there are none.
 
         Parameters
         ----------
         piece : RecordColumns
-            With `offset`.
+            Must have the column `offset`.
 
         Raises
         ------
@@ -81,18 +80,18 @@ class RecordAccumulator:
         if size < self._enough and (self._max_records is None or n_waiting <= self._max_records):
             return None
         filled = self._cut()
-        boundaries = filled.boundaries[:-1]  # more may go into the last batch
+        boundaries = filled.boundaries[:-1]  # later records may still fit into the last batch
         rest = filled.columns.slice(int(boundaries[-1]), filled.columns.n_records)
         self._keep(rest, _least_bytes(rest))
         self._n_done += int(boundaries[-1])
         if boundaries.size > 1:
             self._enough = self._batch_size
             return filled._replace(boundaries=boundaries)
-        self._enough = size + min(size, _STEP_BYTES)  # or each piece would have all be looked at again
+        self._enough = size + min(size, _STEP_BYTES)  # else every further piece would cut all waiting records again
         return None
 
     def finish(self) -> Filled | None:
-        """The batches of all that waits."""
+        """Return the batches of all waiting records; None if none wait."""
         if not self._parts:
             return None
         filled = self._cut()
@@ -115,7 +114,7 @@ class RecordAccumulator:
 
 
 def _least_bytes(columns: RecordColumns) -> int:
-    """What records take in a batch at least, unless there are bytes behind their nulls."""
+    """A lower bound of the bytes of records in a batch, provided that null values span no bytes in their column."""
     size = columns.n_records * kf.MIN_RECORD_BYTES
     for column in columns.values():
         if isinstance(column, BinaryColumn):

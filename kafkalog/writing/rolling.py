@@ -1,8 +1,8 @@
-"""When a broker begins a new segment: all conditions, for many batches at a time.
+"""Decides when a new segment begins, by all of a broker's conditions, for many batches at a time.
 
-A segment is rolled before a batch that would make it too large, that is too much later than its first batch, whose
-offset is too far from its base offset, or that finds an index full. Mirrors `LogSegment.shouldRoll`,
-`LogConfig.maxSegmentMs` and `AbstractIndex.isFull`; writes nothing.
+A segment is rolled before a batch that would make it too large, whose timestamp is too far after that of its first
+batch, whose offset is too far from its base offset, or that finds an index full. Mirrors `LogSegment.shouldRoll`,
+`LogConfig.maxSegmentMs` and `AbstractIndex.isFull`. This module writes nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class RollConditions:
     Attributes
     ----------
     segment_bytes, segment_ms, segment_jitter_ms, segment_index_bytes, index_interval_bytes : int
-        Settings of the topic, `segment.bytes` and so on. `segment_ms` is already the smaller one where a compacted
-        topic's `max.compaction.lag.ms` is smaller.
+        Settings of the topic: `segment.bytes` and so on. For a compacted topic `segment_ms` is the smaller of
+        `segment.ms` and `max.compaction.lag.ms`.
     """
 
     segment_bytes: int = 2**30
@@ -54,26 +54,26 @@ class RollConditions:
 
     @property
     def max_time_entries(self) -> int:
-        """How many entries the time index takes; the last one is kept for when the segment is closed."""
+        """How many entries fill the time index; the last one is reserved for when the segment is closed."""
         return self.segment_index_bytes // kf.TIME_INDEX_DTYPE.itemsize
 
 
 class SegmentRoll:
-    """How much of what is appended goes into a segment before it is rolled.
+    """Counts how many batches a segment takes before it is rolled.
 
     Parameters
     ----------
     base_offset : int
-        Of the segment.
+        Base offset of the segment.
     conditions : RollConditions
     jitter_ms : int
-        What the broker drew for this segment, to be taken off `segment.ms`.
+        The jitter drawn for this segment, ms; it is subtracted from `segment.ms`.
 
     Notes
     -----
-    Batches count one by one, as brokers append them. An empty segment takes a batch of any size (a broker refuses one
-    larger than `segment.bytes`). Where the first batch has no timestamp a broker goes by its clock; here no time
-    passes.
+    Batches are counted one by one, as brokers append them. An empty segment takes a batch of any size (a broker refuses
+    one larger than `segment.bytes`). If the first batch has no timestamp, a broker compares with its clock; here such a
+    segment is never rolled for its age.
 
     Source: LogSegment.shouldRoll, LogSegment.timeWaitedForRoll, Kafka 4.3.
 
@@ -89,6 +89,8 @@ class SegmentRoll:
     def __init__(self, base_offset: int, conditions: RollConditions, jitter_ms: int = 0) -> None:
         self.base_offset = base_offset
         self._conditions, self._roll_ms = conditions, conditions.segment_ms - jitter_ms
+        # the kernel's state between calls: bytes, timestamp of the first batch, bytes since the last index entry,
+        # entries of the offset and the time index, largest timestamp, timestamp of the last time index entry
         self._carried = np.array([0, -1, 0, 0, 0, -1, -1], np.int64)
 
     @property
@@ -102,7 +104,7 @@ class SegmentRoll:
         return int(self._carried[5])
 
     def take(self, batches: BatchTable) -> int:
-        """How many of the next batches go into the segment; fewer than there are if it is rolled before the next."""
+        """Count the next batches that go into the segment: fewer than given if it is rolled before one of them."""
         return count_until_roll(
             batches.size_in_bytes,
             batches.last_offset,
@@ -118,9 +120,12 @@ class SegmentRoll:
 
 
 def rolled_base_offset(batches: BatchTable, row: int, log_end_offset: int) -> int:
-    """Base offset of the segment that begins before a batch.
+    """Base offset of the segment that begins with a batch.
 
-    Source: UnifiedLog.maybeRoll, Kafka 4.3: the first offset, which before v2 is not looked for but bounded from below.
+    It is the batch's first offset. The header of a v0 or v1 batch does not have that offset; a broker uses a lower
+    bound instead.
+
+    Source: UnifiedLog.maybeRoll, Kafka 4.3.
     """
     if batches.magic[row] >= 2:
         first = int(batches.base_offset[row])

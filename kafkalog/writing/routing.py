@@ -1,8 +1,8 @@
-"""Records on their way to partitions: rows of a table are routed, wait for more of their kind, and are written.
+"""Routes the rows of a table to partitions, collects them, and passes them to one writer per partition.
 
-A `Router` says which topic-partition each row goes to: by columns, or as Kafka's producers decide. `WaitingRecords`
-keeps what it gives until there is enough for batches to be full, and hands it to a writer a partition. Mirrors
-`KafkaProducer.partition` and `RecordAccumulator`. Where writers write, and how that is published, is not known here.
+A `Router` chooses the topic and partition of each row: by columns, or as Kafka's default partitioner does.
+`WaitingRecords` keeps the records of each partition until they fill batches, then writes them. Mirrors
+`KafkaProducer.partition` and `RecordAccumulator`. This module does not open or publish partition directories.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from kafkalog.writing.partition_writer import PartitionWriter, check_partition_n
 from kafkalog.writing.partitioner import STICKY_BYTES, Partitioner, record_sizes
 
 WAITING_BYTES: Final = 32 * 2**20
-"""Records of all partitions that wait for their batches to be full, about."""
+"""Approximate bytes of waiting records over all partitions."""
 _MOST_BYTES: Final = 2**20
 _MOST_BATCHES: Final = 8
 
 _FILES_PER_PARTITION: Final = 2
-"""That a `PartitionWriter` has open: the `.log`, and the directory that is staged."""
+"""Files that a `PartitionWriter` has open: the `.log` and the staged directory."""
 _INT_MAX: Final = 2**31 - 1
 
 
 def check_topic(topic: str) -> None:
-    """Refuse what is no topic's name, and so could lead anywhere.
+    """Check a topic's name, which becomes part of a path.
 
     Raises
     ------
     UnsafePathError
-        A broker would not take it.
+        The name is invalid: it contains a path separator, or a broker would refuse it.
     """
     name = str(kf.TopicPartition(topic, 0))
     path = Path(name)
@@ -52,33 +52,34 @@ def check_topic(topic: str) -> None:
 
 
 class Routed(NamedTuple):
-    """Records of one partition, in the order that they came in."""
+    """Records of one partition, in the order of the input."""
 
     key: kf.TopicPartition
     columns: RecordColumns
     is_owned: bool
-    """Whether they have memory of their own, or share that of the input."""
+    """Whether the columns own their memory; else they share that of the input."""
 
 
 class Router:
-    """Says which topic-partition each row of a table goes to.
+    """Chooses the topic and partition of each row of a table.
 
     Parameters
     ----------
     n_partitions : callable
-        Asked once for each topic, by its name: the number of partitions that Kafka's default partitioner spreads
-        records over, or None to go by the column `partition`, and to partition 0 where there is none.
+        ``n_partitions(topic)`` is called once for each topic. It returns the number of partitions that Kafka's default
+        partitioner spreads records over; or None to use the column `partition`, and partition 0 without that column.
     topic : str, optional
-        Where all records go; default: the column `topic` says.
+        The topic of all records; default: the column `topic`.
     sticky_bytes : int
         See `Partitioner`.
     wants : callable
-        Asked for the topics of a column: whether its records are wanted. Others are counted and left out.
+        ``wants(topic)`` is called for the topics in the column `topic`. Records of topics for which it returns False
+        are counted and skipped.
 
     Attributes
     ----------
     left_out : dict of str to int
-        Records that were left out, by topic.
+        Number of skipped records by topic.
     """
 
     def __init__(
@@ -95,7 +96,10 @@ class Router:
         self.left_out: dict[str, int] = {}
 
     def meet(self, topic: str) -> None:
-        """Take a topic for known; whoever says nothing of it is asked with its first record."""
+        """Register a topic: check its name and look up its number of partitions.
+
+        Topics that are not registered before are registered with their first record.
+        """
         if topic not in self._partitioners:
             check_topic(topic)
             n = self._n_partitions(topic)
@@ -104,24 +108,25 @@ class Router:
     def route(
         self, columns: RecordColumns, batch: pa.RecordBatch, reader: ColumnReader, first_row: int = 0
     ) -> Iterator[Routed]:
-        """The records of each partition.
+        """Split the records of a batch by partition.
 
         Parameters
         ----------
         columns : RecordColumns
-            Those of the batch.
+            The records of the batch.
         batch : pyarrow.RecordBatch
+            Has the columns `topic` and `partition`, if they are needed.
         reader : ColumnReader
-            Knows which of its columns is what.
+            Maps roles such as `topic` to the batch's column names.
         first_row : int
-            Its place in the whole, for messages.
+            Row number of the batch's first row in the whole input, for messages.
 
         Raises
         ------
         UnwritableError
-            A topic or partition that is null, or a partition that none can be.
+            A topic or partition is null, or a partition number is out of range.
         UnsafePathError
-            A name that is no topic's.
+            A topic's name is invalid.
         """
         n = columns.n_records
         if not n:
@@ -148,7 +153,7 @@ class Router:
     def _topics(
         self, batch: pa.RecordBatch, reader: ColumnReader, first_row: int
     ) -> tuple[list[str], npt.NDArray[np.int64]]:
-        """Topics of the records, and which of them is whose."""
+        """The distinct topics of the batch, and the index of each record's topic among them (int64[n])."""
         if self._topic is not None:
             self.meet(self._topic)
             return [self._topic], np.zeros(batch.num_rows, np.int64)
@@ -169,7 +174,7 @@ class Router:
         return topics, integer_values(coded.indices, name)[0]
 
     def _wanted_rows(self, topics: list[str], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
-        """Rows of topics that are wanted; None if all are."""
+        """The rows of wanted topics (int64); None if all are wanted. The others are counted in `left_out`."""
         left_out = [code for code, topic in enumerate(topics) if topic not in self._partitioners]
         if not left_out:
             return None
@@ -187,7 +192,7 @@ class Router:
         reader: ColumnReader,
         first_row: int,
     ) -> npt.NDArray[np.int64]:
-        """The partition of each record."""
+        """The partition number of each record (int64[n])."""
         partitioners = [self._partitioners.get(topic) for topic in topics]
         if len(topics) == 1 and partitioners[0] is not None:
             return partitioners[0].assign(columns).astype(np.int64)
@@ -206,27 +211,28 @@ class Router:
 
 
 class RoutedPartition:
-    """A partition that is being written, or, without a writer, counted: its records that wait, and what was written.
+    """The waiting records of one partition, and counts of those that were written.
 
     Parameters
     ----------
     key : TopicPartition
     writer : PartitionWriter or None
+        Takes the records; None to count them only.
     sorts : bool
-        Whether records that have offsets are put in order before they are written; else they have to come in order.
+        Whether records are sorted by offset before they are written; else their offsets must already increase.
     hint : str
-        What helps where they do not.
+        Added to the error if they do not: what the caller can do about it.
 
     Attributes
     ----------
     n_waiting : int
-        Bytes of keys, values and headers that are not written yet, about.
+        Approximate bytes of the records that wait.
     n_records, n_batches, n_bytes : int
-        Written so far; without a writer there are no batches, and the bytes are those that waited.
+        Written so far. Without a writer there are no batches, and the bytes are those of the waiting records.
     first_offset, next_offset : int
-        Of the first record that was written, and behind the last.
+        Offset of the first written record, and one past the last.
     max_timestamp : int
-        The largest of all records, ms; -1 for none.
+        The largest timestamp of all records, ms; -1 for none.
     """
 
     def __init__(self, key: kf.TopicPartition, writer: PartitionWriter | None, *, sorts: bool, hint: str) -> None:
@@ -239,15 +245,15 @@ class RoutedPartition:
         self._last = self.next_offset - 1
 
     def give(self, columns: RecordColumns) -> None:
-        """Keep records.
+        """Add records to those that wait.
 
         Raises
         ------
         UnwritableError
-            Their offsets do not rise.
+            Their offsets do not increase.
         """
         if self._parts and ("offset" in columns) != ("offset" in self._parts[0]):
-            self.flush()  # of two inputs, one of which has offsets
+            self.flush()  # one input has offsets and the next one has none: they cannot be concatenated
         if not self._sorts:
             self._check_offsets(columns)
         self._parts.append(columns)
@@ -255,11 +261,11 @@ class RoutedPartition:
         self.max_timestamp = max(self.max_timestamp, int(columns.timestamp.max()))
 
     def own(self) -> None:
-        """Copy the records that came last: who waits must not keep a whole table in memory."""
+        """Copy the records that were added last, so that they do not keep the whole table alive."""
         self._parts[-1] = self._parts[-1].take(np.arange(self._parts[-1].n_records))
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the waiting records."""
         n_waiting, self.n_waiting = self.n_waiting, 0
         if not self._parts:
             return
@@ -301,18 +307,19 @@ class RoutedPartition:
 
 
 class WaitingRecords:
-    """Partitions by their names, each with the records that wait until they fill batches.
+    """The waiting records of all partitions, written when they fill batches.
 
     Parameters
     ----------
     open_writer : callable
-        Makes the writer of a partition that is met first, or gives None where records are counted alone.
+        ``open_writer(key)`` is called at the first record of a partition. It returns the partition's writer, or None
+        to count records only.
     path : path-like
-        What the partitions are written to, for messages.
+        Where the partitions are written, for messages.
     batch_size : int
         Bytes that fill a batch.
     sorts, hint
-        See `RoutedPartition`. What is to be sorted waits until the end, in memory.
+        See `RoutedPartition`. Records that are sorted wait in memory until the end.
 
     Attributes
     ----------
@@ -320,8 +327,9 @@ class WaitingRecords:
 
     Notes
     -----
-    Few partitions wait for a megabyte or eight batches each, many for a share of `WAITING_BYTES`, and any for a batch:
-    memory is bounded by that, or by a batch a partition.
+    A partition is written when it has 1 MiB or eight batches, whichever is more; with many partitions already when it
+    has its share of `WAITING_BYTES`, but never with less than a batch. Memory is bounded by `WAITING_BYTES`, or by one
+    batch per partition if that is more.
     """
 
     def __init__(
@@ -339,18 +347,18 @@ class WaitingRecords:
         self._n_files = count_open_files()
 
     def expect(self, n: int) -> None:
-        """See to it that so many more partitions may come.
+        """Raise the limit of open files for `n` more partitions.
 
         Raises
         ------
         WriteError
-            This process may not have as many files open as these are.
+            The process may not open as many files.
         """
         n_files = self._n_files + _FILES_PER_PARTITION * (len(self.partitions) + n)
         allow_open_files(n_files, path=self._path)
 
     def partition(self, key: kf.TopicPartition) -> RoutedPartition:
-        """A partition, which is opened where it is met first."""
+        """The partition of a key; it is opened on first use."""
         partition = self.partitions.get(key)
         if partition is None:
             self.expect(1)
@@ -360,7 +368,7 @@ class WaitingRecords:
         return partition
 
     def give(self, routed: Routed) -> None:
-        """Keep records, and write those of their partition if there are enough now."""
+        """Add records to their partition, and write the partition if enough of them wait."""
         partition = self.partition(routed.key)
         partition.give(routed.columns)
         enough = min(max(_MOST_BYTES, _MOST_BATCHES * self._batch_size), WAITING_BYTES // len(self.partitions))
@@ -370,6 +378,6 @@ class WaitingRecords:
             partition.own()
 
     def flush(self) -> None:
-        """Write all that waits."""
+        """Write the waiting records of all partitions."""
         for key in sorted(self.partitions):
             self.partitions[key].flush()

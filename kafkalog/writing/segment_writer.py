@@ -1,7 +1,8 @@
-"""One segment while it is written: the `.log` as it grows, and at its end the indexes that belong to it.
+"""Writes one segment: the `.log` while batches arrive, and its indexes when it is closed.
 
-Entries are those that a broker makes while it appends batch by batch. Mirrors the writing half of `LogSegment`; what
-comes when is decided by `kafkalog.writing.partition_writer`, where the files end up by `kafkalog.storage.staging`.
+Index entries are those that a broker makes when it appends batch by batch. Mirrors the writing half of `LogSegment`.
+This module does not decide which segments there are (`kafkalog.writing.partition_files`) or where the files end up
+(`kafkalog.storage.staging`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NO_ENTRIES: Final = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
 
 
 class SegmentWriter:
-    """A segment of a directory that is being staged.
+    """Writes a segment in a staged directory.
 
     Parameters
     ----------
@@ -38,12 +39,12 @@ class SegmentWriter:
     ----------
     base_offset : int
     names : list of str
-        Of the files that are finished.
+        Names of the finished files.
 
     Notes
     -----
-    `.index` and `.timeindex` are as long as their entries, and the time index ends with the largest timestamp, as a
-    roll or a clean shutdown leaves them; there is a `.txnindex` where a transaction was aborted.
+    `.index` and `.timeindex` are trimmed to their entries, and the time index ends with the largest timestamp, as after
+    a roll or a clean shutdown. A `.txnindex` is written only if a transaction was aborted.
 
     Source: LogSegment.append, LogSegment.onBecomeInactiveSegment, LogSegment.close, Kafka 4.3.
     """
@@ -66,7 +67,7 @@ class SegmentWriter:
         return self._log.n_bytes
 
     def take(self, window: Window) -> int:
-        """Append batches until the segment is to be rolled; how many it took."""
+        """Append batches until the segment must be rolled, and return how many were appended."""
         batches = window.batches
         n = self._roll.take(batches)
         if n:
@@ -80,16 +81,19 @@ class SegmentWriter:
         return n
 
     def add_aborted(self, ended: npt.NDArray[np.void]) -> None:
-        """Note the aborted ones of transactions that ended in this segment (ENDED_DTYPE[n])."""
+        """Add the aborted ones among the transactions that ended in this segment (ENDED_DTYPE[n]) to the index."""
         self._aborted.append(aborted_entries(ended))
 
     def set_modified(self, milliseconds: int | None) -> None:
-        """When batches from elsewhere were written: retention counts from there if they have no timestamps."""
+        """Set when batches were written, ms; a broker's retention uses it if they have no timestamps.
+
+        The latest of several times counts; None changes nothing.
+        """
         if milliseconds is not None:
             self._modified_ms = max(milliseconds, self._modified_ms or 0)
 
     def close(self) -> None:
-        """Finish all files of the segment; they are durable then."""
+        """Finish all files of the segment and make them durable."""
         if self._modified_ms is not None:
             self._log.set_modified(self._modified_ms)
         self._log.close()
@@ -108,7 +112,7 @@ class SegmentWriter:
 
 
 def _pieces(data: Bytes, start: int, batches: BatchTable) -> list[Bytes]:
-    """The bytes of batches: stretches as long as they lie one behind the other."""
+    """The bytes of batches, in runs of batches that are contiguous in `data`; `start` is the position of `data`."""
     position, end = batches.position - start, batches.next_position - start
     cuts = np.flatnonzero(position[1:] != end[:-1]) + 1
     first, last = np.concatenate([[0], cuts]), np.concatenate([cuts, [len(batches)]]) - 1
@@ -118,3 +122,4 @@ def _pieces(data: Bytes, start: int, batches: BatchTable) -> list[Bytes]:
 
 
 _MANY_PIECES: Final = 8
+"""More runs than this are copied into one before they are written."""
