@@ -1,6 +1,7 @@
-"""The batch table: a row a record batch, a contiguous array a column; and windows, runs of bytes that batches lie in.
+"""The batch table: one row per record batch, one contiguous array per column. And windows: runs of bytes with batches.
 
-`header_walk` fills it. All that headers tell is here: verifying, indexing, planning and lookups need nothing else.
+`header_walk` fills the table. It has every field of the batch headers; verifying, indexing, planning and lookups need
+nothing else.
 """
 
 from __future__ import annotations
@@ -42,31 +43,31 @@ COLUMNS: Final[dict[str, npt.DTypeLike]] = {
 
 @dataclass(frozen=True, eq=False, slots=True)
 class BatchTable:
-    """Record batches of a segment, a row each.
+    """Headers of the record batches of a segment, one row per batch.
 
     Attributes
     ----------
     position : int64[n]
         Bytes from the start of the `.log`.
     size_in_bytes : int32[n]
-        Whole size, 12 bytes of offset and size field included.
+        Size of the whole batch, including the 12 bytes of offset and size field.
     base_offset, last_offset : int64[n]
-        The base offset of a compressed v0 or v1 message is -1: it is known only inside.
+        The base offset of a compressed v0 or v1 message is -1: only its compressed content has it.
     partition_leader_epoch : int32[n]
         -1 before v2.
     magic : int8[n]
     crc : uint32[n]
-        As stored: CRC-32C for v2, CRC-32 before.
+        The stored checksum: CRC-32C for v2, CRC-32 before.
     attributes : int16[n]
     base_timestamp, max_timestamp : int64[n]
-        Milliseconds, -1 for none. With a delete horizon the base timestamp is that, not the first record's time.
+        Milliseconds, -1 for none. In a batch with a delete horizon, the base timestamp is the horizon.
     producer_id : int64[n]
     producer_epoch : int16[n]
     base_sequence : int32[n]
     records_count : int32[n]
         -1 for a compressed v0 or v1 message.
     control_type : int16[n]
-        `ControlRecordType` of the first record of a control batch; -1 for other batches, -2 where there is none.
+        `ControlRecordType` of the first record of a control batch; -1 for other batches, -2 if it has no readable one.
     """
 
     position: npt.NDArray[np.int64]
@@ -87,12 +88,12 @@ class BatchTable:
 
     @classmethod
     def empty(cls, n: int = 0) -> BatchTable:
-        """A table of `n` rows of zeros."""
+        """Return a table of `n` rows of zeros."""
         return cls(**{name: np.zeros(n, dtype) for name, dtype in COLUMNS.items()})
 
     @classmethod
     def concatenate(cls, tables: list[BatchTable]) -> BatchTable:
-        """The rows of several tables one behind the other."""
+        """Concatenate the rows of several tables."""
         if not tables:
             return cls.empty()
         return cls(**{name: np.concatenate([getattr(table, name) for table in tables]) for name in COLUMNS})
@@ -101,7 +102,7 @@ class BatchTable:
         return self.position.size
 
     def __getitem__(self, rows: slice | npt.NDArray[Any]) -> BatchTable:
-        """Rows by a slice (a view), a mask or an array of row numbers (a copy)."""
+        """Select rows by a slice (a view), or by a mask or an array of row numbers (a copy)."""
         if isinstance(rows, (int, np.integer)):
             raise TypeError("a BatchTable takes a slice, a mask or an array of rows; for one row use table[i:i+1]")
         return BatchTable(**{name: getattr(self, name)[rows] for name in COLUMNS})
@@ -117,7 +118,7 @@ class BatchTable:
 
     @property
     def next_position(self) -> npt.NDArray[np.int64]:
-        """int64[n]: where the batch ends in the file."""
+        """int64[n]: position of the first byte after the batch."""
         return self.position + self.size_in_bytes
 
     @property
@@ -140,22 +141,22 @@ class BatchTable:
 
     @property
     def is_control(self) -> npt.NDArray[np.bool_]:
-        """bool[n]: batches of transaction markers and Raft control records, not of anyone's records."""
+        """bool[n]: batches of transaction markers or Raft control records instead of user records."""
         return self._v2_bit(kf.CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> npt.NDArray[np.int64]:
-        """int64[n]: when the cleaner may drop the tombstones or the marker, -1 for no horizon."""
+        """int64[n]: time (ms) after which the cleaner may drop the batch's tombstones or marker; -1 for no horizon."""
         return np.where(self._v2_bit(kf.DELETE_HORIZON_BIT), self.base_timestamp, np.int64(-1))
 
     def to_arrow(self) -> pa.Table:
-        """A `pyarrow.Table` of the stored and the derived columns, timestamps as int64 milliseconds."""
+        """Return a `pyarrow.Table` of the stored and the derived columns, timestamps as int64 milliseconds."""
         import pyarrow as pa
 
         return pa.table({name: getattr(self, name) for name in (*COLUMNS, *DERIVED)})
 
     def to_pandas(self) -> pd.DataFrame:
-        """A `pandas.DataFrame` of the same columns."""
+        """Return a `pandas.DataFrame` with the columns of `to_arrow`."""
         return self.to_arrow().to_pandas()
 
     def _v2_bit(self, bit: int) -> npt.NDArray[np.bool_]:
@@ -167,28 +168,28 @@ DERIVED: Final = ("codec", "timestamp_type", "is_transactional", "is_control", "
 
 
 class Window(NamedTuple):
-    """Bytes of a segment and the whole batches in them."""
+    """A run of bytes of a segment, and the complete batches in it."""
 
     data: Bytes
     """The bytes; batch `i` is ``data[batches.position[i] - start:][:batches.size_in_bytes[i]]``.
 
-    `walk_checked` leaves none of a window that it found valid."""
+    Empty in windows that `walk_checked` read and found valid in one kernel call."""
     start: int
     """Position of `data[0]` in the file."""
     batches: BatchTable
     valid: npt.NDArray[np.bool_] | None = None
-    """Which batches have the checksum of their bytes; None where that was not looked at."""
+    """Which batches have the right checksum; None if the checksums were not compared."""
 
 
 def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:
-    """The finding about a batch that cannot be read: its offsets, and its records as its header counts them.
+    """Return the finding about a batch that cannot be read, with its offsets and the record count of its header.
 
     Parameters
     ----------
     error : KafkalogError
-        With its position in the file.
+        Its position in the file identifies the batch.
     batches : BatchTable
-        Those that it is among.
+        Batches that include the one that cannot be read.
     """
     finding = error.to_finding()
     row = int(np.searchsorted(batches.position, error.position if error.position is not None else -1, side="right")) - 1
@@ -207,7 +208,7 @@ def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:
 
 
 def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray[np.bool_]:
-    """Which batches of a window have the checksum of their bytes.
+    """Compare checksums: whether each batch of a window has the right one.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""A walk that checks the checksum of every batch, and hands out bytes only where somebody has to look at them.
+"""Walk the batches of a segment and compare every checksum; bytes are returned only where they are needed.
 
-Mostly all is well, and the headers are all that is wanted. Then one kernel call reads, walks and checks many megabytes,
-piece by piece through a core's own cache, where a window costs a trip through Python and has left the cache before it
-is summed. The call ends before whatever is not as it should be and says nothing about it: from there on windows are
-walked as ever, until all is well again.
+Usually every batch is intact and only the headers are wanted. Then one kernel call reads, walks and checks many
+megabytes, in pieces that fit a core's cache. Windows would cost a return to Python each, and would have left the cache
+before their checksums are computed. The kernel stops before anything irregular, without reporting it. From there on
+`header_walk` walks a few windows and reports what it finds; then the kernel is tried again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kafkalog.records.header_walk import WINDOW_BYTES, walk
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes, ByteSource
 
-_RUN_BYTES: Final = 2**25  # in one call: a tenth of a second on a slow disk, for which Ctrl-C and progress wait
-_ROOM_BYTES: Final = 2**20  # less misses the second cache of a core less, and costs more calls of the system
+_RUN_BYTES: Final = 2**25  # per call: a tenth of a second on a slow disk, during which Ctrl-C and progress wait
+_ROOM_BYTES: Final = 2**20  # a smaller buffer fits the L2 cache better, but takes more system calls
 _ROWS: Final = 2**14
 _MOST_WINDOWS: Final = 64
 _NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
@@ -39,29 +39,29 @@ def walk_checked(
     needs_control_bytes: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[Window]:
-    """Walk the batches of a segment as `batches.walk` does, and check their bytes.
+    """Walk the batches of a segment as `header_walk.walk` does, and compare their checksums.
 
     Parameters
     ----------
     source, start, previous_offset, window_bytes, first_window_bytes, limits
-        See `batches.walk`.
+        See `header_walk.walk`.
     needs_control_bytes : bool
-        Whether the bytes of control batches have to be in their windows.
+        Whether windows with control batches must have their bytes.
 
     Yields
     ------
     Window
-        `valid` is set. `data` is empty for windows all of whose batches are valid.
+        `valid` is set. `data` is empty if the kernel read the batches; all of them are valid then.
 
     Raises
     ------
     KafkalogError
-        See `batches.walk`.
+        See `header_walk.walk`.
     """
     reader = _IntactReader(source, limits=limits, stop_at_control=needs_control_bytes)
     position, n_windows = start, 1
     while True:
-        # behind damage more of the same may follow: a small window is the cheaper way to find out
+        # After damage more damage may follow, which a small window finds more cheaply than a long kernel call
         run_start = position
         while first_window_bytes is None and len(batches := reader.read(position, previous_offset)):
             yield Window(_NO_BYTES, position, batches, np.ones(len(batches), np.bool_))
@@ -82,7 +82,7 @@ def walk_checked(
             left -= 1
             if not left:
                 break
-            del window  # its memory can serve the next one
+            del window  # so that the next window can reuse its memory
         else:
             return
         del window, batches
@@ -90,15 +90,15 @@ def walk_checked(
 
 
 class _IntactReader:
-    """Reads a source from batch to batch while all is well.
+    """Reads and checks intact batches of a source; stops before anything irregular.
 
     Parameters
     ----------
     source : ByteSource
-        One without a descriptor gives no batches.
+        For a source without a descriptor, no batches are returned.
     limits : Limits
     stop_at_control : bool
-        Whether to end before a control batch, whose bytes are wanted.
+        Whether to stop before a control batch, because the caller needs its bytes.
     """
 
     def __init__(self, source: ByteSource, *, limits: Limits, stop_at_control: bool) -> None:
@@ -107,12 +107,12 @@ class _IntactReader:
         self._columns: list[npt.NDArray[Any]] = []
 
     def read(self, position: int, previous_offset: int) -> BatchTable:
-        """Batches from a boundary on, their checksums right and their offsets rising above `previous_offset`.
+        """Read batches from a batch boundary on, with right checksums and offsets that rise above `previous_offset`.
 
         Returns
         -------
         BatchTable
-            Without rows where the next batch has to be looked at by `batches.walk`, if only for its size.
+            Empty if the next batch has to be read by `header_walk.walk`, for example because it is too large.
 
         Raises
         ------
@@ -144,4 +144,4 @@ class _IntactReader:
             )
             if n or not self._room.size < needed <= min(self._limits.max_batch_bytes, stop - position):
                 return BatchTable(*(column[:n].copy() for column in self._columns))
-            self._room = empty(needed, np.uint8)
+            self._room = empty(needed, np.uint8)  # one batch larger than the buffer: try again with room for it

@@ -1,9 +1,9 @@
-"""Which codec and level, and decompressing what a batch holds, bounded: a stream that wants more is refused, not tried.
+"""Codecs and levels, and bounded decompression: a stream that would exceed the limit raises.
 
-Accepts what Kafka's own consumer accepts, form by form, and nothing else, so that a topic is readable here exactly when
-it is readable there. The compressed formats themselves are left to `isal` (gzip), `cramjam` (snappy, LZ4 blocks) and
-`zstandard`; what is Kafka's own around them is here: xerial framing, and the LZ4 frame with its v0 header checksum.
-`kafkalog.records.compress` is the way back. Mirrors `org.apache.kafka.common.compress`.
+Accepts exactly the streams that Kafka's own consumer accepts, so a topic is readable here if and only if it is readable
+there. `isal` (gzip), `cramjam` (snappy, LZ4 blocks) and `zstandard` implement the codecs. This module implements what
+Kafka puts around them: xerial framing, and the LZ4 frame with its v0 header checksum. `kafkalog.records.compress`
+compresses. Mirrors `org.apache.kafka.common.compress`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes
 
 MAX_RATIO: Final = {kf.Codec.GZIP: 1032, kf.Codec.SNAPPY: 22, kf.Codec.LZ4: 256, kf.Codec.ZSTD: 32_768}
-"""What a codec can physically expand to, a byte of input; a declared size beyond it is wrong."""
+"""Largest expansion that a codec's format allows, in bytes per byte of input; a larger declared size is wrong."""
 
 LEVELS: Final = {kf.Codec.GZIP: range(1, 10), kf.Codec.LZ4: range(1, 18), kf.Codec.ZSTD: range(-(2**17), 23)}
-"""What `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level` take; gzip takes -1 too."""
+"""Valid `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level`; gzip also accepts -1."""
 DEFAULT_LEVELS: Final = {kf.Codec.GZIP: -1, kf.Codec.LZ4: 9, kf.Codec.ZSTD: 3}
-"""What the same are when nobody sets them. For gzip it means 6; for lz4 it means the fast compressor."""
+"""Kafka's default levels. For gzip, -1 means 6; for lz4, 9 means the fast compressor."""
 
 _SLACK = 64 * 1024
 _ZSTD_MAX_WINDOW = 2**27
@@ -47,12 +47,12 @@ _CHUNK = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """A codec and how hard it tries, as Kafka's producers and brokers are configured.
+    """A codec and its level, as in the configuration of Kafka's producers and brokers.
 
     Attributes
     ----------
     codec : Codec
-        Its name will do.
+        May be given by its name.
     level : int or None
         As `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level`; None for Kafka's default.
 
@@ -63,8 +63,8 @@ class Compression:
 
     Notes
     -----
-    lz4 has one level that is fast, 9, which is the default; the others compress harder and many times slower, 1 least
-    and 12 to 17 most. zstd takes any level from -131072 (fastest) to 22. snappy has none.
+    lz4 has one fast level, 9, which is the default. The others compress better and many times slower, 1 the least and
+    12 to 17 the most. zstd accepts any level from -131072 (fastest) to 22. snappy has no levels.
 
     Source: GzipCompression, Lz4Compression, ZstdCompression, Kafka 4.3.
 
@@ -93,14 +93,14 @@ class Compression:
 
     @classmethod
     def parse(cls, value: str | int | Compression | None, *, level: int | None = None) -> Self:
-        """From the name of a codec (None is "none"); a `Compression` passes through, but for a level given."""
+        """Make one from the name of a codec (None is "none"); a `Compression` is kept, except for a `level` given."""
         if isinstance(value, Compression):
             return cls(value.codec, value.level if level is None else level)
         return cls(_codec("none" if value is None else value), level)
 
     @property
     def effective_level(self) -> int | None:
-        """The level, Kafka's default where none is given; None for codecs without levels."""
+        """The level, or Kafka's default if none is given; None for codecs without levels."""
         return DEFAULT_LEVELS.get(self.codec) if self.level is None else self.level
 
     def __str__(self) -> str:
@@ -123,13 +123,14 @@ UNCOMPRESSED: Final = Compression(kf.Codec.NONE)
 
 
 class Arena:
-    """Memory that decompressed batches are appended to.
+    """A growing buffer that decompressed batches are appended to.
 
     Attributes
     ----------
     data : uint8[capacity]
-        Content is valid up to `used`. Growing replaces the array; one that was handed out stays valid.
+        Content is valid up to `used`. Growing replaces the array; references to the old one stay valid.
     used : int
+        Number of bytes in use.
     """
 
     def __init__(self, capacity: int = 0) -> None:
@@ -138,7 +139,7 @@ class Arena:
         self._view = memoryview(self.data)
 
     def reserve(self, n: int) -> memoryview:
-        """Exactly `n` writable bytes behind those in use."""
+        """Return exactly `n` writable bytes after those in use."""
         stop = self.used + n
         if self.data.size < stop:
             grown = empty(max(stop, 2 * self.data.size), np.uint8)
@@ -171,21 +172,22 @@ def decompress_into(
     data : uint8[n]
         The compressed bytes.
     magic : int
-        Of the batch: a v0 LZ4 frame has a header checksum of its own kind, and zstd exists from v2 on.
+        Magic of the batch: the header checksum of a v0 LZ4 frame is different, and zstd exists from v2 on.
     limits : Limits
         `max_decompressed_bytes` bounds the result.
 
     Returns
     -------
     int
-        Bytes appended. The arena is as it was when this raises.
+        Bytes appended. If this raises, the arena's content is unchanged.
 
     Raises
     ------
     CorruptionError
-        The stream is damaged (`codec_stream`) or declares what its codec cannot hold (`codec_ratio`).
+        The stream is damaged (`codec_stream`), or declares a size that its codec cannot reach (`codec_ratio`), or its
+        codec does not exist in this format (`legacy_codec`).
     LimitExceededError
-        The result would be larger than the limit; at most the limit is decompressed to find out.
+        The result would be larger than the limit. About as many bytes as the limit are decompressed to find out.
     UnsupportedError
         Codec ids 5 to 7.
     """
@@ -209,7 +211,7 @@ def decompress_into(
         arena.used = used
         raise
     except Exception as error:
-        # each package has its own exceptions, and they change from release to release
+        # each codec package has its own exceptions, which change from release to release
         arena.used = used
         raise _stream_error(codec, str(error) or type(error).__name__) from error
     return arena.used - used
@@ -225,16 +227,16 @@ def _check_limit(n: int, limit: int, what: str) -> None:
 
 
 _GZIP_STEP = 256
-_GZIP_MIN_NEXT = 18  # Java looks for another member only in more bytes than a header and a trailer take
+_GZIP_MIN_NEXT = 18  # Java looks for another member only in more bytes than a header and a trailer have
 
 
 def _gzip(arena: Arena, data: Bytes, limit: int) -> None:
-    """Members one behind the other; what follows the last one is ignored, as `GZIPInputStream` ignores it."""
+    """Decompress concatenated members; bytes after the last one are ignored, as by `GZIPInputStream`."""
     view = memoryview(data)
-    start = total = 0  # where the member begins, and what came out of all before
+    start = total = 0  # start of the member, and bytes decompressed from all members before it
     while not start or (len(view) - start > _GZIP_MIN_NEXT and bytes(view[start : start + 2]) == b"\x1f\x8b"):
         member = isal_zlib.decompressobj(wbits=31)
-        # a member hands back a copy of what follows it: all of that each time would be quadratic in small members
+        # isal copies the input after a member's end: feeding all of it to each of many small members is quadratic
         at, step = start, len(view) if not start else _GZIP_STEP
         pending: Any = b""
         while not member.eof:
@@ -265,7 +267,7 @@ _XERIAL_HEADER = 16
 
 
 def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
-    """Xerial chunks, or one raw block; the xerial header may come again where two streams were joined."""
+    """Decompress xerial chunks, or one raw block; where two streams were joined, a second xerial header is skipped."""
     view = memoryview(data)
     if bytes(view[:8]) != XERIAL_MAGIC:
         _snappy_block(arena, view, limit, 0)
@@ -280,7 +282,7 @@ def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
             at += _XERIAL_HEADER
             continue
         if len(view) - at < 4:
-            return  # snappy-java takes both for the end of the stream
+            return  # snappy-java takes a cut-off chunk length for the end of the stream, too
         size = int.from_bytes(view[at : at + 4], "big", signed=True)
         at += 4
         if not 0 < size <= len(view) - at:
@@ -290,7 +292,7 @@ def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
 
 
 def _check_second_header(header: memoryview) -> None:
-    """What snappy-java checks of a header that is not the first: of that one it takes any version."""
+    """Check a second xerial header as snappy-java does; it does not check the version of the first one."""
     if len(header) < _XERIAL_HEADER:
         raise _stream_error(kf.Codec.SNAPPY, "a second xerial header is cut off")
     version = int.from_bytes(header[8:12], "big", signed=True)
@@ -330,10 +332,10 @@ _CONTENT_CHECKSUM = 0x04
 
 
 def _lz4(arena: Arena, data: Bytes, limit: int, magic: int) -> None:
-    """One frame as `Lz4BlockInputStream` reads it.
+    """Decompress one frame as `Lz4BlockInputStream` does.
 
-    Kafka does not verify a content size or a content checksum, and ignores what follows the end mark. The header
-    checksum of a v0 frame was computed over the magic number too (KAFKA-3160), so it is not looked at.
+    Kafka does not verify a content size or a content checksum, and ignores bytes after the end mark. The header
+    checksum of a v0 frame was computed over the magic number too (KAFKA-3160), so it is not verified.
     """
     view = memoryview(data)
     block_size = _PLAIN_FRAMES.get(bytes(view[:7]))
@@ -358,7 +360,7 @@ def _lz4(arena: Arena, data: Bytes, limit: int, magic: int) -> None:
 
 
 def _lz4_blocks(arena: Arena, blocks: memoryview, block_size: int, limit: int, flags: int = 0) -> None:
-    """Blocks up to the end mark; `flags` are those of the frame."""
+    """Decompress blocks up to the end mark; `flags` are those of the frame."""
     trailer = 4 if flags & _BLOCK_CHECKSUM else 0
     total = at = 0
     n_bytes = len(blocks)
@@ -393,7 +395,7 @@ def _lz4_blocks(arena: Arena, blocks: memoryview, block_size: int, limit: int, f
 
 
 def _zstd(arena: Arena, data: Bytes, limit: int) -> None:
-    """Frames one behind the other, with or without their content size."""
+    """Decompress concatenated frames, with or without their content size."""
     if not len(data):
         return
     total = 0
@@ -414,7 +416,7 @@ _threads = threading.local()
 
 
 def _zstd_decoder() -> zstandard.ZstdDecompressor:
-    """One a thread: making one costs more than a small batch."""
+    """Return the thread's decoder: creating one costs more than decompressing a small batch."""
     decoder: zstandard.ZstdDecompressor | None = getattr(_threads, "zstd", None)
     if decoder is None:
         decoder = _threads.zstd = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
@@ -422,7 +424,7 @@ def _zstd_decoder() -> zstandard.ZstdDecompressor:
 
 
 def _check_zstd_end(data: Bytes) -> None:
-    """A stream reader takes a cut-off last frame for its end; the frame headers and block sizes tell."""
+    """Raise if the last frame is cut off: the stream reader does not, so frame headers and block sizes are walked."""
     view = data.tobytes()
     at = 0
     while at < len(view):
@@ -451,7 +453,7 @@ def _check_zstd_end(data: Bytes) -> None:
 
 
 def header_checksum(descriptor: bytes) -> int:
-    """The byte that guards an LZ4 frame's descriptor."""
+    """The header checksum byte of an LZ4 frame descriptor."""
     return checksum_xxh32(descriptor) >> 8 & 0xFF
 
 
@@ -462,4 +464,4 @@ _PLAIN_FRAMES: Final = {
     for code in range(4, 8)
     for descriptor in (bytes((0x60, code << 4)),)
 }
-"""Frame headers without any option, as Kafka's own producer writes them from v1 on, and their block sizes."""
+"""Frame headers without options, as Kafka's own producer writes them from v1 on, and their block sizes in bytes."""

@@ -1,6 +1,6 @@
-"""Records as columns: one array a column, byte strings one behind the other.
+"""Records as NumPy columns: one array per fixed-width column; byte strings as offsets into one array of bytes.
 
-What decoding gives and encoding takes. A column owns its memory; nothing here knows where the bytes came from.
+Decoding returns these columns and encoding takes them. A column owns its memory; nothing here knows its origin.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIXED_COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "batch_base_offset": np.int64,
     "batch_position": np.int64,
 }
-"""Columns of one number a record, and their dtypes. Timestamps are milliseconds."""
+"""Columns with one number per record, and their dtypes. Timestamps are milliseconds."""
 
 BINARY_COLUMNS: Final = ("key", "value")
 HEADERS: Final = "headers"
@@ -40,7 +40,7 @@ ALL_COLUMNS: Final = (*FIXED_COLUMNS, *BINARY_COLUMNS, HEADERS)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class BinaryColumn:
-    """Byte strings one behind the other.
+    """A column of byte strings, stored as offsets and bytes like Arrow's large_binary.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class BinaryColumn:
         Value `i` is ``data[offsets[i]:offsets[i + 1]]``.
     data : uint8[offsets[-1]]
     validity : bool[n] or None
-        False for null; None when nothing is null. Null and empty are different things in Kafka.
+        False for null; None if no value is null. Kafka distinguishes null from empty.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -83,7 +83,7 @@ class BinaryColumn:
 
     @property
     def null_count(self) -> int:
-        """How many are null."""
+        """Number of null values."""
         return 0 if self.validity is None else int(self.validity.size - np.count_nonzero(self.validity))
 
     def to_pylist(self) -> list[bytes | None]:
@@ -97,13 +97,13 @@ class BinaryColumn:
         return values
 
     def slice(self, start: int, stop: int) -> BinaryColumn:
-        """Rows `start` to `stop`, offsets beginning at 0; shares the bytes."""
+        """Return rows `start` to `stop`, with offsets that begin at 0; shares the bytes."""
         offsets = self.offsets[start : stop + 1]
         data = self.data[offsets[0] : offsets[-1]]
         return BinaryColumn(offsets - offsets[0], data, None if self.validity is None else self.validity[start:stop])
 
     def take(self, rows: npt.NDArray[np.int64]) -> BinaryColumn:
-        """Rows by number, copied."""
+        """Return a copy of the rows with these numbers."""
         size = np.diff(self.offsets)
         offsets = np.zeros(rows.size + 1, np.int64)
         np.cumsum(size[rows], out=offsets[1:])
@@ -117,7 +117,7 @@ class BinaryColumn:
 
     @classmethod
     def concatenate(cls, parts: Sequence[BinaryColumn]) -> BinaryColumn:
-        """The rows of several columns one behind the other."""
+        """Concatenate the rows of several columns."""
         offsets = _concatenate_offsets([part.offsets for part in parts])
         validity = None
         if any(part.validity is not None for part in parts):
@@ -129,14 +129,14 @@ class BinaryColumn:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HeadersColumn:
-    """The headers of records: a list of key and value each, in order, duplicates kept.
+    """The headers of records: for each record a list of keys and values, in order, with duplicates.
 
     Attributes
     ----------
     offsets : int64[n + 1]
         Record `i` has the headers ``offsets[i]:offsets[i + 1]`` of `key` and `value`.
     key : BinaryColumn
-        The bytes as they are, never null; Kafka means them to be UTF-8.
+        The stored bytes, never null; Kafka specifies UTF-8.
     value : BinaryColumn
     """
 
@@ -174,19 +174,19 @@ class HeadersColumn:
         return cls(zeros(n + 1), empty, empty)
 
     def to_pylist(self) -> list[list[tuple[bytes, bytes | None]]]:
-        """A list of (key, value) pairs a record."""
+        """One list of (key, value) pairs per record."""
         pairs = list(zip(self.key.to_pylist(), self.value.to_pylist(), strict=True))
         at = self.offsets.tolist()
         return [cast(Any, pairs[start:stop]) for start, stop in itertools.pairwise(at)]
 
     def slice(self, start: int, stop: int) -> HeadersColumn:
-        """Records `start` to `stop`; shares the bytes."""
+        """Return records `start` to `stop`; shares the bytes."""
         offsets = self.offsets[start : stop + 1]
         first, last = int(offsets[0]), int(offsets[-1])
         return HeadersColumn(offsets - first, self.key.slice(first, last), self.value.slice(first, last))
 
     def take(self, rows: npt.NDArray[np.int64]) -> HeadersColumn:
-        """Records by number, copied."""
+        """Return a copy of the records with these numbers."""
         count = np.diff(self.offsets)[rows]
         offsets = np.zeros(rows.size + 1, np.int64)
         np.cumsum(count, out=offsets[1:])
@@ -195,7 +195,7 @@ class HeadersColumn:
 
     @classmethod
     def concatenate(cls, parts: Sequence[HeadersColumn]) -> HeadersColumn:
-        """The rows of several columns one behind the other."""
+        """Concatenate the rows of several columns."""
         return cls(
             _concatenate_offsets([part.offsets for part in parts]),
             BinaryColumn.concatenate([part.key for part in parts]),
@@ -214,8 +214,8 @@ def _concatenate_offsets(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[
 
 
 def zeros(n: int) -> npt.NDArray[np.int64]:
-    """int64[n] of zeros, read-only and shared: most records have no headers, and memory is not cleared for free."""
-    global _zeros  # two threads may both make one: either serves
+    """int64[n] of zeros, read-only and shared: most records have no headers, and clearing new memory takes time."""
+    global _zeros  # two threads may both replace it: either array is right
     if _zeros.size < n:
         _zeros = np.zeros(2 * n, np.int64)
         _zeros.flags.writeable = False
@@ -230,13 +230,13 @@ Column = npt.NDArray[Any] | BinaryColumn | HeadersColumn
 class RecordColumns(Mapping[str, Column]):
     """Records as named columns that own their memory.
 
-    A mapping from column name to `numpy.ndarray` (one number a record), `BinaryColumn` (key, value) or `HeadersColumn`;
-    columns are attributes too. Only those that were asked for are there.
+    A mapping from column name to `numpy.ndarray` (one number per record), `BinaryColumn` (key, value) or
+    `HeadersColumn`. Columns are attributes, too. It contains only the columns that were requested.
 
     Notes
     -----
-    `timestamp` is in milliseconds and `timestamp_type` -1 where the format has none (v0); a record of a later format
-    without a timestamp keeps -1.
+    `timestamp` is in milliseconds; -1 if a record has none. `timestamp_type` is -1 for format v0, which has no
+    timestamps.
     """
 
     __slots__ = ("_columns", "n_records")
@@ -264,7 +264,7 @@ class RecordColumns(Mapping[str, Column]):
         return iter(self._columns)
 
     def __len__(self) -> int:
-        """Number of columns, as of any mapping; records are counted by `n_records`."""
+        """Number of columns, as for any mapping; `n_records` is the number of records."""
         return len(self._columns)
 
     def __dir__(self) -> list[str]:
@@ -277,7 +277,7 @@ class RecordColumns(Mapping[str, Column]):
         return RecordColumns, (self.n_records, self._columns)
 
     def slice(self, start: int, stop: int) -> RecordColumns:
-        """Records `start` to `stop`; shares the memory."""
+        """Return records `start` to `stop`; shares the memory."""
         start = min(max(start, 0), self.n_records)
         stop = max(min(stop, self.n_records), start)
         return RecordColumns(
@@ -289,7 +289,7 @@ class RecordColumns(Mapping[str, Column]):
         )
 
     def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
-        """Records by number, copied."""
+        """Return a copy of the records with these numbers."""
         return RecordColumns(
             rows.size,
             {
@@ -300,7 +300,7 @@ class RecordColumns(Mapping[str, Column]):
 
     @classmethod
     def concatenate(cls, parts: Sequence[RecordColumns]) -> RecordColumns:
-        """The records of several one behind the other; all must have the same columns, and there must be one."""
+        """Concatenate records; `parts` must not be empty, and all must have the same columns."""
         if len(parts) == 1:
             return parts[0]
         columns: dict[str, Column] = {}
@@ -316,7 +316,7 @@ class RecordColumns(Mapping[str, Column]):
 
     @classmethod
     def empty(cls, columns: Sequence[str]) -> RecordColumns:
-        """No records."""
+        """Return columns of zero records."""
         return cls(0, {name: _empty_column(name) for name in columns})
 
 

@@ -1,8 +1,8 @@
-"""Compresses the records of a batch in the frames that Kafka's own writers make.
+"""Compress the records of a batch, in the same frames as Kafka's own writers.
 
 Snappy in xerial blocks of 32 KiB, LZ4 frames of independent 64 KiB blocks without checksums, zstd frames without a
-content size, one gzip member. The codecs are left to `cramjam` (snappy, lz4), `zstandard` and zlib; what is put around
-them is here. Mirrors `SnappyOutputStream`, `Lz4BlockOutputStream` and the rest of `org.apache.kafka.common.compress`.
+content size, one gzip member. `cramjam` (snappy, lz4), `zstandard` and zlib implement the codecs; this module writes
+the frames. Mirrors `SnappyOutputStream`, `Lz4BlockOutputStream` and the rest of `org.apache.kafka.common.compress`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def compress(compression: Compression, data: Bytes, *, magic: int = 2) -> Bytes:
     compression : Compression
     data : uint8[n]
     magic : int
-        Of the batch: a v0 LZ4 frame has a header checksum of its own kind (KAFKA-3160), and zstd exists from v2 on.
+        Magic of the batch: the header checksum of a v0 LZ4 frame is different (KAFKA-3160), and zstd exists from v2 on.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def compress(compression: Compression, data: Bytes, *, magic: int = 2) -> Bytes:
 
 
 def compressor(compression: Compression, *, magic: int = 2) -> Compress:
-    """What compresses many batches in the same way; for one thread."""
+    """Return a function that compresses batches with these settings; not to be shared between threads."""
     level = compression.effective_level
     if level is None:
         return _append if compression.codec == kf.Codec.NONE else _snappy
@@ -85,7 +85,7 @@ _BE32 = struct.Struct(">i")
 
 def _snappy(arena: Arena, view: memoryview) -> None:
     n = len(view)
-    # what snappy may make of a block at worst is a sixth more and 32 bytes
+    # at worst, snappy makes a block a sixth and 32 bytes larger
     room = arena.reserve(16 + (n // XERIAL_BLOCK + 1) * 36 + n + n // 6)
     room[:16] = _XERIAL_HEADER
     at = 16
@@ -97,7 +97,7 @@ def _snappy(arena: Arena, view: memoryview) -> None:
 
 
 _LZ4_FAST = 9
-_LZ4_LEAST_HIGH = 2  # the frame compressor takes less for the fast one
+_LZ4_LEAST_HIGH = 2  # below this, cramjam's frame compressor uses the fast compressor
 _LE32 = struct.Struct("<I")
 _UNCOMPRESSED = 0x80000000
 _LZ4_END = bytes(4)
@@ -110,7 +110,7 @@ _LZ4_FRAMES = tuple(
 
 def _lz4_fast(frame: bytes, arena: Arena, view: memoryview) -> None:
     n = len(view)
-    # what LZ4 may make of a block at worst is a 255th more and 16 bytes
+    # at worst, LZ4 makes a block a 255th and 16 bytes larger
     room = arena.reserve(7 + (n // LZ4_BLOCK + 1) * 20 + n + n // 255 + 4)
     room[:7] = frame
     at = 7
@@ -129,16 +129,17 @@ def _lz4_fast(frame: bytes, arena: Arena, view: memoryview) -> None:
 
 
 def _lz4_high(frame: bytes, level: int, arena: Arena, view: memoryview) -> None:
-    """Blocks of the high compressor, which cramjam offers for frames only: of frames of its own.
+    """Write blocks of the high compressor.
 
-    Its older releases end a block after 8 KiB; readers do not mind.
+    cramjam offers that one for whole frames only. So each 64 KiB become a frame of cramjam's, and its blocks are
+    copied. Older releases of cramjam end a block after 8 KiB; readers accept that.
     """
     arena.append(frame)
     for start in range(0, len(view), LZ4_BLOCK):
         encoder = cramjam.lz4.Compressor(level=max(level, _LZ4_LEAST_HIGH), content_checksum=False, block_linked=False)
-        encoder.compress(view[start : start + LZ4_BLOCK].tobytes())  # it takes nothing else
+        encoder.compress(view[start : start + LZ4_BLOCK].tobytes())  # cramjam accepts no memoryview here
         theirs = memoryview(np.frombuffer(encoder.finish(), np.uint8))
-        checksum = 4 if theirs[4] & 0x10 else 0  # behind each block; Kafka does not write it
+        checksum = 4 if theirs[4] & 0x10 else 0  # after each block; left out, since Kafka writes none
         at = 7
         while header := _LE32.unpack_from(theirs, at)[0]:
             end = at + 4 + (header & ~_UNCOMPRESSED)
@@ -151,13 +152,13 @@ _threads = threading.local()
 
 
 def _zstd_encoder(level: int) -> zstandard.ZstdCompressor:
-    """One a thread and level: making one costs more than a small batch."""
+    """Return the thread's encoder of a level: creating one costs more than compressing a small batch."""
     encoders: dict[int, Any] | None = getattr(_threads, "zstd", None)
     if encoders is None:
         encoders = _threads.zstd = {}
     encoder: zstandard.ZstdCompressor | None = encoders.get(level)
     if encoder is None:
-        encoders.clear()  # a large level holds megabytes
+        encoders.clear()  # keep only one: an encoder of a high level holds megabytes
         encoder = encoders[level] = zstandard.ZstdCompressor(
             level=level, write_content_size=False, write_checksum=False, write_dict_id=False
         )

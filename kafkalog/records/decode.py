@@ -1,9 +1,9 @@
-"""Records in columns: batches of a window are walked to spans, selected, and filled into `RecordColumns`.
+"""Decode the batches of a window to `RecordColumns`, in three stages: walk to spans, select, fill.
 
-Three named stages. *Spans* say where in a buffer each key, value and header block lies; selecting drops rows before
-anything is copied; filling writes contiguous columns that own their memory. Where every record is wanted, walking and
-filling are one pass. What one call cannot take, because a batch is damaged or enough bytes came out of the compressed
-ones, is left to the next: the caller is told how many batches are done.
+*Spans* are the positions of each key, value and header block in a buffer. Selecting drops rows before anything is
+copied. Filling writes contiguous columns that own their memory. If every record is wanted, walking and filling are one
+pass. A call stops at a damaged batch, or once it has decompressed enough bytes. It returns how many batches are done,
+so that the caller can continue with the next one.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ Rows = npt.NDArray[np.int64] | None
 
 
 class Decoded(NamedTuple):
-    """What became of some batches of a window."""
+    """Result of decoding some batches of a window."""
 
     columns: RecordColumns | None
-    """The records, None when none matched."""
+    """The records; None if none matched."""
     n_batches: int
-    """Batches that are done, from the first one on."""
+    """Number of batches done, from the first one on."""
     error: KafkalogError | None
-    """What is wrong with the batch behind them, if anything."""
+    """The error about the next batch, if it is bad."""
     n_records: int
-    """Records that were walked, whether or not they match."""
+    """Records that were walked, whether or not they matched."""
     failures: Sequence[FunctionFailure] = ()
-    """Where functions of the caller failed."""
+    """Records on which the caller's functions failed."""
 
 
 def decode(
@@ -79,19 +79,19 @@ def decode(
     limits: Limits = DEFAULT_LIMITS,
     path: str | None = None,
 ) -> Decoded:
-    """Decode the batches of a window, from `first` to `stop`, to columns.
+    """Decode batches `first` to `stop` of a window to columns.
 
     Parameters
     ----------
     window : Window
     columns : sequence of str
-        Names out of `ALL_COLUMNS`; what is not asked for is not filled. Derived columns come in addition.
+        Names from `ALL_COLUMNS`; only these are filled. Derived columns are returned in addition.
     first, stop : int
         Rows of the batch table; default: all.
     selection : Selection, optional
-        Default: every record but control records.
+        Default: all records except control records.
     check_crcs : bool
-        Compare each batch's checksum.
+        Whether to compare each batch's checksum.
     limits : Limits
     path : str, optional
         For messages.
@@ -99,12 +99,13 @@ def decode(
     Returns
     -------
     Decoded
-        Columns own their memory: the window may go. Stops early, without error, once `ARENA_BYTES` were decompressed.
+        The columns own their memory, so the window may be released. Stops early, without an error, once `ARENA_BYTES`
+        were decompressed.
 
     Notes
     -----
-    A batch counts whole or not at all. Whether it is good does not depend on the columns: everything Kafka's reader
-    checks is checked for each projection.
+    A batch is decoded completely or not at all. Whether it is valid does not depend on `columns`: everything that
+    Kafka's reader checks is checked in any case.
     """
     selection = selection or Selection()
     stop = len(window.batches) if stop is None else stop
@@ -128,16 +129,16 @@ def decode(
 
 
 class _Run(NamedTuple):
-    """Batches that lie together, all of v2 or none."""
+    """Consecutive batches that are all of v2, or all older."""
 
     batches: BatchTable
     is_legacy: bool
     payloads: Payloads
-    """As they lie in the window."""
+    """Their payloads in the window, not decompressed."""
 
 
 def _runs(window: Window, batches: BatchTable) -> Iterator[_Run]:
-    """Split batches where the format changes between v2 and what was before."""
+    """Split batches where the format changes between v2 and older ones."""
     if not len(batches):
         return
     magics, payloads = survey(window, batches)
@@ -151,7 +152,7 @@ def _runs(window: Window, batches: BatchTable) -> Iterator[_Run]:
 
 
 class _Job:
-    """What one call of `decode` is about, and what it has got so far."""
+    """Arguments of one call of `decode`, and its results so far."""
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class _Job:
         return RecordColumns.concatenate(self.parts) if self.parts else None
 
     def decode(self, run: _Run) -> tuple[int, KafkalogError | None]:
-        """Decode batches of one kind; how many are done, and what is wrong with the next one."""
+        """Decode one run; returns how many batches are done, and the error about the next one, if it is bad."""
         options: dict[str, Any] = {"limits": self.limits, "path": self.path}
         if run.is_legacy:
             spans, n_done, used, error = walk_legacy(
@@ -208,7 +209,7 @@ class _Job:
                 self.parts.append(_fill(spans, rows, self.columns, derived))
 
     def _copy(self, payloads: Payloads) -> tuple[int, KafkalogError | None]:
-        """Walk and fill in one pass: every record is wanted."""
+        """Walk and fill in one pass, since every record is wanted."""
         batches, n = payloads.batches, payloads.n_records
         offset = self._room("offset", n, np.int64)
         timestamp = self._room("timestamp", n, np.int64)
@@ -274,11 +275,11 @@ class _Job:
         return empty(n, dtype) if name in self.columns else scratch(name, n, dtype)
 
     def _binary_room(self, name: str, payloads: Payloads) -> tuple[Any, Any, Any]:
-        """Offsets, data and validity to be filled, if the column is wanted."""
+        """Return arrays for offsets, data and validity of a column; None each if the column is not wanted."""
         if name not in self.columns:
             return None, None, None
         n, n_bytes = payloads.n_records, payloads.n_bytes
-        # most bytes are those of values: those of keys are copied once more, out of memory that stays in cache
+        # Values usually have most of the bytes. Keys go to scratch memory, which stays in cache, and are copied again
         data = empty(n_bytes, np.uint8) if name == "value" else scratch("key_data", n_bytes, np.uint8)
         return empty(n + 1, np.int64), data, np.empty(n, np.uint8)
 
@@ -295,7 +296,7 @@ def _filled(
     n_null: int,
     is_scratch: bool,
 ) -> BinaryColumn:
-    """A column of what was written; memory that is mostly empty is not kept."""
+    """Make a column of the bytes written; copies them out of scratch memory, or if over a quarter of it is unused."""
     n_bytes = int(offsets[n])
     if is_scratch or n_bytes < data.size // 4 * 3:
         whole, data = data, empty(n_bytes, np.uint8)
@@ -359,7 +360,7 @@ def _headers(
     n: int,
     n_headers: int,
 ) -> HeadersColumn:
-    """Headers of `n` records: of the first, or of `rows`."""
+    """Headers column of `n` records: the first ones, or those in `rows`."""
     if headers_start is None or headers_count is None or not n_headers:
         return HeadersColumn.none(n)
     start, counts = (headers_start[:n], headers_count[:n]) if rows is None else (headers_start, headers_count)
@@ -382,7 +383,7 @@ _HEADER_PARTS = ("header_key_start", "header_key_size", "header_value_start", "h
 
 
 def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
-    """A column that has one value a batch, in the dtype of the records' column."""
+    """A column with one value per batch, in the dtype of the record column of this name."""
     of_batch: npt.NDArray[Any] = getattr(batches, _BATCH_COLUMN.get(name, name))
     return of_batch.astype(FIXED_COLUMNS[name], copy=False)
 
@@ -398,9 +399,9 @@ _BATCH_COLUMN = {
 def sequences(
     offset: npt.NDArray[np.int64], batches: BatchTable, batch_row: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int32]:
-    """Base sequence plus offset delta, going on at 0 after 2^31 - 1; -1 where the batch has none.
+    """Base sequence plus offset delta, wrapping to 0 after 2^31 - 1; -1 if the batch has no base sequence.
 
-    A negative delta, which no producer writes, gives what Java's int arithmetic gives (`incrementSequence`).
+    For a negative delta, which no producer writes, the result is that of Java's int arithmetic (`incrementSequence`).
     """
     base = batches.base_sequence[batch_row].astype(np.int64)
     delta = offset - batches.base_offset[batch_row]

@@ -1,8 +1,8 @@
-"""Record columns to v2 batches: where batches begin, their headers, their records, compressed or not.
+"""Encode record columns as v2 batches: choose batch boundaries, write headers and records, compress.
 
-The counterpart of `kafkalog.records.decode`: what decoding gives, encoding takes. Without compression the bytes are
-those of Kafka's `MemoryRecordsBuilder` for the same records and boundaries; with it, frames are as Kafka's writers make
-them. Nothing here knows segments or files. Formats v0 and v1 are left to `legacy_encoder`.
+The counterpart of `kafkalog.records.decode`: takes the columns that decoding returns. Without compression, the bytes
+equal those of Kafka's `MemoryRecordsBuilder` for the same records and boundaries; with compression, the frames are
+those of Kafka's writers. Nothing here knows segments or files. Formats v0 and v1 are not written.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes
 
 MAX_BATCH_BYTES: Final = 2**31 - 1
-"""A batch's size field has 32 bits."""
+"""Largest batch: its size field is a signed 32-bit integer."""
 
 _OK = kernels.STATUSES["OK"]
-_GROUP_BYTES = 2**20  # records to compress at a time: enough for few calls, little enough to stay in a core's cache
+_GROUP_BYTES = 2**20  # records to compress at a time: enough for few calls, few enough to stay in a core's cache
 
 Int64s = npt.NDArray[np.int64]
 PerBatch = int | npt.NDArray[Any] | Sequence[int]
@@ -40,38 +40,38 @@ PerBatch = int | npt.NDArray[Any] | Sequence[int]
 
 @dataclass(frozen=True, eq=False)
 class BatchSpec:
-    """What batches have besides their records. A field is a number for all of them, or an array with one for each.
+    """Header fields of batches. A field is one number for all batches, or an array with one number per batch.
 
     Attributes
     ----------
-    compression : Compression, or a sequence of one for each batch
+    compression : Compression, or a sequence of one per batch
     timestamp_type : int
         `TimestampType.CREATE_TIME` or `LOG_APPEND_TIME`.
     log_append_time : int, optional
-        Milliseconds; what batches of LogAppendTime say as their largest timestamp, and so all their records.
+        Milliseconds; the largest timestamp of LogAppendTime batches, and thereby the timestamp of all their records.
     leader_epoch : int
     producer_id, producer_epoch : int
         -1 for none.
     base_sequence : int
-        Of an array, each batch's own. A number is that of the first batch: the others go on from it as a producer
-        does, at 0 after 2^31 - 1. -1 for none.
+        An array has the base sequence of each batch. A number is that of the first batch; the following ones continue
+        from it as a producer's do, wrapping to 0 after 2^31 - 1. -1 for none.
     is_transactional, is_control : bool
     delete_horizon_ms : int, optional
-        Goes where the base timestamp is; -1 for none.
+        Stored in place of the base timestamp; -1 for none.
     base_offset : array, optional
-        Where it is not the first record's offset, but below.
+        Default: the offset of the first record. It may be lower than that.
     last_offset : array, optional
-        Where it is not the last record's offset, but above, as the cleaner leaves it.
+        Default: the offset of the last record. It may be higher than that, as after compaction.
     max_timestamp : array, optional
-        Where it is not the largest of the records' timestamps.
+        Default: the largest timestamp of the records; with LogAppendTime, `log_append_time`.
     any_header_keys : bool
-        Whether header keys may be other than UTF-8, as some clients write them; for records that come out of a log.
+        Whether header keys may be other than UTF-8, as some clients write them; for records read from a log.
 
     Raises
     ------
     ValueError
-        Numbers that contradict each other, as `MemoryRecordsBuilder` has it. Arrays are taken as they are: they may
-        come from a log that says so.
+        Numbers contradict each other by the rules of `MemoryRecordsBuilder`. Arrays are not checked: they may come
+        from a log that has such values.
 
     Notes
     -----
@@ -118,7 +118,7 @@ class BatchSpec:
 
 
 def _scalar(value: Any) -> int | None:
-    """The number that holds for all batches; None where each has its own."""
+    """The number for all batches; None if each has its own."""
     return int(value) if np.ndim(value) == 0 else None
 
 
@@ -130,21 +130,21 @@ def cut_batches(
     any_header_keys: bool = False,
     first_row: int = 0,
 ) -> Int64s:
-    """Where batches begin, as a producer fills them.
+    """Choose batch boundaries as a producer does when it fills batches.
 
     Parameters
     ----------
     columns : RecordColumns
         See `encode_batches`.
     batch_size : int
-        Bytes, as a producer's `batch.size`: a record that does not fit any more, uncompressed, begins the next batch,
-        and one that is larger begins one too.
+        Bytes, as a producer's `batch.size`: a record that no longer fits, uncompressed, begins the next batch. A
+        record larger than `batch_size` begins a batch, too.
     max_records : int, optional
-        Records in a batch at most; default: what is read again without other `Limits`.
+        Most records in a batch; default: as many as the default `Limits` allow to read.
     any_header_keys : bool
         See `BatchSpec`.
     first_row : int
-        The place of the columns in the whole, for messages.
+        Row number of the first record in the caller's data, for messages.
 
     Returns
     -------
@@ -154,12 +154,12 @@ def cut_batches(
     Raises
     ------
     UnwritableError
-        A record that cannot be written, or offsets that do not rise strictly; `row` says which.
+        A record cannot be written, or the offsets do not rise strictly; `row` is the record's row.
 
     Notes
     -----
-    A batch also ends where an offset is further than 2^31 - 1 from its first. A producer's buffer for a record larger
-    than `batch_size` has room for the longest header that record may get, so a tiny one can still fit behind it.
+    A batch also ends before an offset more than 2^31 - 1 above its first one. For a record larger than `batch_size`,
+    a producer's buffer has room for the longest record header possible, so a tiny record can still fit after it.
 
     Source: MemoryRecordsBuilder.hasRoomFor, RecordAccumulator.append, Kafka 4.3.
     """
@@ -177,15 +177,15 @@ def cut_batches(
 
 
 def encode_batches(columns: RecordColumns, boundaries: Int64s, spec: BatchSpec | None = None) -> Window:
-    """Write records as v2 batches, one behind the other.
+    """Encode records as consecutive v2 batches.
 
     Parameters
     ----------
     columns : RecordColumns
-        `offset` (strictly rising), and any of `timestamp`, `key`, `value` and `headers`, as decoding gives them. What
-        is not there is null for every record, and a null timestamp is -1.
+        `offset` (strictly rising), and any of `timestamp`, `key`, `value` and `headers`, as decoding returns them. A
+        missing column is null for every record; a null timestamp is -1.
     boundaries : int64[n_batches + 1]
-        Batch `i` has the rows ``boundaries[i]:boundaries[i + 1]``. Rows before the first and behind the last boundary
+        Batch `i` has the rows ``boundaries[i]:boundaries[i + 1]``. Rows before the first and after the last boundary
         are not written.
     spec : BatchSpec, optional
 
@@ -197,9 +197,9 @@ def encode_batches(columns: RecordColumns, boundaries: Int64s, spec: BatchSpec |
     Raises
     ------
     UnwritableError
-        A record that Kafka's format cannot hold; `row` says which. Nothing is cut or wrapped around.
+        Kafka's format cannot represent a record; `row` is its row. Values are never truncated or wrapped.
     ValueError
-        Columns, boundaries and spec do not fit each other.
+        Columns, boundaries and spec do not match.
     """
     spec = BatchSpec() if spec is None else spec
     bound = _bind(columns, spec.any_header_keys)
@@ -236,13 +236,13 @@ def encode_marker(
     timestamp: int,
     leader_epoch: int = -1,
 ) -> Window:
-    """Write the marker that ends a transaction: a control batch of 78 bytes.
+    """Encode the marker that ends a transaction: a control batch of 78 bytes.
 
     Parameters
     ----------
     offset : int
     producer_id, producer_epoch : int
-        Whose transaction it ends.
+        Producer whose transaction ends.
     coordinator_epoch : int
         Of the transaction coordinator.
     is_commit : bool
@@ -288,7 +288,7 @@ def _one(value: bytes) -> BinaryColumn:
 
 
 class _Bound(NamedTuple):
-    """Columns in the form that kernels take."""
+    """Columns in the form that the kernels take."""
 
     kernel: kernels.Columns
     offset: Int64s
@@ -338,13 +338,13 @@ def _binary(name: str, column: Any) -> tuple[Any, Any, Any]:
 
 
 class _Plan(NamedTuple):
-    """What was found out about batches before a byte of them is written."""
+    """Header fields and sizes of batches, computed before any byte is written."""
 
     heads: kernels.Heads
     body_size: npt.NDArray[np.int32]
     payload_size: Int64s
     compressions: list[Compression]
-    """One for all batches, or one for each."""
+    """One for all batches, or one per batch."""
 
 
 def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
@@ -405,7 +405,7 @@ _I64 = np.int64
 def _offset_bounds(
     bound: _Bound, boundaries: Int64s, is_empty: npt.NDArray[np.bool_], spec: BatchSpec
 ) -> tuple[Int64s, Int64s]:
-    """First and last offset of each batch, as its header will say."""
+    """First and last offset of each batch, as written to its header."""
     n = is_empty.size
     if is_empty.any() and (spec.base_offset is None or spec.last_offset is None):
         raise ValueError(f"batch {int(is_empty.argmax())} has no records: base_offset and last_offset must be given")
@@ -427,7 +427,7 @@ def _offset_bounds(
 def _check_bounds(
     offset: Int64s, boundaries: Int64s, base_offset: Int64s, last_offset: Int64s, is_empty: npt.NDArray[np.bool_]
 ) -> None:
-    """Hold the offsets in headers against records whose order was checked, and against the batches around them."""
+    """Check header offsets against the records (whose order was checked before) and the neighbouring batches."""
     wrong = last_offset < base_offset
     if offset.size:
         wrong |= ~is_empty & (last_offset < offset[np.clip(boundaries[1:] - 1, 0, offset.size - 1)])
@@ -457,7 +457,7 @@ def _sequences(base_sequence: PerBatch, base_offset: Int64s, last_offset: Int64s
         return _spread("base_sequence", base_sequence, base_offset.size, np.int32)
     if first > 2**31 - 1:
         raise ValueError(f"base_sequence {first} has more than 31 bits")
-    # modulo 2^31 each step is below that, so the sum stays far below 2^63
+    # steps are reduced modulo 2^31, so that their sum cannot overflow 64 bits
     steps = (last_offset - base_offset + 1) & 0x7FFFFFFF
     before = np.zeros(base_offset.size, np.int64)
     np.cumsum(steps[:-1], out=before[1:])
@@ -465,7 +465,7 @@ def _sequences(base_sequence: PerBatch, base_offset: Int64s, last_offset: Int64s
 
 
 def _spread(name: str, value: Any, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A number, or one for each batch, as an array of the header's width."""
+    """Convert one number, or one per batch, to an array of the header field's dtype."""
     array = np.asarray(value)
     if array.dtype.kind not in "iub":
         raise TypeError(f"{name} is an integer or an array of integers, not {value!r}")
@@ -482,10 +482,14 @@ def _spread(name: str, value: Any, n: int, dtype: npt.DTypeLike) -> npt.NDArray[
 
 
 def _write_compressed(bound: _Bound, boundaries: Int64s, plan: _Plan, n_bytes: int) -> Bytes:
-    """A group of batches at a time: records into scratch memory, from there compressed behind room for a header."""
+    """Write compressed batches, a group at a time.
+
+    The kernel writes the records of a group to scratch memory. Each batch is compressed from there to the output, after
+    space for its header. Headers come last: they contain the sizes and the checksums of the compressed bytes.
+    """
     n = boundaries.size - 1
     out = Arena(n_bytes // 2)
-    # sizes and so on as lists: an element of an array costs more than all else that is done for a batch here
+    # Lists instead of arrays: indexing an array once costs more than everything else done per batch here
     payload_sizes = plan.payload_size.tolist()
     ends = np.cumsum(plan.payload_size)
     compressors = {one: compressor(one) for one in {*plan.compressions, UNCOMPRESSED}}
@@ -540,7 +544,7 @@ _REFUSALS: Final = {
 
 
 def _refuse(status: int, row: int, offset: Int64s, first_row: int = 0) -> NoReturn:
-    """Raise what a kernel found about the record in a row."""
+    """Raise the error for a kernel's status about the record in a row."""
     if status not in _REFUSALS:
         raise ValueError(f"row {first_row + row}: the offsets of a column fall, or lead outside of its data")
     reason, detail = _REFUSALS[status]

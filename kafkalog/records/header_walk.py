@@ -1,10 +1,10 @@
-"""The walk over batch headers: bytes of a segment to batch tables, a window at a time.
+"""Walk batch headers: bytes of a segment to batch tables, one window at a time.
 
-Walking reads headers only; records are decoded elsewhere, after selecting. It never gives up silently: what is neither
-a batch nor the end of the file is raised, after the batches before it were handed out. Mirrors Kafka's
-`FileLogInputStream` and the header half of `DefaultRecordBatch` and `AbstractLegacyRecordBatch`.
+Only headers are parsed; records are decoded elsewhere, after selecting. The walk never ends silently: if there is
+neither a batch nor the end of the file, it raises, after yielding the batches before. Mirrors Kafka's
+`FileLogInputStream` and the header part of `DefaultRecordBatch` and `AbstractLegacyRecordBatch`.
 
-What a batch begins with::
+Layout of the header::
 
     v0, v1   offset 8 | size 4 | crc 4 | magic 1 | attributes 1 | (v1) timestamp 8 | key, value
     v2       base offset 8 | size 4 | leader epoch 4 | magic 1 | crc 4 | attributes 2 | last offset delta 4
@@ -39,9 +39,9 @@ from kafkalog.storage.source import Bytes, ByteSource
 WINDOW_BYTES: Final = 2**22
 """Bytes read at a time: small enough to stay in a core's cache until its records are decoded."""
 
-_ROWS = 8192  # of one kernel call
-_MIN_WINDOW = 64  # an envelope, and then some
-_TORN_ENVELOPE = 17  # bytes up to and with the magic: too few to judge
+_ROWS = 8192  # batches per kernel call
+_MIN_WINDOW = 64  # more than the 17 bytes up to and including the magic
+_TORN_ENVELOPE = 17  # bytes up to and including the magic; a remainder of no more than these cannot be judged
 _NEED_MORE = STATUS["NEED_MORE"]
 _OUTPUT_FULL = STATUS["OUTPUT_FULL"]
 
@@ -62,38 +62,38 @@ def walk(
     ----------
     source : ByteSource
     start, stop : int
-        Where to begin (a batch boundary) and where the file is taken to end, in bytes.
+        Position to begin at (a batch boundary), and the position that counts as the end of the file.
     previous_offset : int
         Offsets must rise above this one; -1 for any.
     window_bytes : int
-        Bytes to read at a time. A batch that is larger gets a window of its own.
+        Bytes to read at a time. A larger batch gets a window of its own.
     first_window_bytes : int, optional
-        Bytes to read first, where more damage may be near; doubled from window to window.
+        Bytes to read first, if more damage may be near; doubled from window to window.
     limits : Limits
 
     Yields
     ------
     Window
-        Never empty; in file order. The receiver may `source.release` it.
+        In file order, each with at least one batch. The caller may `source.release` it.
 
     Raises
     ------
     TruncatedTailError
         The file ends inside a batch (`partial_tail`) or in zeros (`zero_fill`): normal at the end of a partition's
-        last segment. Like all others, raised after the batches before it were handed out.
+        last segment. Like all other errors, it is raised after the batches before it were yielded.
     CorruptionError
-        At `position` there is no batch; or its offset does not rise.
+        There is no batch at `position`, or its offset does not rise.
     LimitExceededError
         A batch is larger than `limits.max_batch_bytes`.
 
     Notes
     -----
-    Kafka takes a batch that is cut off for the end of the log, so a wrong length hides everything behind it. Here the
-    rest of the file has to hold no intact batch for that to be believed.
+    Kafka takes a batch that is cut off for the end of the log, so a wrong size field hides everything after it. Here
+    the end is only accepted if the rest of the file contains no intact batch.
 
-    A preallocated file may be written to while it is walked. What is not as it should be there is looked at again, as
-    long as the file was modified a moment ago: it may be half written. Batches are handed out when their checksums are
-    right. The end is where zeros were seen after a whole batch.
+    A preallocated file may be written to while it is walked. Anything irregular in it is read again as long as the
+    file was modified recently, because it may be half written. Batches are yielded once their checksums are right.
+    The log ends where zeros follow a whole batch.
 
     Source: FileLogInputStream.nextBatch, Kafka 4.3.
     """
@@ -113,7 +113,7 @@ def walk(
             data = window_of(source, position, position + needed)
             stop, size = min(stop, source.size), data.size
             tables, status, reached, needed, previous_offset = scratch.walk(data, position, before)
-        # taken from the bytes that were walked: a second read may find others
+        # Use the bytes that were walked: reading again may return different ones if the file is being written
         rest = data[reached - position :]
         head, is_zero = rest[:_TORN_ENVELOPE].tobytes(), status == STATUS["SIZE_TOO_SMALL"] and not rest.any()
         del rest
@@ -132,22 +132,22 @@ def walk(
                 yield Window(data, position, table)
             else:
                 source.release(data, position)
-            del data, table, tables  # its memory can serve the next window if nobody else holds it
+            del data, table, tables  # so that the next window can reuse the memory, unless the caller keeps it
         else:
             source.release(data, position)
         seen, at_end = position + size - reached, position + size == stop
         looked_at, position = position + size, reached
-        if source.size < stop:  # the receiver of the window read on, and noticed that the file was cut
+        if source.size < stop:  # the caller read on while it had the window, and found that the file was cut
             if source.size < position:
                 raise FileChangedError(Reason.FILE_CHANGED, f"was cut to {source.size} bytes", path=source.path)
             stop = source.size
             continue
-        # of an envelope that the window cuts, more has to be seen before it is judged
+        # An envelope that crosses the end of the window cannot be judged yet: read more
         goes_on = not at_end and (seen <= _TORN_ENVELOPE or position + needed <= stop)
         if is_half_written or (status == _NEED_MORE and (position == stop or goes_on)):
             continue
         if source.size < stop:
-            stop = source.size  # it was cut while the batches before were looked at again, or were out
+            stop = source.size  # the file was cut while batches were read again or were with the caller
             continue
         try:
             if is_zero and _is_zero(source, looked_at, stop):
@@ -163,7 +163,7 @@ def walk(
 
 
 def window_of(source: ByteSource, start: int, stop: int) -> Bytes:
-    """Bytes of a source; fewer where a preallocated file was cut meanwhile, as a roll does it."""
+    """Read bytes of a source; fewer if a preallocated file was cut in the meantime, as when a broker rolls it."""
     while True:
         try:
             return source.window(start, stop)
@@ -174,7 +174,7 @@ def window_of(source: ByteSource, start: int, stop: int) -> Bytes:
 
 
 def _half_written(source: ByteSource, window: Window) -> int | None:
-    """The first row of a window that is worth another look, since its checksum is wrong; None if there is none."""
+    """First row of a window with a wrong checksum that may be half written, so worth reading again; None if none."""
     wrong = np.flatnonzero(~valid_crcs(window))
     if not wrong.size or not source.await_writer(int(window.batches.position[wrong[0]])):
         return None
@@ -182,7 +182,7 @@ def _half_written(source: ByteSource, window: Window) -> int | None:
 
 
 def table_of(data: Bytes, n_batches: int) -> BatchTable:
-    """The table of whole batches one behind the other, as many as there are; positions are relative to `data`."""
+    """Return the table of `n_batches` complete batches that fill `data`; positions are relative to `data`."""
     tables, status, reached, _, _ = _Scratch(n_batches).walk(data, 0, -1)
     table = tables[0] if tables else BatchTable.empty()
     if status != _NEED_MORE or reached != data.size or len(table) != n_batches:
@@ -191,19 +191,19 @@ def table_of(data: Bytes, n_batches: int) -> BatchTable:
 
 
 def whole_batches(data: Bytes, position: int) -> BatchTable:
-    """The table of the whole batches that `data` begins with, as far as their offsets rise; none is no error."""
+    """Return the table of the complete batches at the start of `data`, as far as offsets rise; it may be empty."""
     return BatchTable.concatenate(_Scratch().walk(data, position, -1)[0])
 
 
 class _Scratch:
-    """Room for the rows of one kernel call, used again and again."""
+    """Reusable arrays for the rows of one kernel call."""
 
     def __init__(self, rows: int = _ROWS) -> None:
         room = BatchTable.empty(rows)
         self._columns: list[npt.NDArray[Any]] = [getattr(room, name) for name in COLUMNS]
 
     def walk(self, data: Bytes, start: int, previous_offset: int) -> tuple[list[BatchTable], int, int, int, int]:
-        """Tables, status, position reached, bytes needed there, last offset seen."""
+        """Walk the batches in `data`; returns tables, status, position reached, bytes needed there, last offset."""
         tables: list[BatchTable] = []
         status, reached, needed = _OUTPUT_FULL, start, 0
         columns = self._columns
@@ -237,7 +237,7 @@ def _explain(
     stop: int,
     limits: Limits,
 ) -> KafkalogError:
-    """What to raise about a position where no batch could be taken; `head` is what begins there."""
+    """Return the error about a position where no batch could be parsed; `head` has the first bytes there."""
     left = stop - position
     offset = int.from_bytes(head[:8], "big", signed=True) if len(head) >= 8 else None
     if status == _NEED_MORE:
@@ -290,7 +290,7 @@ def _is_zero(source: ByteSource, position: int, stop: int) -> bool:
 
 
 def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[Window | None, int]:
-    """The batch at a position, if one with a right checksum starts there, and the bytes looked at to find out."""
+    """Return the batch at a position, if one with a right checksum starts there, and the number of bytes read."""
     head = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
     if not 0 <= position <= source.size - head:
         return None, 0
@@ -313,7 +313,10 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
 
 
 def is_chain(source: ByteSource, position: int, n_bytes: int = WINDOW_BYTES) -> bool:
-    """Whether from a position on batch follows on batch for so many bytes, or to the end of the file."""
+    """Whether complete batches follow each other from a position on, for `n_bytes` or to the end of the file.
+
+    Checksums are not compared.
+    """
     stop = min(position + n_bytes, source.size)
     data = window_of(source, position, stop)
     stop = position + data.size
@@ -327,9 +330,10 @@ def _holds_batch(source: ByteSource, position: int, stop: int, after_offset: int
 
 
 def find_intact_batch(source: ByteSource, position: int, stop: int, after_offset: int) -> int | None:
-    """Position of the next intact batch (checksum and all) above an offset, looked for byte by byte; None if none.
+    """Search byte by byte for the next batch with a right checksum and an offset above a given one.
 
-    The work is bounded: a file made to hold a candidate at every byte is given up after four times its size.
+    Returns its position, or None. The work is bounded: in a file built to have a candidate at every byte, the search
+    ends after about four times the size of the file.
     """
     budget = 4 * (stop - position) + WINDOW_BYTES
     overlap = WINDOW_BYTES
@@ -342,6 +346,6 @@ def find_intact_batch(source: ByteSource, position: int, stop: int, after_offset
         source.release(data, position)
         if budget < 0 or end == stop:
             return None
-        # batches larger than the overlap may be missed where two windows meet; the next one is found
+        # A batch larger than the overlap may be missed where two windows meet; the search then finds a later one
         position = end - overlap
     return None

@@ -1,4 +1,4 @@
-"""Messages of formats v0 and v1 walked to spans, those inside compressed messages too.
+"""Walk messages of formats v0 and v1 to spans, including the messages inside compressed ones (wrappers).
 
 Mirrors `LegacyRecord` and `AbstractLegacyRecordBatch.DeepRecordsIterator`.
 """
@@ -33,7 +33,7 @@ _OK = STATUS["OK"]
 def walk_legacy(
     window: Window, batches: BatchTable, *, check_crcs: bool, room: int, limits: Limits, path: str | None
 ) -> tuple[Spans | None, int, int, KafkalogError | None]:
-    """Spans of messages, how many batches are done, bytes decompressed, and what is wrong with the next batch.
+    """Return spans of messages, the number of batches done, bytes decompressed, and the error about the next batch.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def walk_legacy(
         Batches of the window, all of magic 0 or 1.
     check_crcs : bool
     room : int
-        Once so many bytes were decompressed, the rest is left to the next call.
+        Number of decompressed bytes after which to stop; the caller continues with another call.
     limits : Limits
     path : str or None
         For messages.
@@ -87,7 +87,7 @@ def walk_legacy(
 
 
 class _Outer:
-    """Keys and values of the messages of a window: of records, or what is compressed."""
+    """Spans of the outer messages of a window. The value of a compressed message is its compressed content."""
 
     __slots__ = ("key_size", "key_start", "value_size", "value_start")
 
@@ -104,7 +104,7 @@ def _walk_wrappers(
     limits: Limits,
     path: str | None,
 ) -> tuple[Spans | None, int, int, KafkalogError | None]:
-    """Messages of compressed wrappers, and plain ones between them, all out of one arena."""
+    """Walk compressed wrappers and the plain messages between them; plain ones are copied to the same arena."""
     arena = thread_arena()
     parts: list[list[npt.NDArray[Any]]] = []
     codecs = (batches.attributes & kf.CODEC_MASK).tolist()

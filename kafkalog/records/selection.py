@@ -1,6 +1,6 @@
-"""Which records of a partition are wanted: judged on batch headers first, then on walked spans.
+"""Select records: first by batch headers, then by walked spans.
 
-Nothing is copied for a record that is not wanted, and nothing decoded for a batch whose header rules it out.
+Records that are not selected are never copied. Batches that their header rules out are never decoded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.spans import Spans
 
 Mask = npt.NDArray[np.uint8]
-"""uint8[n]: 1 for a record that is still wanted."""
+"""uint8[n]: 1 for a record that is still selected."""
 
 
 class FunctionFailure(NamedTuple):
@@ -26,9 +26,9 @@ class FunctionFailure(NamedTuple):
     function: str
     """``where``, or ``extract['price']``."""
     offsets: npt.NDArray[np.int64]
-    """int64[n]: of the records."""
+    """int64[n]: offsets of the records."""
     detail: str
-    """What the first of them raised."""
+    """The exception that the first of them raised."""
 
 
 class Predicate(Protocol):
@@ -36,32 +36,32 @@ class Predicate(Protocol):
 
     @property
     def reads_headers(self) -> bool:
-        """Whether it looks at record headers."""
+        """Whether the condition reads record headers."""
 
     @property
     def reads_derived(self) -> bool:
-        """Whether it looks at derived columns."""
+        """Whether the condition reads derived columns."""
 
     def batch_mask(self, batches: BatchTable) -> npt.NDArray[np.bool_] | None:
-        """bool[n]: batches that may hold such a record, by their headers alone; None for all."""
+        """bool[n]: batches that may contain a matching record, by their headers alone; None for all."""
 
     def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[FunctionFailure]:
-        """Take out of `mask` the records that do not match; those that are out are not looked at."""
+        """Clear the records in `mask` that do not match; records already cleared are not read."""
 
 
 class Derivation(Protocol):
-    """Columns of numbers that are made of records."""
+    """Numeric columns that are computed from records."""
 
     @property
     def reads_headers(self) -> bool:
-        """Whether it looks at record headers."""
+        """Whether the derivation reads record headers."""
 
     def derive(self, spans: Spans, mask: Mask) -> tuple[dict[str, npt.NDArray[Any]], list[FunctionFailure]]:
-        """A column of ``len(spans)`` each, masked where there is no value; only rows in `mask` are looked at."""
+        """Compute columns of ``len(spans)`` rows, masked where there is no value; only rows in `mask` are read."""
 
 
 class Selected(NamedTuple):
-    """What is left of some spans."""
+    """The selected records of some spans."""
 
     rows: npt.NDArray[np.int64] | None
     """Numbers of the records that match; None for all."""
@@ -72,7 +72,7 @@ class Selected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which records of a partition are wanted; half-open ranges, None for no bound.
+    """Which records of a partition to select. Ranges are half-open; None means no bound.
 
     Attributes
     ----------
@@ -80,9 +80,9 @@ class Selection:
     start_timestamp, end_timestamp : int or None
         Milliseconds. A record of a format without timestamps never matches.
     include_control : bool
-        Whether control records are records, too.
+        Whether to select control records, too.
     predicates : tuple of Predicate
-        All have to hold.
+        All have to match.
     derivation : Derivation or None
     """
 
@@ -96,31 +96,32 @@ class Selection:
 
     @property
     def reads_headers(self) -> bool:
-        """Whether record headers are looked at to choose or derive."""
+        """Whether a predicate or the derivation reads record headers."""
         return any(predicate.reads_headers for predicate in self.predicates) or (
             self.derivation is not None and self.derivation.reads_headers
         )
 
     @property
     def has_timestamps(self) -> bool:
-        """Whether timestamps are looked at at all."""
+        """Whether there is a bound on timestamps."""
         return self.start_timestamp is not None or self.end_timestamp is not None
 
     def batch_mask(self, batches: BatchTable) -> npt.NDArray[np.bool_] | None:
-        """Batches that may hold such a record, by their headers alone; None for all.
+        """Batches that may contain a selected record, by their headers alone; None for all.
 
-        A largest timestamp before the start rules a batch out; there is no smallest one in a header.
+        A largest timestamp below the start rules a batch out. Headers have no smallest timestamp, so the end of the
+        range rules out none.
         """
         masks = []
         if self.start_offset is not None:
-            # a v1 wrapper at offset 0 may be produce data as librdkafka writes it: its last offset is only inside
+            # A v1 wrapper with offset 0 may be as librdkafka produced it: its last offset is only known inside
             hidden = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
             masks.append((batches.last_offset >= self.start_offset) | hidden)
         if self.end_offset is not None:
             first = np.where(batches.base_offset >= 0, batches.base_offset, np.int64(-1))
             masks.append(first < self.end_offset)
         if self.start_timestamp is not None:
-            # what a v0 wrapper hides may be v1 messages
+            # a v0 wrapper, which has no timestamp, may contain v1 messages
             hidden = (batches.magic == 0) & (batches.codec != 0)
             masks.append((batches.max_timestamp >= self.start_timestamp) | hidden)
         if not self.include_control and np.bitwise_or.reduce(batches.attributes) & kf.CONTROL_BIT:
@@ -129,7 +130,7 @@ class Selection:
         return np.logical_and.reduce(masks) if masks else None
 
     def takes_all_of(self, batches: BatchTable) -> bool:
-        """Whether every record of these batches is wanted, by their headers alone."""
+        """Whether every record of these batches is selected, by their headers alone."""
         return (
             not self.has_timestamps
             and not self.predicates
@@ -139,7 +140,7 @@ class Selection:
         )
 
     def select(self, spans: Spans) -> Selected:
-        """The records that match, and what is derived of them."""
+        """Select records of spans, and compute the derived columns."""
         ranges = self._in_ranges(spans)
         if not self.predicates and self.derivation is None:
             return Selected(None if ranges is None else np.flatnonzero(ranges), {}, [])
@@ -180,7 +181,7 @@ class Selection:
 
 
 def no_timestamp(spans: Spans) -> npt.NDArray[np.bool_]:
-    """bool[n]: records of a format without timestamps."""
+    """bool[n]: v0 records, whose format has no timestamps."""
     types = spans.timestamp_type
     without = np.repeat(spans.batches.magic == 0, spans.counts) if types is None else types == -1
     absent: npt.NDArray[np.bool_] = without & (spans.timestamp == kf.NO_TIMESTAMP)

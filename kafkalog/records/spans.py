@@ -1,8 +1,8 @@
-"""Where the parts of records lie: batches of a window walked to spans, before anything is selected or copied.
+"""Walk the batches of a window to spans: start and size of each record's parts, before anything is selected or copied.
 
-A *payload* is the bytes of a batch behind its header: in the window where it is not compressed, else in an arena that
-belongs to the thread. What one call cannot take, because a batch is damaged or enough bytes came out of the compressed
-ones, is left to the next. Mirrors `DefaultRecordBatch` and its iterators; `kafkalog.records.legacy` does v0 and v1.
+A *payload* is the bytes of a batch after its header. It lies in the window if it is not compressed, else in an arena
+that belongs to the thread. A call stops at a damaged batch, or once it has decompressed enough bytes; the caller
+continues with another call. Mirrors `DefaultRecordBatch` and its iterators; `kafkalog.records.legacy` does v0 and v1.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes
 
 ARENA_BYTES: Final = 2 * 2**20
-"""Once this much came out of compressed batches, the rest of a window is left to the next call."""
+"""Number of decompressed bytes after which a call stops; the rest of the window is left to the next call."""
 
 _OK = STATUS["OK"]
 
 
 @dataclass(slots=True)
 class Spans:
-    """Where the parts of records lie in a buffer; -1 as a size is null.
+    """Start and size of each record's parts in a buffer; a size of -1 means null.
 
     Attributes
     ----------
     data : uint8[...]
-        What the starts refer to: a window of the file, or what was decompressed.
+        Buffer that the starts refer to: a window of the file, or decompressed bytes.
     batches : BatchTable
         The batches that the records come from.
     counts : int64[len(batches)]
-        How many records each of them has.
+        Number of records of each batch.
     offset, timestamp : int64[n]
     key_start, key_size, value_start, value_size : int32[n]
     headers_start, headers_count : int32[n] or None
-        None for v0 and v1, which have no headers, and where nobody asks for them.
+        None for v0 and v1, which have no headers, and if headers were not requested.
     n_headers : int
     timestamp_type : int8[n] or None
-        Where it is the record's own; None where the batch's holds.
+        Set if records have their own; None if the batch's applies.
     batch_base_offset : int64[n] or None
-        Where it became known inside; None where the batch's holds.
+        Set if it is known only from the content of a wrapper; None if the batch's applies.
 
     Notes
     -----
-    The starts and sizes lie in memory that the thread's next walk uses again.
+    The starts and sizes are in memory that the thread's next walk overwrites.
     """
 
     data: Bytes
@@ -90,7 +90,7 @@ class Spans:
 
 @dataclass(slots=True)
 class Payloads:
-    """Where the payloads of some v2 batches lie.
+    """Positions of the payloads of some v2 batches in a buffer.
 
     Attributes
     ----------
@@ -98,17 +98,17 @@ class Payloads:
         The window, or an arena.
     start, stop : int64[n]
     batches : BatchTable
-        The batches that are there, from the first one on; fewer than were given where one is bad or room ran out.
+        These batches, from the first one on; fewer than given if one is bad or enough bytes were decompressed.
     n_records, n_bytes : int
-        At most so many records, in so many bytes.
+        Upper bounds on the number of records and their bytes.
     check_crcs : bool
-        Whether the checksums are still to be compared; the headers lie before the payloads then.
+        Whether the checksums are still to be compared; the headers precede the payloads in `data` then.
     attribute_bits : int
-        Every attribute bit that a batch has.
+        Attribute bits of all batches, combined by OR.
     n_decompressed : int
-        Bytes that came out of compressed batches.
+        Bytes that were written to the arena.
     error : KafkalogError or None
-        What is wrong with the batch behind them.
+        The error about the batch after the last one, if it is bad.
     """
 
     data: Bytes
@@ -124,7 +124,7 @@ class Payloads:
 
 
 def survey(window: Window, batches: BatchTable) -> tuple[int, Payloads]:
-    """Magics that occur (bit m for magic m), and where the payloads lie if all is plain v2."""
+    """Return the magics that occur (bit m for magic m), and the payloads for the case that all batches are plain v2."""
     start, stop = np.empty(len(batches), np.int64), np.empty(len(batches), np.int64)
     magics, bits, n_records, n_bytes = batch_kernels.survey_batches(
         batches.position,
@@ -142,7 +142,7 @@ def survey(window: Window, batches: BatchTable) -> tuple[int, Payloads]:
 def decompress_payloads(
     window: Window, batches: BatchTable, *, check_crcs: bool, room: int, limits: Limits, path: str | None
 ) -> Payloads:
-    """Payloads of v2 batches, plain ones too, one behind the other in the thread's arena."""
+    """Decompress the payloads of v2 batches one after the other into the thread's arena; plain ones are copied."""
     error: KafkalogError | None = None
     n_valid = len(batches)
     if check_crcs:
@@ -156,7 +156,7 @@ def decompress_payloads(
     arena = thread_arena()
     ends = [0]
     for row in range(n_valid):
-        # Kafka does not look into a batch that says it is empty
+        # Kafka does not read the payload of a batch whose record count is 0
         if counts[row] != 0:
             if ends[-1] >= room or arena.used > MAX_ARENA - limits.max_decompressed_bytes:
                 error = None
@@ -187,9 +187,10 @@ def decompress_payloads(
 
 
 def limit_records(payloads: Payloads, window: Window, limits: Limits, path: str | None) -> Payloads:
-    """The payloads before the first batch that has more records than it may, with the error about that one.
+    """Return the payloads before the first batch with more records than the limit, with the error about that batch.
 
-    A count that the batch cannot hold, or a wrong checksum, is left to the walk to find.
+    The record count is only believed if it is possible for the batch's size and the checksum is right; otherwise the
+    walk reports the batch as damaged.
     """
     if payloads.n_records <= limits.max_records_per_batch:
         return payloads
@@ -214,7 +215,7 @@ def limit_records(payloads: Payloads, window: Window, limits: Limits, path: str 
 
 
 def too_many_records(batches: BatchTable, row: int, limits: Limits, path: str | None) -> LimitExceededError:
-    """The error about a batch of more records than it may have."""
+    """Return the error about a batch with more records than the limit."""
     base_offset = int(batches.base_offset[row])
     return LimitExceededError(
         Reason.TOO_MANY_RECORDS,
@@ -229,7 +230,7 @@ def too_many_records(batches: BatchTable, row: int, limits: Limits, path: str | 
 def walk_v2(
     payloads: Payloads, *, headers: bool, limits: Limits, path: str | None
 ) -> tuple[Spans, int, KafkalogError | None]:
-    """Spans of the records of v2 batches, how many batches are done, and what is wrong with the next one."""
+    """Return spans of the records of v2 batches, the number of batches done, and the error about the next one."""
     batches, n = payloads.batches, payloads.n_records
     names = [*_SPAN_NAMES, *(_HEADER_SPAN_NAMES if headers else ())]
     room = {name: scratch(name, n, np.int32) for name in names}
@@ -276,14 +277,14 @@ _NO_COPIES = (None, None, None, None, None, None)
 
 
 def record_counts(batches: BatchTable, n_done: int) -> npt.NDArray[np.int64]:
-    """Records of each batch, 0 for those behind the first `n_done`."""
+    """Number of records of each batch; 0 for batches after the first `n_done`."""
     counts = batches.records_count.astype(np.int64)
     counts[n_done:] = 0
     return counts
 
 
 def batch_error(status: int, batches: BatchTable, row: int, path: str | None) -> KafkalogError:
-    """What a kernel found out about a batch."""
+    """Return the error for a kernel's status about a batch."""
     base_offset = int(batches.base_offset[row])
     return error_from_status(
         status,
@@ -295,14 +296,14 @@ def batch_error(status: int, batches: BatchTable, row: int, path: str | None) ->
 
 
 def place(error: KafkalogError, batches: BatchTable, row: int, path: str | None) -> KafkalogError:
-    """An error of a codec, with the batch that it is about."""
+    """Add path, position and base offset of a batch to an error about it; returns the error."""
     base_offset = int(batches.base_offset[row])
     error.path = path
     error.position = int(batches.position[row])
     error.base_offset = base_offset if base_offset >= 0 else int(batches.last_offset[row])
     if error.length is None:
         error.length = int(batches.size_in_bytes[row])
-    # it is returned, not raised: the frames of its traceback would hold the arena, in a circle at that
+    # The error is returned, not raised: the frames of its traceback would keep the arena alive, in a reference cycle
     error.__traceback__ = None
     if error.__cause__ is not None:
         error.__cause__.__traceback__ = None
@@ -310,7 +311,7 @@ def place(error: KafkalogError, batches: BatchTable, row: int, path: str | None)
 
 
 def _first_bad_crc(window: Window, batches: BatchTable) -> int:
-    """How many batches from the first on have the checksum of their bytes."""
+    """Number of batches before the first one with a wrong checksum."""
     bad = np.flatnonzero(~valid_crcs(window, batches))
     return int(bad[0]) if bad.size else len(batches)
 
@@ -322,7 +323,10 @@ _threads = threading.local()
 
 
 def thread_arena() -> Arena:
-    """An empty arena; the memory of the thread's last one, whose content was copied out, unless it grew large."""
+    """Return an empty arena that reuses the memory of the thread's last one, unless that grew large.
+
+    The content of the last one must have been copied before.
+    """
     arena: Arena | None = getattr(_threads, "arena", None)
     if arena is None or arena.data.size > _KEPT_ARENA:
         arena = _threads.arena = Arena(ARENA_BYTES)
@@ -331,7 +335,7 @@ def thread_arena() -> Arena:
 
 
 def scratch(name: str, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Memory for one column of spans, the same for each walk of a thread: a fresh page costs more than filling it."""
+    """Memory for one column of spans, reused by each walk of a thread: page faults cost more than filling the pages."""
     kept: dict[str, npt.NDArray[Any]] = _threads.__dict__.setdefault("scratch", {})
     memory = kept.get(name)
     if memory is None or memory.size < n:
@@ -344,5 +348,5 @@ def scratch(name: str, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 def concatenate_columns(
     parts: Sequence[Sequence[npt.NDArray[Any]]], names: Sequence[str]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Columns of several walks one behind the other."""
+    """Concatenate the columns of several walks."""
     return {name: np.concatenate(column) for name, column in zip(names, zip(*parts, strict=True), strict=True)}
