@@ -1,13 +1,13 @@
-"""One verb each: it takes a log and options, and gives a result or a report.
+"""Operations: each module or package takes a log and options, and returns a result or a report.
 
-    `export`          a scan into files
-    `list_producers`  who writes to a partition
-    `trace_lookup`    a lookup, step by step
-    `verifying`       is everything as a broker needs it?
-    `rebuilding`      indexes, snapshots and epochs out of `.log` files
-    `converting`      logs into other formats, codecs and sizes
-    `dumping`         what DumpLogSegments prints
-    `loading`         tables and files into log dirs
+    `export`          writes a scan to files
+    `list_producers`  lists the producers of a partition
+    `trace_lookup`    shows a lookup step by step
+    `verifying`       checks whether a broker can use everything
+    `rebuilding`      makes indexes, snapshots and epochs from `.log` files
+    `converting`      rewrites logs with other formats, codecs and sizes
+    `dumping`         prints what DumpLogSegments prints
+    `loading`         writes tables and files into log dirs
 
-Operations stand on the packages above and do not know the command line or Spark.
+Operations use the reading and writing packages. They do not know the command line or Spark.
 """

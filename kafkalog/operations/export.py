@@ -1,8 +1,8 @@
-"""Export: a scan into a file, a directory of partitioned files, or a stream, all of it or nothing.
+"""Export: writes a scan to a file, a directory of partitioned files, or a stream; all of it or nothing.
 
-Records come batch by batch out of the scan and go batch by batch into a sink, so memory is bounded whatever the size of
-the log. What is a file or a directory is published (`kafkalog.storage.staging`): the destination appears when
-everything is written and durable, and a failure leaves it as it was.
+Records are read and written batch by batch, so memory is bounded for a log of any size. A file or a directory is
+written under another name first (`kafkalog.storage.staging`). The destination appears when everything is written and
+durable; a failure leaves it as it was. A stream gets its bytes as they are made.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_directo
 PARTITION_KEYS: Final = ("topic", "partition", "date")
 
 MAX_OPEN_FILES: Final = 64
-"""Files of a partitioned export that are written at a time; records that come later go to another part."""
+"""The most files of a partitioned export that are open at a time; a closed one is continued by another part."""
 
 _MS_PER_DAY: Final = 86_400_000
 _FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
@@ -48,13 +48,14 @@ _NO_DAY: Final = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What an export wrote.
+    """The result of an export.
 
     Attributes
     ----------
     n_records, n_bytes, n_files : int
+        What was written.
     findings : list of Finding
-        What the scan found.
+        The findings of the scan.
     """
 
     n_records: int
@@ -64,14 +65,14 @@ class ExportResult:
 
 
 class Exporter:
-    """An export to come; made by `kafkalog.export`, whose parameters these are.
+    """An export that has not run yet; takes the parameters of `kafkalog.export`.
 
-    What is wrong about an option is raised here, before anything is read; `run` does the work.
+    The constructor raises for an invalid option, before anything is read. `run` does the work.
 
     Attributes
     ----------
     scan : Scan
-        What is read.
+        The scan that is exported.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Exporter:
             raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
 
     def _open(self, path: Any, options: ScanOptions) -> Scan:
-        """The scan, with the columns beside those written that partitioning and messages need."""
+        """Return the scan, with the columns that `partition_by` needs added to those that are written."""
         self._columns: Sequence[str] | None = None
         needed = ["timestamp" if key == "date" else key for key in self._keys]
         if isinstance(path, Scan):
@@ -130,7 +131,7 @@ class Exporter:
         Raises
         ------
         KafkalogError
-            As `kafkalog.export`.
+            See `kafkalog.export`.
         """
         to = self._to
         if not isinstance(to, (str, os.PathLike)):
@@ -182,20 +183,23 @@ class Exporter:
 
 
 class PartitionedFiles:
-    """The files of a partitioned directory; few are open at a time, and they share the memory of one.
+    """The files of a partitioned directory.
+
+    At most `MAX_OPEN_FILES` are open at a time. Together they buffer no more than one row group.
 
     Parameters
     ----------
     directory : StagedDirectory
     schema : pyarrow.Schema
-        Of the files.
+        Schema of the files.
     options : SinkOptions
     max_directories : int
+        The most directories to make.
 
     Attributes
     ----------
     n_records, n_bytes, n_files : int
-        Of the files that are closed.
+        Totals of the files that are closed.
     """
 
     def __init__(
@@ -208,7 +212,7 @@ class PartitionedFiles:
         self.n_records = self.n_bytes = self.n_files = 0
 
     def write(self, key: str, batch: pa.RecordBatch) -> None:
-        """Records of one directory, whose path is the key."""
+        """Write records to the directory whose relative path is `key`."""
         if key not in self._open:
             self._create(key)
         self._open.move_to_end(key)
@@ -245,13 +249,16 @@ class PartitionedFiles:
             self._close(key)
 
     def abandon(self) -> None:
-        """Write nothing more."""
+        """Drop what the open files have buffered, and write nothing more."""
         for sink, _ in self._open.values():
             sink.abandon()
 
 
 def split_by_directory(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The records of a batch (of one segment) by directory, in order in each."""
+    """Split the records of a batch by directory, and keep their order in each.
+
+    The batch must be of one segment: its topic and partition are taken from the first record.
+    """
     names = {
         name: f"{name}={NULL_DIRECTORY if (value := batch.column(name)[0].as_py()) is None else value}"
         for name in keys
@@ -268,7 +275,7 @@ def split_by_directory(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterator[t
 def _split_by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     days = _days(batch.column("timestamp"))
     starts = np.flatnonzero(np.diff(days)) + 1
-    if starts.size >= np.unique(days).size:  # a day comes back: bring its records together
+    if starts.size >= np.unique(days).size:  # the records of a day are not contiguous: sort, and keep their order
         order = np.argsort(days, kind="stable")
         batch = batch.take(pa.Array.from_buffers(pa.int64(), order.size, [None, pa.py_buffer(order)]))
         days = days[order]
@@ -279,7 +286,7 @@ def _split_by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]
 
 
 def _days(timestamps: pa.Array) -> npt.NDArray[np.int64]:
-    """Days since 1970 (UTC); `_NO_DAY` for no timestamp and for one that no calendar has."""
+    """Return days since 1970 (UTC); `_NO_DAY` without a timestamp, or outside of the years 1 to 9999."""
     stamps = milliseconds(timestamps)
     days: npt.NDArray[np.int64] = stamps // _MS_PER_DAY
     days[(stamps == -1) | (days < _FIRST_DAY) | (days > _LAST_DAY)] = _NO_DAY
@@ -292,7 +299,7 @@ def _sources(scan: Scan) -> list[Path]:
 
 
 def check_keys(keys: str | Sequence[str]) -> tuple[str, ...]:
-    """Keys to partition by; a ValueError where they are none."""
+    """Return the keys to partition by as a tuple; raises ValueError for an unknown or repeated key."""
     keys = (keys,) if isinstance(keys, str) else tuple(keys)
     for key in keys:
         if key not in PARTITION_KEYS:
@@ -303,7 +310,7 @@ def check_keys(keys: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _format_of(to: Any, format: str | None, compression: str | None, is_directory: bool) -> tuple[str, str | None]:
-    """Format and compression, as given or as the name's end says."""
+    """Return format and compression: the arguments, or else what the suffix of the name implies."""
     if not isinstance(to, (str, os.PathLike)):
         if format is None:
             raise ValueError(f"format must be given: one of {', '.join(FORMATS)}")
@@ -324,13 +331,21 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
 
 
 MANIFEST: Final = "_kafkalog_export.json"
-"""In a directory that a job made: what is in it. Readers of such directories pass over names that begin so."""
+"""A file that lists the contents of a directory that a Spark job made; other tools skip names with a leading `_`."""
 
 _OURS: Final = re.compile(rf"(topic|partition|date)=.+|part-\d+(-\d+)?\.\w+(\.gz|\.zst)?|{re.escape(MANIFEST)}")
 
 
 def check_replaceable(path: Path) -> None:
-    """A directory is replaced whole, so it has to look like an export: nobody loses a home directory to a slip."""
+    """Check that a directory holds nothing but an export's files before it is replaced.
+
+    The whole directory is replaced, so a mistyped path must not cost somebody a home directory.
+
+    Raises
+    ------
+    OutputExistsError
+        Something in the directory was not made by an export.
+    """
     for root, directories, names in os.walk(path):
         for name in (*directories, *names):
             if not _OURS.fullmatch(name):
@@ -362,28 +377,28 @@ def export(
     ----------
     path : path-like, sequence of path-like, what `open` returned, or a Scan
     to : path-like or binary file
-        Where to; a path must not be there yet, nor lie in a log dir. It appears when all is written and durable; a
-        failure leaves it as it was. A binary file is written to as it goes.
+        The destination. A path must not exist yet (see `overwrite`), and must not be inside a log dir. It appears when
+        everything is written and durable; a failure leaves it as it was. A binary file gets its bytes as they are made.
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
-        Default: what the name ends in; for a directory, Parquet. `arrow` is Arrow's IPC file, `arrows` its stream.
+        Default: by the suffix of the name; for a directory, Parquet. `arrow` is Arrow's IPC file, `arrows` its stream.
     partition_by : sequence of {"topic", "partition", "date"}
         Make a directory, with ``topic=orders/partition=0/date=2026-11-21/part-0.parquet`` and so on. The topic and the
         partition are then in the path and not in the files. The date is the timestamp's in UTC; without one it is
         ``__HIVE_DEFAULT_PARTITION__``.
     compression : str, optional
         Parquet: zstd (default), snappy, lz4, gzip, brotli, none. Arrow: none (default), lz4, zstd. CSV and JSON lines:
-        none (default), gzip, zstd; ``.csv.gz`` and the like ask for it too.
+        none (default), gzip, zstd; a suffix such as ``.csv.gz`` selects it too.
     row_group_rows : int, optional
         Most rows in a Parquet row group (default: 2**20, and 64 MiB in memory) or in a record batch of an Arrow file.
     encoding : {"base64", "utf8", "hex"}, optional
-        Of key, value and header values in CSV and JSON lines; default: base64.
+        Encoding of keys, values and header values in CSV and JSON lines; default: base64.
     null : str, optional
-        What stands for null in CSV; default: nothing, where an empty value is ``""`` in quotes.
+        The text for null in CSV. Default: nothing between the commas; an empty value is ``""`` in quotes.
     escape_formulas : bool
         In CSV, put ``'`` before keys, values and names that a spreadsheet takes for a formula (``= + - @``, a tab or a
         carriage return in front). Such values are changed.
     max_records : int, optional
-        Stop after so many.
+        Stop after this many records.
     overwrite : bool
         Replace a file, or a directory that an export made.
     **scan
@@ -392,18 +407,18 @@ def export(
     Returns
     -------
     ExportResult
-        With `n_records`, `n_bytes`, `n_files` and `findings`.
+        Has `n_records`, `n_bytes`, `n_files` and `findings`.
 
     Raises
     ------
     ValueError, TypeError
         An option is invalid.
     OutputExistsError, UnsafePathError
-        The destination is taken, or it is where output would do harm.
+        The destination exists; or it is a source, is inside a log dir, or contains a source.
     WriteError
-        It could not be written.
+        The destination could not be written.
     KafkalogError
-        As `scan` on damage, unless `on_corruption` says otherwise; then too nothing is left.
+        The log is damaged, with `on_corruption="raise"` (see `scan`). The destination is left as it was.
 
     Examples
     --------

@@ -1,6 +1,8 @@
-"""Who writes to a partition: producers, their last batches, open transactions and what they hold back.
+"""Lists the producers of a partition: their last batches, open transactions, and the last stable offset.
 
-The batches alone count: `ProducerState` replays them, from the snapshot at the first offset of the log if there is one.
+`ProducerState` replays all batches, starting from the snapshot at the first offset of the log if there is one. Later
+snapshots are not used.
+
 Mirrors DescribeProducers and `kafka-transactions.sh find-hanging`, without a broker.
 """
 
@@ -20,7 +22,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.producers import ProducerState, newest_snapshot, with_markers
 
 TRANSACTION_MAX_TIMEOUT_MS: Final = 900_000
-"""Default of a broker's `transaction.max.timeout.ms`: no producer may leave a transaction open for longer."""
+"""A broker's default of `transaction.max.timeout.ms`, the longest time that a transaction may stay open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +33,21 @@ class Producer:
     ----------
     producer_id, producer_epoch : int
     last_sequence, last_offset : int
-        Of its last batch; -1 where none counts any more.
+        Of the producer's last batch; -1 if the state has none.
     last_timestamp : int
-        Of its last batch or marker, ms; -1 for none.
+        Timestamp of the last batch or marker, in ms; -1 for none.
     coordinator_epoch : int
-        Of its last marker; -1 for none.
+        Of the last marker; -1 for none.
     transaction_start_offset : int or None
-        First offset of its open transaction.
+        First offset of the open transaction.
     transaction_start_timestamp : int or None
-        When that began, by its first batch; None also where that batch is gone.
+        Timestamp of the first batch of the open transaction, in ms; also None if that batch was not read.
     idle_ms : int or None
-        Since its last batch or marker.
+        Time since the last batch or marker.
     is_hanging : bool
-        Whether it has a transaction open in which nothing was written for longer than any may be open.
+        Whether a transaction is open and `idle_ms` exceeds `transaction.max.timeout.ms`.
     is_blocking : bool
-        Whether its transaction is the one that the last stable offset waits for.
+        Whether this transaction determines the last stable offset.
     """
 
     producer_id: int
@@ -61,7 +63,7 @@ class Producer:
     is_blocking: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
+        """Return the fields as a dict for JSON."""
         return asdict(self)
 
 
@@ -74,9 +76,9 @@ class PartitionProducers:
     topic_partition : TopicPartition or None
     path : str
     producers : list of Producer
-        By producer id.
+        Sorted by producer id.
     last_stable_offset, log_end_offset : int
-        What `read_committed` consumers wait for lies between.
+        `read_committed` consumers do not get the records between these offsets yet.
     """
 
     topic_partition: kf.TopicPartition | None
@@ -87,13 +89,13 @@ class PartitionProducers:
 
     @property
     def open(self) -> list[Producer]:
-        """Those with an open transaction, the earliest first."""
+        """Producers with an open transaction, the earliest transaction first."""
         found = [one for one in self.producers if one.transaction_start_offset is not None]
         return sorted(found, key=lambda one: one.transaction_start_offset or 0)
 
     @property
     def hanging(self) -> list[Producer]:
-        """Those whose open transaction nobody will end."""
+        """Producers whose open transaction is hanging, the earliest transaction first."""
         return [one for one in self.open if one.is_hanging]
 
 
@@ -112,15 +114,15 @@ def list_producers(
     ----------
     partition : Partition
     now_ms : int, optional
-        The clock that ages are told by; default: now.
+        The current time, from which `idle_ms` is computed; default: the system clock.
     transaction_max_timeout_ms : int
-        The broker's setting, after which an open transaction hangs.
+        The broker's `transaction.max.timeout.ms`; a transaction that is idle for longer is hanging.
     on_corruption : {"raise", "stop", "skip"}
-        Behind damage that is passed over, a transaction may seem open whose marker was hit.
+        After skipped damage a transaction may look open because its marker was lost.
     report : callable
-        Given each finding.
+        Called with each finding.
     progress : callable
-        Told how many more bytes are done.
+        Called with the number of further bytes that are done.
 
     Raises
     ------
@@ -129,7 +131,7 @@ def list_producers(
 
     Notes
     -----
-    Unlike a broker, nothing forgets producers that have been idle for `producer.id.expiration.ms`.
+    Unlike in a broker, producers that have been idle for `producer.id.expiration.ms` are not removed.
 
     Source: ProducerStateManager, TransactionsCommand.FindHangingTransactionsCommand, Kafka 4.3.
     """
@@ -178,7 +180,7 @@ def list_producers(
 
 
 def _state_before(partition: Partition) -> ProducerState:
-    """What a snapshot says of the producers before the first segment; nothing if there is none that can be read."""
+    """Return the producers' state at the start of the first segment: from a snapshot, or empty without one."""
     base_offset = partition.segments[0].base_offset if partition.segments else 0
     snapshot = newest_snapshot(partition.path, base_offset, base_offset) if base_offset else None
     return ProducerState(snapshot, limits=partition.limits)

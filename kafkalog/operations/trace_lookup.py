@@ -1,8 +1,8 @@
-"""A lookup step by step: how an offset or a timestamp leads to a segment, an index entry, a batch and a record.
+"""Shows a lookup step by step: how an offset or a timestamp leads to a segment, an index entry, a batch and a record.
 
-The answers are those of `Segment` and `ListOffsets`, which do not depend on index files. Beside them a `Trace` shows
-what the indexes say, as a broker would follow them, and whether that leads to the answer: where it does not, a broker
-that opens these files answers something else. Nothing here decides what is found.
+The answers come from `Segment` and `ListOffsets`, which do not depend on index files. A `Trace` also shows the index
+entries that a broker would follow, and whether they lead to the answer. If they do not, a broker that opens these files
+returns another answer. This module only explains: it does not compute the answer to a timestamp itself.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _EMPTY: Final = "the log is empty"
 
 @dataclass(frozen=True, slots=True)
 class SegmentStep:
-    """A segment that was looked at.
+    """A segment that the lookup considered.
 
     Attributes
     ----------
     path : str
     base_offset : int
     is_chosen : bool
-        Whether the answer is looked for in it.
+        Whether the lookup searches this segment for the answer.
     largest_timestamp : int or None
-        By its batches, as far as they were walked; None where no timestamp was asked for.
+        Largest timestamp of the batches that were walked; None in a lookup by offset.
     is_whole : bool
-        Whether all of them were walked.
+        Whether all batches were walked.
     modified : int or None
-        Modification time of the file in ms, where it stands for a largest timestamp that no batch has.
+        Modification time of the file in ms, if it replaces the largest timestamp because no batch has one.
     """
 
     path: str
@@ -65,13 +65,13 @@ class IndexStep:
     path : str
     n_entries : int
     entry : int
-        Its number; -1 where none is low enough.
+        Number of the entry; -1 if none is low enough.
     timestamp : int or None
-        Of an entry of a time index.
+        Timestamp of the entry; only in a time index.
     offset, position : int or None
-        What the entry leads to; a position only from an offset index.
+        Offset and position of the entry; a position only in an offset index.
     is_right : bool
-        Whether that is at or before what was found.
+        Whether the entry leads to the batch with the answer, or to a batch before it.
     """
 
     path: str
@@ -107,22 +107,22 @@ class Trace:
     asked : dict
         ``{"offset": n}`` or ``{"timestamp": ms or name}``.
     segments : list of SegmentStep
-        In the order in which they were looked at.
+        In the order in which they were considered.
     time_index, offset_index : IndexStep or None
-        None where there is no such file, it cannot be read, or it is not asked.
+        None if there is no such file, it cannot be read, or the lookup does not use it.
     position : int or None
-        Where in the chosen segment the scan for the batch begins.
+        Position in the chosen segment at which the scan for the batch begins.
     batches_scanned : int
-        From there on, with the batch itself.
+        Number of batches from that position to the answer, including the batch of the answer.
     batch : BatchStep or None
     offset : int
         The answer; -1 for none.
     timestamp, leader_epoch : int
-        Of the record, -1 for none.
+        Timestamp and leader epoch of the record, -1 for none.
     reason : str
-        Why there is no answer, or what is special about it; empty where nothing is.
+        Why there is no answer, or what is special about it; else empty.
     findings : list of Finding
-        What is wrong with the indexes that were followed.
+        Issues of the indexes that were followed.
     """
 
     topic_partition: kf.TopicPartition | None
@@ -140,7 +140,7 @@ class Trace:
     findings: list[Finding] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """The steps, for JSON."""
+        """Return the steps as a dict for JSON."""
         fields = asdict(self)
         topic, partition = self.topic_partition or (None, None)
         fields["findings"] = [finding.as_dict() for finding in self.findings]
@@ -151,20 +151,20 @@ class Trace:
 def trace_timestamp(
     partition: Partition, timestamp: Any, *, on_segment: Callable[[Segment], None] = lambda segment: None
 ) -> Trace:
-    """How a timestamp leads to an offset.
+    """Trace how a timestamp leads to an offset.
 
     Parameters
     ----------
     partition : Partition
     timestamp : int (ms), str or aware datetime
-        As for `Partition.offset_for_timestamp`, which gives the same answer.
+        See `Partition.offset_for_timestamp`, which returns the same answer.
     on_segment : callable
-        Told about each segment that is done with: the headers of all before the answer are walked.
+        Called with each segment that is done. The headers of all segments before the answer are walked.
 
     Raises
     ------
     ValueError, TypeError
-        As there.
+        See `Partition.offset_for_timestamp`.
     KafkalogError
         A segment is damaged before the answer.
     """
@@ -214,7 +214,7 @@ def trace_timestamp(
 
 
 def trace_offset(partition: Partition, offset: int) -> Trace:
-    """How an offset leads to its record, or to the next one where it has none.
+    """Trace how an offset leads to its record, or to the next record if no record has this offset.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def trace_offset(partition: Partition, offset: int) -> Trace:
     Raises
     ------
     ValueError
-        No offset of Kafka's.
+        The offset is not from 0 to 2**63 - 1.
     KafkalogError
         A segment is damaged before the record.
 
@@ -256,7 +256,7 @@ def trace_offset(partition: Partition, offset: int) -> Trace:
 
 
 class _Scan:
-    """Walks to a batch from where the offset index leads, and judges the entry by what it meets."""
+    """Scans for a batch from the position that the offset index gives, and checks the index entry on the way."""
 
     def __init__(self, segment: Segment, source: ByteSource, offset: int) -> None:
         self._segment, self._source = segment, source
@@ -268,7 +268,7 @@ class _Scan:
         self.position = segment.position_for(source, offset)
 
     def windows(self) -> Iterator[Window]:
-        """Windows from there to the end."""
+        """Yield the windows from the start position to the end of the segment."""
         n = 0
         for window in self._segment.iter_windows(self._source, start=self.position):
             self._is_boundary |= self._leads_to in window.batches.position
@@ -278,7 +278,7 @@ class _Scan:
             self._source.release(window.data, window.start)
 
     def ended_at(self, trace: Trace, batches: BatchTable, row: int) -> None:
-        """Write down how the batch in this row of the last window's table was reached."""
+        """Add to the trace how the scan reached the batch in this row of the last window."""
         trace.position = self.position
         trace.batches_scanned = self._n_before + row + 1
         trace.batch = _batch_step(batches, row)
@@ -302,7 +302,7 @@ class _Scan:
 
 
 def _find_offset(trace: Trace, segment: Segment, offset: int) -> bool:
-    """Take the first record at or above an offset from a segment, if it has one."""
+    """Put the first record at or above an offset into the trace; return whether the segment has one."""
     everything = Selection(start_offset=offset, include_control=True)
     with segment.open() as source:
         scan = _Scan(segment, source, offset)
@@ -332,7 +332,7 @@ def _find_offset(trace: Trace, segment: Segment, offset: int) -> bool:
 
 
 def _trace_end(partition: Partition, trace: Trace) -> None:
-    """The last batch; the log end offset comes after it."""
+    """Trace the last batch, after which the log end offset comes."""
     if not partition.segments:
         trace.reason = "there are no segments"
         return
@@ -350,7 +350,7 @@ def _trace_end(partition: Partition, trace: Trace) -> None:
 
 
 def _trace_batch(trace: Trace, partition: Partition, visit: Visit, asked: int, position: int) -> None:
-    """The index entries that lead to the batch at a position, and the scan up to it."""
+    """Trace the index entries that lead to the batch at a position, and the scan up to it."""
     segment = visit.segment
     with segment.open() as source:
         window, _ = intact_batch_at(source, position, segment.limits.max_batch_bytes)
@@ -378,7 +378,7 @@ def _trace_batch(trace: Trace, partition: Partition, visit: Visit, asked: int, p
 
 
 def _time_index_step(index: TimeIndex, visit: Visit, asked: int, last_offset: int) -> IndexStep:
-    """Where a broker would begin in the chosen segment: right if not behind the batch that has the answer."""
+    """Return the entry at which a broker starts in the chosen segment; right if not after the batch of the answer."""
     timestamp = visit.largest_timestamp if asked == MAX_TIMESTAMP else asked
     entry = int(np.searchsorted(index.timestamp, timestamp, side="right")) - 1
     offset = int(index.offset[entry]) if entry >= 0 else None
@@ -394,13 +394,16 @@ def _time_index_step(index: TimeIndex, visit: Visit, asked: int, last_offset: in
 
 
 def _check_last_entry(visit: Visit) -> list[Finding]:
-    """A time index whose last entry is not the largest timestamp misleads a broker about the whole segment."""
+    """Check that the last entry of a time index has the segment's largest timestamp.
+
+    A broker decides by this entry whether to search the segment at all.
+    """
     index = visit.segment.index_or_none(TimeIndex)
     if index is None:
         return []
     said = int(index.timestamp[-1]) if len(index) else -1
-    # the last entry is added when a segment is closed; until then the index may be behind, but never ahead
-    # (an entry for timestamp 0 at the base offset is all zeros, and looks like padding)
+    # the last entry is added when a segment is closed; until then the index may lack timestamps, but never has later
+    # ones than the batches (an entry for timestamp 0 at the base offset is all zeros, and looks like padding)
     at_least = max(said, 0) if index.padding_bytes else said
     behind = at_least < visit.largest_timestamp and not visit.segment.is_last
     ahead = said > visit.largest_timestamp and visit.is_whole
@@ -437,7 +440,7 @@ def _why_earliest(partition: Partition) -> str:
 
 
 def _is_empty(partition: Partition, visits: Sequence[Visit]) -> bool:
-    """Whether no segment has a batch, as far as they were looked at; else no bytes."""
+    """Whether no segment has a batch; a segment that was not visited counts as empty if it has no bytes."""
     seen = {visit.segment.base_offset for visit in visits if not visit.has_batches}
     return all(not segment.size_in_bytes or segment.base_offset in seen for segment in partition.segments)
 
@@ -451,7 +454,7 @@ def _why_nothing(partition: Partition, visits: Sequence[Visit]) -> str:
 
 
 def _why_none(partition: Partition, visit: Visit, asked: int) -> str:
-    """Why a broker stops at a segment without an answer."""
+    """Return why a broker stops at a segment that has no answer."""
     if asked == MAX_TIMESTAMP:
         return "no record has the largest timestamp that a batch names"
     why = "its records from there on were compacted away"

@@ -1,16 +1,16 @@
-"""What is wanted of a log, and one ordered, parallel pass over it that gives it.
+"""Turns a path and the options of a scan into records or batch rows, in one ordered, parallel pass.
 
     `read`            `scan` and the `read_*` functions
     `scan`            `Scan`: which records, as which columns
-    `batch_scan`      the same for batch tables
-    `filters`         `filters=`: conditions judged before anything is copied
+    `batch_scan`      `BatchScan`: the batch table of all partitions
+    `filters`         `filters=`: conditions applied before any record is copied
     `expressions`     Arrow expressions applied to decoded columns
     `user_functions`  `where=` and `extract=`: functions compiled with numba
-    `query`           `Query`: what is wanted, checked
-    `ordered_pool`    threads that work ahead on a plan; results in its order
-    `execution`       one pass: windows planned, decoded by several threads, given in order
-    `explain`         what a pass rules out where, and how much it read
-    `planning`        a scan divided into tasks for other processes
+    `query`           `Query`: the checked options of a scan
+    `ordered_pool`    threads that work ahead on a plan; results in the order of the plan
+    `execution`       one pass: plans windows, decodes them in several threads, returns them in order
+    `explain`         what a pass rules out at which level, and how much it read
+    `planning`        divides a scan into tasks for other processes
 
-Nothing here knows how logs are written.
+Nothing here writes logs.
 """

@@ -1,8 +1,7 @@
 """A scan of record batches: the batch table of segments, partitions and log dirs, in bounded memory.
 
-The same as `Segment.iter_batches`, over all that a path holds, and with the topic, partition and segment beside each
-row: what the questions about senders, sizes and compression are asked of. Records are not decoded, and checksums are
-not checked.
+It extends `Segment.iter_batches` to everything at a path, and adds the topic, partition and segment to each row. Use it
+for questions about producers, sizes and compression. Records are not decoded, and checksums are not checked.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BATCH_COLUMNS: Final = ("topic", "partition", "segment", *COLUMNS, *DERIVED, "compression")
-"""`BatchTable`'s columns, what they belong to, and the name of the codec."""
+"""Topic, partition and segment, the columns of `BatchTable`, and the name of the codec."""
 
 _CONTEXT: Final = ("topic", "partition", "segment")
 _TYPES: Final[dict[str, pa.DataType]] = {
@@ -47,24 +46,24 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 
 
 class BatchRows(NamedTuple):
-    """Rows of a batch table, and where they lie."""
+    """Rows of a batch table, and their topic-partition and segment."""
 
     topic_partition: kf.TopicPartition | None
     segment: str
-    """File name."""
+    """File name of the segment."""
     batches: BatchTable
 
 
 class BatchScan:
-    """Batches to come; made by `kafkalog.scan_batches`, whose parameters these are.
+    """A lazy scan of record batches. `kafkalog.scan_batches` makes it and documents the parameters.
 
-    Each call walks the headers again. Like a `Scan` it is an Arrow stream, for anything that takes one.
+    Each call walks the headers again. Like a `Scan`, it is an Arrow stream for anything that takes one.
 
     Attributes
     ----------
     schema : pyarrow.Schema
     progress : callable or None
-        Told how many more bytes of `.log` files a pass is done with; None by default.
+        Called with the number of bytes of `.log` files read since the last call; None by default.
     """
 
     def __init__(
@@ -101,12 +100,12 @@ class BatchScan:
 
     @property
     def target(self) -> LogDir | Partition | Segment:
-        """What is at the path."""
+        """The opened log dir, partition or segment."""
         return self._query.target
 
     @property
     def findings(self) -> list[Finding]:
-        """What the last pass found."""
+        """The findings of the last pass."""
         return list(self._found.rows)
 
     @property
@@ -115,7 +114,7 @@ class BatchScan:
         return self._found.n_damage
 
     def partitions(self) -> Iterator[tuple[kf.TopicPartition | None, Partition]]:
-        """The partitions that are walked, in order; one that cannot be opened raises, or is a finding."""
+        """The partitions to walk, in order. One that cannot be opened raises, or gives a finding."""
         for partition in self._query.iter_partitions():
             if isinstance(partition, KafkalogError):
                 self._handle(partition)
@@ -123,12 +122,12 @@ class BatchScan:
                 yield partition.topic_partition, partition
 
     def iter_rows(self) -> Iterator[BatchRows]:
-        """Batch tables of one segment each, a window of its file at a time, in order.
+        """Batch tables in order, each one window of one segment.
 
         Raises
         ------
         KafkalogError
-            On damage, unless `on_corruption` says otherwise; the batches before it have been handed out.
+            On damage, with `on_corruption="raise"`. The batches before the damage are yielded first.
         """
         self._found = Findings(self._query.limits.max_findings)
         if isinstance(self._query.target, LogDir):
@@ -156,7 +155,7 @@ class BatchScan:
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The same as a `pyarrow.RecordBatchReader`."""
+        """The rows as a `pyarrow.RecordBatchReader`."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -176,7 +175,7 @@ class BatchScan:
 
     @property
     def losses(self) -> dict[str, Loss]:
-        """What the last pass lost, by partition directory."""
+        """Data lost in the last pass, by partition directory."""
         return dict(self._found.losses)
 
     def _handle(self, error: KafkalogError) -> None:
@@ -191,12 +190,12 @@ class BatchScan:
 
 
 def batch_schema(columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema of columns; default: all.
+    """The schema of these columns; default: all.
 
     Raises
     ------
     ValueError, TypeError
-        There is no such column, or it is named twice.
+        A column does not exist, or is named twice.
     """
     return pa.schema([pa.field(name, _TYPES[name]) for name in check_columns(columns, BATCH_COLUMNS, BATCH_COLUMNS)])
 
@@ -210,7 +209,7 @@ def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
 
 
 def _array(name: str, rows: BatchRows) -> pa.Array:
-    """A column; built from buffers, because `pa.array` imports pandas."""
+    """A column as an Arrow array. It is built from buffers, because `pa.array` imports pandas."""
     n = len(rows.batches)
     if name in _CONTEXT:
         topic, partition = rows.topic_partition or (None, None)
@@ -249,19 +248,19 @@ def scan_batches(
     memory_map: bool | str = "auto",
     limits: Limits | None = None,
 ) -> BatchScan:
-    """The batch table of all that a path holds: a row a record batch, out of their headers; nothing is read yet.
+    """The batch table of everything at a path: one row per record batch, from its header. Nothing is read yet.
 
     Parameters
     ----------
     path : path-like, sequence of path-like, or what `open` returned
     columns : sequence of str, optional
-        Default: topic, partition, segment (file name), the columns of `BatchTable` with their meanings, and compression
+        Default: topic, partition, segment (file name), the stored and derived columns of `BatchTable`, and compression
         (the codec's name).
     start_offset, end_offset : int or mapping of (topic, partition) to int, optional
-        Half-open; batches that may hold such offsets. What is deleted and still in the files is among them.
+        Half-open. Batches that may hold such offsets, including batches below the log start offset.
     topics, partitions, on_corruption, memory_map, limits
-        As `scan`. Checksums are not checked: damage is what headers show. With "stop" and "skip" a partition that
-        cannot be opened is a finding as well, and the others are read.
+        See `scan`. Checksums are not checked, so only damage that shows in headers is found. With "stop" and "skip" a
+        partition that cannot be opened is a finding, and the others are read.
 
     Returns
     -------

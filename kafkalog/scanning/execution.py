@@ -1,8 +1,8 @@
-"""One pass over partitions: windows of segments are planned by one thread, decoded by several, and come out in order.
+"""`Pass`: one run of a `Query`. One thread plans windows of segments, several decode them.
 
-By partition and offset. What is in memory at once is a few windows and what was decoded out of them, whatever the size
-of the files. What the planner meets while earlier windows are still being decoded is raised or reported in its turn, so
-the number of threads changes nothing but the time.
+Columns come out ordered by partition and offset. Memory holds a few windows and the records decoded from them, whatever
+the size of the files. What the planner finds while earlier windows are still being decoded is raised or reported in
+order, after those. So the number of threads changes the time, not the result.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _SHOWN_OFFSETS: Final = 5
 
 @dataclass(slots=True)
 class Task:
-    """Batches of a window, and where their records go."""
+    """Batches of a window, and the work that decodes them."""
 
     window: SegmentWindow
     partition: Partition
     work: BatchTask[Decoded]
     is_last: bool
-    """Whether nothing of the window comes after these."""
+    """Whether these are the last batches of the window."""
 
 
 class _Found(NamedTuple):
-    """A finding, in its place among the tasks."""
+    """A finding, queued among the tasks so that it is reported in order."""
 
     partition: Partition | None
     finding: Finding
@@ -62,7 +62,7 @@ _Event = Task | _Found | KafkalogError
 
 @dataclass(slots=True)
 class _Failures:
-    """On which records of a segment a function failed."""
+    """The records of a segment on which a function failed."""
 
     n: int
     first: list[int]
@@ -77,14 +77,14 @@ class Pass:
     ----------
     query : Query
     progress : callable, optional
-        Told how many more bytes of `.log` files are done.
+        Called with the number of bytes of `.log` files read since the last call.
 
     Attributes
     ----------
     findings : Findings
-        What was found so far.
+        The findings so far.
     statistics : ScanStatistics
-        What was read so far.
+        The counts so far.
     """
 
     def __init__(self, query: Query, progress: Callable[[int], object] | None = None) -> None:
@@ -102,12 +102,12 @@ class Pass:
             warn(finding, CorruptionWarning)
 
     def walk(self) -> None:
-        """Walk batch headers and decode nothing; for the statistics.
+        """Walk batch headers to fill the statistics; decode nothing.
 
         Raises
         ------
         KafkalogError
-            As `run`.
+            See `run`.
         """
         for event in self._plan(OrderedPool(0), []):
             if isinstance(event, KafkalogError):
@@ -119,12 +119,12 @@ class Pass:
         Parameters
         ----------
         names : sequence of str
-            Columns to decode; derived ones come in addition, and those that the residual reads.
+            Columns to decode. Derived columns, and those that the residual reads, are added.
 
         Raises
         ------
         KafkalogError
-            On damage, unless `on_corruption` says otherwise; all before it was handed out.
+            On damage, with `on_corruption="raise"`. The records before the damage are yielded first.
         """
         query = self.query
         self.statistics.n_records = self.statistics.n_records_selected = 0
@@ -133,7 +133,7 @@ class Pass:
         if isinstance(query.target, LogDir):
             for finding in query.target.findings:
                 self.report(finding)
-        # without threads a window is decoded when its turn comes, and its memory serves the next one
+        # without threads a window is decoded just when it is needed, so its memory can be reused for the next one
         threads = query.threads if query.threads > 1 else 0
         try:
             with OrderedPool(threads) as pool:
@@ -153,7 +153,7 @@ class Pass:
             self._report_failures()
 
     def _plan(self, pool: OrderedPool, names: Sequence[str]) -> Iterator[_Event]:
-        """What there is to do, in order; an error ends it."""
+        """Tasks and findings in order; ends after an error."""
         query, counts = self.query, self.statistics
         window_bytes = max(WINDOW_BYTES // query.threads, _MIN_WINDOW_BYTES)
         try:
@@ -197,14 +197,14 @@ class Pass:
                         del decode_rows
                     else:
                         self._leave(window)
-                    del window, batches  # the memory of a window serves the next one once nobody holds it
+                    del window, batches  # without references to it, a window's memory can be reused for the next one
                 for finding in found:
                     yield _Found(partition, finding)
         except KafkalogError as error:
             yield error
 
     def _leave(self, window: SegmentWindow) -> None:
-        """A window is done with."""
+        """Release a window and report progress."""
         window.release()
         self.progress(window.n_bytes)
 
@@ -223,7 +223,7 @@ class Pass:
         )
 
     def _decoded(self, task: Task) -> Iterator[RecordColumns]:
-        """What a task decodes, until all of it is done or damage has ended its partition."""
+        """The columns that a task decodes, until it is done or damage ends its partition."""
         counts = self.statistics
         if id(task.partition) in self._stopped:
             return
@@ -242,7 +242,7 @@ class Pass:
             del decoded
 
     def _rest(self, task: Task, columns: RecordColumns | None) -> RecordColumns | None:
-        """What an expression leaves of records."""
+        """The records for which the residual expression is true; None if there are none."""
         residual = self.query.residual
         if residual is None or columns is None:
             return columns
@@ -260,12 +260,12 @@ class Pass:
         self.report(self._up_to_end(task.partition, lost_batch(error, task.window.window.batches)))
 
     def _up_to_end(self, partition: Partition | None, finding: Finding) -> Finding:
-        """A finding that ends its partition loses everything behind it, too."""
+        """The finding; if it ends its partition, all records after it count as lost too."""
         is_end = self.query.on_corruption == "stop" and partition is not None and finding.damage
         return partition.reader.lost_from(finding) if is_end and partition is not None else finding
 
     def _note(self, task: Task, failures: Sequence[FunctionFailure]) -> None:
-        """Add up where a caller's functions failed, by function and segment."""
+        """Count the failures of the user's functions, by function and segment."""
         for failure in failures:
             key = (failure.function, str(task.window.segment.path))
             offsets = failure.offsets.tolist()

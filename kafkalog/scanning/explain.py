@@ -1,4 +1,4 @@
-"""What a scan does, step by step, and what it did not have to read: `Scan.explain`."""
+"""The result of `Scan.explain`: what a scan rules out at each level, and how much it reads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kafkalog.log.segment_reader import ScanStatistics
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a scan does, step by step; printed, it is a table.
+    """What a scan rules out and reads at each level. `str` gives a table.
 
     Attributes
     ----------
-    conditions : dict of str to str
-        What rules out, by the level at which it is judged.
+    conditions : dict of str to list of str
+        Conditions by the level at which they apply: partitions, segments, bytes, batches, records.
     statistics : ScanStatistics
     """
 
@@ -41,7 +41,7 @@ class Explanation:
         return str(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """Conditions and counts as a dict, for JSON."""
         return {"conditions": self.conditions, **self.statistics.as_dict()}
 
 

@@ -1,4 +1,4 @@
-"""A `pyarrow.compute.Expression` as a filter: what is left to judge once records are columns."""
+"""A `pyarrow.compute.Expression` as a filter. It is applied to decoded columns, and rules out no batch unread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _ROW = "__row"
 
 
 def is_expression(value: Any) -> TypeGuard[pc.Expression]:
-    """Whether it is a `pyarrow.compute.Expression`; who has one has imported that module, which takes its time."""
+    """Whether a value is a `pyarrow.compute.Expression`.
+
+    The module is slow to import. Without it in `sys.modules`, the value cannot be one.
+    """
     compute = sys.modules.get("pyarrow.compute")
     return compute is not None and isinstance(value, compute.Expression)
 
@@ -33,21 +36,22 @@ class Residual:
     ----------
     expression : pyarrow.compute.Expression
     schema : pyarrow.Schema
-        Of every column that there is.
+        Schema of all columns that exist.
 
     Attributes
     ----------
     schema : pyarrow.Schema
-        Of the columns that it reads.
+        Schema of the columns that the expression reads.
 
     Raises
     ------
     ValueError
-        It names a column that is not there, or does not say true or false of a record.
+        The expression names a column that does not exist, or has no boolean result.
     """
 
     def __init__(self, expression: pc.Expression, schema: pa.Schema) -> None:
         self.expression = expression
+        # Expressions do not list their fields: apply this one to no rows, and add each field that Arrow misses.
         names: list[str] = []
         while True:
             self.schema = pa.schema([schema.field(name) for name in names])
@@ -66,11 +70,14 @@ class Residual:
 
     @property
     def record_columns(self) -> list[str]:
-        """Record columns to decode for it."""
+        """Record columns to decode for the expression."""
         return columns_needed(pa.schema([field for field in self.schema if field.name in ALL_COLUMNS]))
 
     def rows(self, batch: pa.RecordBatch, n: int) -> npt.NDArray[np.int64]:
-        """int64[m]: numbers of the rows, out of `n`, for which it is true; a batch of no columns has no length."""
+        """int64[m]: numbers of the rows for which it is true.
+
+        `n` is the number of rows: a batch without columns has no length of its own.
+        """
         numbers = pa.Array.from_buffers(pa.int64(), n, [None, pa.py_buffer(np.arange(n))])
         table = pa.Table.from_arrays([*batch.columns, numbers], names=[*batch.schema.names, _ROW])
         rows: npt.NDArray[np.int64] = table.filter(self.expression).column(_ROW).to_numpy()

@@ -1,8 +1,8 @@
-"""`filters=`: conditions on records as data, judged on walked spans before anything is copied.
+"""`filters=`: conditions on records, applied to walked spans before any record is copied.
 
 The notation is that of `pyarrow.parquet`: a list of ``(column, operation, value)`` that all have to hold, or a list of
-such lists of which one has to hold. Conditions on what a batch or a segment has as a whole rule out batches, segments
-and partitions unread.
+such lists of which one has to hold. Conditions on columns with one value per batch, segment or partition rule those
+out without reading them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafkalog.records.selection import FunctionFailure, Mask, no_timestamp
 from kafkalog.records.spans import Spans
 
 PLACE_COLUMNS: Final = ("topic", "partition", "segment")
-"""Columns that a whole segment has one value of."""
+"""Columns with one value per segment."""
 
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "==": np.equal,
@@ -41,7 +41,8 @@ _TIMESTAMP_TYPES = {name: number for number, name in kf.TIMESTAMP_TYPE_NAMES.ite
 _SAME = {"=": "==", "startswith": "starts_with", "is_null": "is null", "is_not_null": "is not null"}
 OPERATIONS: Final = (*_COMPARISONS, *_MEMBERSHIP, *_NULLS, *_BINARY_ONLY)
 
-# what a batch header says of all its records; base offset and position of a wrapper's messages are known only inside
+# Columns with one value per batch, known from its header. Not the base offset: the messages in a compressed v0 or v1
+# message each have their own.
 _OF_BATCH: Final = frozenset(
     {"leader_epoch", "producer_id", "producer_epoch", "is_transactional", "is_control", "compression", "batch_position"}
 )
@@ -60,7 +61,7 @@ class Term:
     operation : str
         One of `OPERATIONS`; for ``headers`` also `has` and `has not`.
     value : object
-        In the type of the column: int, bool, bytes, str; a tuple of them for `in` and `not in`.
+        A value in the type of the column: int, bool, bytes, str. A tuple of them for `in` and `not in`.
     """
 
     column: str
@@ -78,23 +79,24 @@ class Term:
 
     @property
     def is_of_batch(self) -> bool:
-        """Whether a batch's header answers it for all its records."""
+        """Whether the batch header decides the condition for all records of the batch."""
         return self.column in _OF_BATCH
 
     @property
     def reads_headers(self) -> bool:
-        """Whether it looks at record headers."""
+        """Whether the condition reads record headers."""
         return self.column == "headers" or self.column.startswith("headers.")
 
     def holds_for(self, value: Any) -> bool:
-        """Whether it holds for one value that is known."""
+        """Whether the condition holds for a value."""
         return bool(_compare(np.array([value], object), None, self)[0])
 
     def batch_mask(self, batches: BatchTable) -> npt.NDArray[np.bool_] | None:
-        """bool[n]: batches that may hold a matching record; None where their headers do not tell."""
+        """bool[n]: batches that may hold a matching record; None if their headers rule out none."""
         if self.is_of_batch:
             return _compare(batch_column(self.column, batches), None, self)
         if self.column == "offset" and self.operation in (">", ">=", "==", "<", "<="):
+            # librdkafka leaves the offset of a compressed v1 message 0: then its last offset is only known inside
             hidden = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
             mask = np.ones(len(batches), np.bool_)
             if self.operation in (">", ">=", "=="):
@@ -114,7 +116,7 @@ class Term:
         return None
 
     def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take out of `mask` what does not match."""
+        """Clear the records in `mask` that do not match."""
         if self.column in BINARY_COLUMNS:
             self._narrow_binary(spans, mask)
         elif self.reads_headers:
@@ -171,7 +173,7 @@ def _codec_name(number: int | None) -> str | None:
 
 
 def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term: Term) -> npt.NDArray[np.bool_]:
-    """Arrow's logic: null compares with nothing, is in nothing that has no null, and so is `not in` it."""
+    """Compare as Arrow does: comparisons with null are false; null is `in` a list only if the list has None."""
     operation, value = term.operation, term.value
     if operation == "is null":
         return np.zeros(column.shape, np.bool_) if null is None else null
@@ -187,21 +189,21 @@ def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term:
             found = np.where(null, None in value, found)
         return ~found if operation == "not in" else found
     if column.dtype == np.float32:
-        column = column.astype(np.float64)  # else the value would be rounded, and 0.1 equal what is not 0.1
+        column = column.astype(np.float64)  # else the value would be rounded to float32, and match other numbers
     matches: npt.NDArray[np.bool_] = _COMPARISONS[operation](column, value).astype(np.bool_)
     return matches if null is None else matches & ~null
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Terms of which, in one of several groups, all have to hold.
+    """Groups of terms. A record matches if all terms of one group hold.
 
     Attributes
     ----------
     groups : tuple of tuple of Term
-        No group at all holds for nothing, an empty group for everything.
+        Without groups no record matches. An empty group matches every record.
     derived : frozenset of str
-        Names of derived columns that terms are about.
+        Names of the derived columns (`extract=`).
     """
 
     groups: tuple[tuple[Term, ...], ...]
@@ -213,18 +215,18 @@ class Filter:
 
     @property
     def reads_headers(self) -> bool:
-        """Whether it looks at record headers."""
+        """Whether any term reads record headers."""
         return any(term.reads_headers for group in self.groups for term in group)
 
     @property
     def reads_derived(self) -> bool:
-        """Whether it looks at derived columns."""
+        """Whether any term reads a derived column."""
         return any(term.column in self.derived for group in self.groups for term in group)
 
     def split(self) -> tuple[Filter, ...]:
-        """Filters that together hold where this one holds: what is about derived columns apart from the rest.
+        """Filters that together equal this one; terms on derived columns come in a filter of their own.
 
-        So that columns are derived only of records that the rest leaves.
+        So columns are derived only for records that the other terms leave.
         """
         if len(self.groups) != 1 or not self.reads_derived:
             return (self,)
@@ -232,7 +234,10 @@ class Filter:
         return tuple(Filter((part,), self.derived) for part in parts if part)
 
     def bind(self, place: Mapping[str, Any]) -> Filter | Literal[True] | None:
-        """What is left to judge where topic, partition or segment are known; None if nothing there can match."""
+        """The filter that remains where topic, partition or segment are known; None if no record there can match.
+
+        True if every record there matches.
+        """
         groups = []
         for group in self.groups:
             rest = []
@@ -248,7 +253,7 @@ class Filter:
         return Filter(tuple(groups), self.derived) if groups else None
 
     def bounds(self) -> dict[str, int]:
-        """`start_offset`, `end_offset`, `start_timestamp` that no matching record lies outside of."""
+        """Bounds that hold for every matching record: `start_offset`, `end_offset`, `start_timestamp`."""
         found: dict[str, list[int | None]] = {"start_offset": [], "end_offset": [], "start_timestamp": []}
         for group in self.groups:
             starts = [_start(term) for term in group if term.column == "offset"]
@@ -276,7 +281,7 @@ class Filter:
         return whole
 
     def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[FunctionFailure]:
-        """Take out of `mask` the records that match in no group."""
+        """Clear the records in `mask` that match no group."""
         if len(self.groups) == 1:
             self._narrow_group(self.groups[0], spans, mask, derived)
             return []
@@ -292,7 +297,7 @@ class Filter:
     def _narrow_group(
         self, group: Sequence[Term], spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]
     ) -> None:
-        # numbers first, bytes next, headers last: each looks only at what the ones before left
+        # cheap terms first: numbers, then bytes, then headers; each reads only the records that are left
         for term in sorted(group, key=lambda term: (term.reads_headers, term.column in BINARY_COLUMNS)):
             term.narrow(spans, mask, derived)
 
@@ -328,21 +333,21 @@ def _end(term: Term) -> int | None:
 
 
 def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None = None) -> Filter:
-    """Check conditions that a person wrote.
+    """Check and convert the conditions that the caller gave.
 
     Parameters
     ----------
     filters : list of tuple, or list of list of tuple
         ``(column, operation, value)``; see `OPERATIONS`. The value is left out for `is null` and `is not null`.
-        ``("headers", "has", name)`` and ``("headers.NAME", operation, value)`` are about headers: the latter holds
-        where any header of that name matches.
+        ``("headers", "has", name)`` and ``("headers.NAME", operation, value)`` are for headers; the latter holds if
+        any header of that name matches.
     derived : mapping of str to dtype
         Names of derived columns.
 
     Raises
     ------
     ValueError, TypeError
-        With what is wrong and what would be right.
+        A condition is invalid. The message has the allowed values.
     """
     derived = derived or {}
     if isinstance(filters, (str, bytes, Mapping)) or not isinstance(filters, Iterable):
@@ -361,7 +366,7 @@ def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None 
 
 
 def check_term(item: tuple[Any, ...]) -> None:
-    """Raise what `parse_filters` would raise about one condition on records as they are."""
+    """Raise what `parse_filters` would raise for one condition, without derived columns."""
     _parse_term(item, {})
 
 
@@ -423,7 +428,7 @@ def _headers_term(operation: str, value: Any) -> Term:
 
 
 def _texts(column: str, operation: str, value: Any) -> tuple[Any, ...]:
-    """What kernels look for, as arrays; of a set the texts, and whether null is in it."""
+    """The operands of a term for the kernels: uint8 arrays; for a set, its texts and whether null is in it."""
     if column.startswith("headers."):
         name = column.removeprefix("headers.").encode()
         return np.frombuffer(name, np.uint8), np.frombuffer(value or b"", np.uint8)

@@ -1,7 +1,7 @@
-"""Threads that work ahead on a plan, and results in the order of the plan.
+"""Runs the steps of a plan in threads, and returns the results in the order of the plan.
 
-One thread plans and takes the results; others work on what is planned, a few steps ahead. What the planner meets
-meanwhile, such as damage, waits among the steps for its turn, so the number of threads changes nothing but the time.
+One thread plans and takes the results. The others work on planned steps, a few ahead. Anything that the planner finds
+meanwhile, such as damage, is queued among the steps. So the number of threads changes the time, not the result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
 from kafkalog.records.batch_table import BatchTable
 
-_COMPRESSED_BYTES: Final = 2**19  # of batches in one call: few enough for several threads to share a window
+_COMPRESSED_BYTES: Final = 2**19  # bytes of batches per call: few enough for several threads to share a window
 _STEP_BEHIND_DAMAGE: Final = 8
 _ALL: Final = 2**31
 
@@ -33,9 +33,9 @@ class OrderedPool:
     Parameters
     ----------
     threads : int
-        With 0 there are none: a call is made when its result is asked for.
+        With 0 there are no threads: a call is made when its result is requested.
     name : str
-        What the names of the threads begin with.
+        Prefix of the names of the threads.
     """
 
     def __init__(self, threads: int, name: str = "kafkalog") -> None:
@@ -51,11 +51,11 @@ class OrderedPool:
             self._executor.shutdown(wait=True, cancel_futures=True)
 
     def submit(self, call: Callable[[], Result]) -> Pending[Result]:
-        """Have a call made by one of the threads."""
+        """Queue a call for one of the threads."""
         return Pending(call, None if self._executor is None else self._executor.submit(call))
 
     def ahead(self, plan: Iterable[Item], n: int) -> Iterator[Item]:
-        """Steps of a plan in order; when one is handed out, `n` more have been planned."""
+        """Steps of a plan in order; when one is yielded, `n` more have been planned."""
         steps = iter(plan)
         planned: deque[Item] = deque()
         while True:
@@ -70,45 +70,45 @@ class OrderedPool:
 
 
 class Pending(Generic[Result]):
-    """The result of a call that is made by a thread, or when it is asked for."""
+    """The result of a call that a thread makes, or that is made when the result is requested."""
 
     def __init__(self, call: Callable[[], Result], future: Future[Result] | None = None) -> None:
         self._call, self._future = call, future
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the call at most so long; whether it is done, or made by who asks for its result."""
+        """Wait for the call at most `seconds`; whether `result` does not block on a thread any more."""
         return self._future is None or bool(wait([self._future], seconds).done)
 
     def result(self) -> Result:
-        """What the call returns, or raises."""
+        """Return or raise what the call does."""
         return self._call() if self._future is None else self._future.result()
 
 
 class Worked(Protocol):
-    """What became of some batches."""
+    """The result of work on some batches."""
 
     @property
     def n_batches(self) -> int:
-        """How many batches are done, from the first on."""
+        """How many batches are done, from the first one on."""
 
     @property
     def error(self) -> KafkalogError | None:
-        """Why the next one could not be."""
+        """The damage in the batch after those; None if there is none."""
 
 
 AnyWorked = TypeVar("AnyWorked", bound=Worked)
 
 
 class BatchTask(Generic[AnyWorked]):
-    """Work on batches of a window: one call, or several where damage ends one.
+    """Work on batches of a window: one call, or several if damage ends a call.
 
     Parameters
     ----------
     pool : OrderedPool
     work : callable
-        ``work(first, stop)`` works on rows of the window's batch table until one is damaged.
+        ``work(first, stop)`` works on rows of the window's batch table, up to the first damaged one.
     first, stop : int
-        The rows.
+        The rows of the batch table.
     """
 
     def __init__(self, pool: OrderedPool, work: Callable[[int, int], AnyWorked], first: int, stop: int) -> None:
@@ -117,25 +117,25 @@ class BatchTask(Generic[AnyWorked]):
         self._pending: Pending[AnyWorked] | None = pool.submit(partial(work, first, stop))
 
     def results(self) -> Iterator[AnyWorked]:
-        """What became of the batches, until all are done; a damaged one is passed over."""
+        """The results of the calls, until all batches are done; damaged batches are skipped."""
         step = _ALL
         while self._pending is not None:
             done = self._pending.result()
-            self._pending = None  # it holds on to the result
+            self._pending = None  # it keeps the result alive
             self._first += done.n_batches + (done.error is not None)
-            # behind damage more may be near, and whatever is done beyond it is done in vain
+            # more damage may be near, and work beyond it would be lost: start with a few batches, then take more
             step = _STEP_BEHIND_DAMAGE if done.error is not None else min(4 * step, _ALL)
             first, stop = self._first, min(self._stop, self._first + step)
             if first < stop:
                 call = partial(self._work, first, stop)
-                # a few batches are sooner worked on than handed to another thread
+                # for a few batches, handing over to a thread costs more than the work
                 self._pending = self._pool.submit(call) if step == _ALL else Pending(call)
             yield done
             del done
 
 
 def shares(batches: BatchTable, first: int = 0) -> Iterator[tuple[int, int]]:
-    """Rows of a window to work on at a time: all, or what of compressed batches several threads can share."""
+    """Ranges of rows to work on at a time: all rows, or shares of the window if batches are compressed."""
     n = len(batches)
     if not np.bitwise_or.reduce(batches.attributes[first:]) & kf.CODEC_MASK:
         yield first, n

@@ -1,12 +1,13 @@
-"""Reading divided into tasks of about the same number of bytes, for processes that share nothing but the files.
+"""Divides a scan into tasks of about the same number of bytes, for processes that share only the files.
 
-Segments are cut where their offset indexes say that a batch begins; an entry counts only if an intact batch is there
-and batch follows on batch from it, and who reads the part before checks that it ends there. A segment without such an
-entry is not cut. Small ones are packed together, across partitions. No record is decoded, and what is read to plan is a
-few pages of each file that is cut; only `read_committed` takes a walk over the batch headers of its partitions, because
-how a transaction ended is written nowhere else that could be believed.
+Segments are cut at batches that their offset indexes point to. An entry counts only if an intact batch is there and
+batches follow each other from it; the reader of the previous part checks that it ends there. A segment without such an
+entry is not cut. Small segments are packed together, across partitions.
 
-`plan` makes `ReadTask`s, small values that can be pickled; `read_task` reads one, by way of `kafkalog.scanning.scan`.
+No record is decoded. Planning reads a few pages of each file that is cut. Only `read_committed` walks the batch headers
+of its partitions, because the markers in the log are the only reliable source of transaction outcomes.
+
+`plan` makes `ReadTask`s, small picklable values. `read_task` reads one with `kafkalog.scanning.scan`.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.state.transaction_outcomes import Outcomes
 
 TASK_BYTES: Final = 2**26
-"""Bytes of `.log` files that make a task: much more than starting one costs, little enough to share out evenly."""
+"""Bytes of `.log` files per task: many compared with the cost of starting a task, few enough to balance the load."""
 
-_SEGMENT_COST: Final = 2**17  # what opening one costs, in bytes that could be read meanwhile
-_CHAIN_BYTES: Final = 2**18  # little: the reader of the part before has the last word
+_SEGMENT_COST: Final = 2**17  # cost of opening a segment, as the number of bytes read in the same time
+_CHAIN_BYTES: Final = 2**18  # a short check is enough: the reader of the previous part checks the cut again
 _THREADS: Final = 8
 _TRIES: Final = 8
 
@@ -49,14 +50,14 @@ Offsets = int | Mapping[kf.TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """What one process reads: parts of one or several partitions.
+    """The parts of one or several partitions that one process reads.
 
     Attributes
     ----------
     parts : tuple of PartitionRange
-        By topic, partition and offset.
+        Ordered by topic, partition and offset.
     isolation_level, on_corruption, include_deleted
-        As `kafkalog.scan` has them; the parts are cut accordingly.
+        See `kafkalog.scan`. The parts are cut for these options.
     """
 
     parts: tuple[PartitionRange, ...]
@@ -71,19 +72,19 @@ class ReadTask:
 
     @property
     def n_segments(self) -> int:
-        """Segments, or parts of such."""
+        """Number of segments, or parts of segments."""
         return sum(len(part.segments) for part in self.parts)
 
 
 @dataclass(slots=True)
 class Plan:
-    """Tasks that together read what was asked for, each record once.
+    """Tasks that together read each selected record once.
 
     Attributes
     ----------
     tasks : list of ReadTask
     findings : list of Finding
-        What was met on the way: a partition that is there twice, one that cannot be opened.
+        Findings of the planning, such as a partition found twice, or one that cannot be opened.
     """
 
     tasks: list[ReadTask]
@@ -113,7 +114,7 @@ def plan(
     outcomes: Callable[[Partition, int | None], Outcomes] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Plan:
-    """Divide what a path holds into tasks.
+    """Divide the records at a path into tasks.
 
     Parameters
     ----------
@@ -123,24 +124,25 @@ def plan(
     topic_partitions : collection of TopicPartition, optional
         Only these.
     start_offset, end_offset : int or mapping of TopicPartition to int, optional
-        Half-open. Without an end it is where the files end now: what is appended later is not read.
+        Half-open. The default end is the current end of the files: records appended later are not read.
     isolation_level, on_corruption, include_deleted, internal
-        As `kafkalog.scan`. With ``on_corruption="stop"`` a partition is one task, because what lies behind damage is
-        not to be read.
+        See `kafkalog.scan`. With ``on_corruption="stop"`` a partition is not divided, because records after damage must
+        not be read.
     task_bytes : int
-        About how many bytes of `.log` files a task reads.
+        Approximate number of bytes of `.log` files per task.
     min_tasks : int, optional
-        Make tasks smaller, so that there are about as many.
+        Make tasks smaller, to get about this many.
     max_records : int, optional
-        Most offsets that a task spans in one partition.
+        Maximum number of offsets that a task spans in one partition.
     outcomes : callable, optional
-        ``outcomes(partition, end_offset)`` tells how its transactions ended; default: `Partition.learn_outcomes`.
+        ``outcomes(partition, end_offset)`` returns how the partition's transactions ended; default:
+        `Partition.learn_outcomes`.
     limits : Limits
 
     Raises
     ------
     KafkalogError
-        A partition cannot be opened, unless `on_corruption` says otherwise.
+        A partition or a segment cannot be opened, with `on_corruption="raise"`.
 
     Examples
     --------
@@ -199,15 +201,15 @@ def read_task(
     limits: Limits = DEFAULT_LIMITS,
     **scan: Any,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a task as `kafkalog.scan` gives them; in bounded memory.
+    """Read the records of a task with `kafkalog.scan`, in bounded memory.
 
     Parameters
     ----------
     task : ReadTask
     report : callable
-        Given each finding.
+        Called with each finding.
     on_data_loss : {"raise", "skip"}
-        What to do where a segment is gone, or another, since it was planned.
+        What to do if a segment has disappeared, or was replaced, since it was planned.
     threads : int
     limits : Limits
     **scan
@@ -216,12 +218,12 @@ def read_task(
     Raises
     ------
     KafkalogError
-        On damage, unless the task says otherwise.
+        On damage, with ``task.on_corruption="raise"``.
     """
     tolerates_data_loss = on_data_loss != "raise" and task.on_corruption != "stop"
     parts: list[PartitionRange] = []
     for part in task.parts:
-        # one that has to find out about transactions needs all of its segments
+        # a part without known outcomes replays transactions itself, and needs all of its segments for that
         is_free = task.isolation_level == "read_uncommitted" or part.outcomes is not None
         parts += part.segment_by_segment() if tolerates_data_loss and is_free else [part]
     for part in parts:
@@ -257,16 +259,16 @@ def _read_part(
 
 
 class _Part(NamedTuple):
-    """A part on its way into a task."""
+    """A part that is not yet packed into a task."""
 
     range: PartitionRange
     number: int
-    """Of its first segment in the partition."""
+    """Number of its first segment in the partition."""
     outcomes: Outcomes | None
-    """Of the whole partition."""
+    """Outcomes of the whole partition."""
 
     def finish(self) -> PartitionRange:
-        """With its share of the outcomes."""
+        """The range with the outcomes that it needs."""
         if self.outcomes is None:
             return self.range
         first, last = self.range.segments[0], self.range.segments[-1]
@@ -276,11 +278,11 @@ class _Part(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """Where a segment may be cut."""
+    """A position where a segment may be cut."""
 
     position: int
     offset: int
-    """Of the batch there; its last where the first is hidden in a compressed message."""
+    """Base offset of the batch there; its last offset if a compressed v0 or v1 message hides the base offset."""
     is_hidden: bool
 
 
@@ -295,7 +297,7 @@ class _Planner:
     outcomes: Callable[[Partition, int | None], Outcomes]
 
     def cut(self, partition: Partition, start: int | None, end: int | None) -> list[_Part]:
-        """Parts of a partition, none larger than a task if it can be helped."""
+        """Parts of a partition, none larger than a task if its segments can be cut."""
         if not self.include_deleted and partition.log_start_offset > (start or 0):
             start = partition.log_start_offset
         segments = partition.segments
@@ -339,7 +341,7 @@ class _Planner:
                 pieces = self._cut_segment(partition.segments[number], one, low, high)
                 after = ranges[number + 1] if number + 1 < len(ranges) else None
                 if after is not None and partition.segments[number + 1].error is not None:
-                    after = None  # nor are parts joined over the gap, since places count segments
+                    after = None  # parts are not joined over an unreadable segment either: places count all segments
                 if after is not None and high is not None and after.first_offset >= high:
                     after = None
                 for piece, following in zip(pieces, [*pieces[1:], after], strict=True):
@@ -349,14 +351,14 @@ class _Planner:
                     yield _Part(part, number, known)
 
     def _spans(self, partition: Partition, start: int | None, end: int | None) -> list[tuple[int | None, int | None]]:
-        """Ranges of offsets, one but for `max_records`."""
+        """Ranges of offsets: a single one, unless `max_records` divides it."""
         if self.max_records is None or not partition.segments:
             return [(start, end)]
         low = max(start or 0, partition.segments[0].base_offset)
         try:
             stop = partition.log_end_offset
         except KafkalogError:
-            stop = partition.segments[-1].base_offset  # damaged; what is behind is one span
+            stop = partition.segments[-1].base_offset  # damaged: everything after this offset is one span
         high = max(stop if end is None else min(end, stop), low)
         bounds = list(range(low, high, self.max_records)) or [low]
         return list(itertools.pairwise([*bounds, end]))
@@ -365,7 +367,7 @@ class _Planner:
     def _within(
         ranges: Sequence[SegmentRange], start: int | None, end: int | None
     ) -> Iterator[tuple[int, SegmentRange]]:
-        """Segments that may hold offsets of a range, and have bytes."""
+        """Segments that may hold offsets of a range and are not empty."""
         for number, one in enumerate(ranges):
             if start is not None and number + 1 < len(ranges) and ranges[number + 1].first_offset <= start:
                 continue
@@ -377,7 +379,7 @@ class _Planner:
     def _cut_segment(
         self, segment: Segment, whole: SegmentRange, start: int | None, end: int | None
     ) -> list[SegmentRange]:
-        """Parts of a segment, of which the first begins at or before an offset, and the last ends behind another."""
+        """Parts of a segment. The first begins at or before offset `start`, and the last ends at or after `end`."""
         is_inside = (start or 0) > segment.base_offset or end is not None
         if whole.size_in_bytes <= self.task_bytes and not is_inside:
             return [whole]
@@ -400,8 +402,8 @@ class _Planner:
         return parts
 
     def _find_cuts(self, segment: Segment, size: int, start: int | None, end: int | None) -> list[_Cut]:
-        """Places where batches begin: the last at or before an offset, the first at or behind another, and between
-        them one a task."""
+        """Positions where batches begin: the last at or before `start`, the first at or after `end`, one per task
+        between them."""
         index = segment.index_or_none(OffsetIndex)
         if index is None or not len(index):
             return []
@@ -414,12 +416,12 @@ class _Planner:
         n = -(-max(stop - begin, 0) // self.task_bytes)
         targets = begin + np.arange(1, n, dtype=np.int64) * max(stop - begin, 0) // max(n, 1)
         wanted += np.minimum(np.searchsorted(position, targets, side="left"), len(index) - 1).tolist()
-        # entries hold last offsets: the batch of this one may begin before `end`, that of the next does not
+        # entries hold last offsets: the batch of this entry may begin before `end`, that of the next one does not
         wanted += [number for number in (high, high + 1) if end is not None]
         cuts: list[_Cut] = []
         with segment.open() as source:
             for number in sorted({number for number in wanted if number < len(index)}):
-                # where an entry is wrong its neighbour may not be
+                # if an entry is wrong, try the next ones
                 for near in range(number, min(number + _TRIES, len(index))):
                     at = int(position[near])
                     if not 0 < at < size or (cuts and at <= cuts[-1].position):
@@ -439,7 +441,7 @@ class _Planner:
         return cuts
 
     def pack(self, parts: Sequence[_Part]) -> Iterator[list[PartitionRange]]:
-        """Parts side by side until they make a task; neighbours of a partition become one."""
+        """Pack parts in order until they fill a task; adjacent parts of a partition become one."""
         task: list[_Part] = []
         cost = 0
         for part in parts:
@@ -456,7 +458,7 @@ class _Planner:
 
 
 def _join(before: _Part, part: _Part) -> _Part | None:
-    """Two parts as one, if one begins where the other ends."""
+    """Two parts joined into one, if the second begins where the first ends; else None."""
     one, other = before.range, part.range
     if one.path != other.path or one.following is None or one.start_offset != other.start_offset:
         return None

@@ -1,4 +1,7 @@
-"""What is wanted of a log: which partitions and records, judged how, and read how."""
+"""`Query`: the options of `scan`, checked and converted for the layers below.
+
+It opens the path and chooses partitions, segments and offsets. It reads no records.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ Timestamp = int | datetime
 
 
 class ScanOptions(TypedDict, total=False):
-    """The keywords of `scan`, which every function that reads records takes."""
+    """The keyword arguments of `scan`. Every function that reads records takes them."""
 
     columns: Sequence[str] | None
     topics: str | Sequence[str] | None
@@ -61,7 +64,7 @@ class ScanOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is wanted of what, checked and in the types that the layers below take.
+    """What to read: the options of `scan`, checked and in the types that the layers below take.
 
     Attributes
     ----------
@@ -74,9 +77,9 @@ class Query:
     where : Where or None
     extract : Extract or None
     residual : Residual or None
-        Judged on decoded columns.
+        The Arrow expression, applied to decoded columns.
     internal : bool
-        Whether internal topics of a log dir are read though they are not named.
+        Whether internal topics of a log dir are read without being named.
     """
 
     target: Opened
@@ -101,14 +104,14 @@ class Query:
 
     @classmethod
     def of(cls, path: Paths | Opened, **options: Unpack[ScanOptions]) -> Self:
-        """The query for options of `kafkalog.scan`, checked; `columns`, `batch_size` and `binary_type` are the scan's.
+        """The query for the options of `kafkalog.scan`. `Scan` checks `columns`, `batch_size` and `binary_type`.
 
         Raises
         ------
         ValueError, TypeError
             An option is invalid.
         NotKafkaError, ReadError
-            As `kafkalog.open`.
+            See `kafkalog.open`.
         """
         if unknown := sorted(set(options) - set(ScanOptions.__annotations__)):
             raise TypeError(f"scan() got an unexpected keyword argument {unknown[0]!r}")
@@ -135,7 +138,7 @@ class Query:
         return query
 
     def _check_names(self) -> None:
-        """Topics, partitions and keys of offsets have to be there: a slip would read nothing, silently."""
+        """Raise for unknown topics, partitions and keys of offsets: a typo must not silently read nothing."""
         if isinstance(self.target, LogDir):
             known = set(self.target.select(internal=self.internal or self.topics is not None))
         else:
@@ -156,15 +159,18 @@ class Query:
 
     @property
     def n_partitions(self) -> int:
-        """How many there are, wanted or not."""
+        """How many partitions the target has, wanted or not."""
         return len(self.target) if isinstance(self.target, LogDir) else 1
 
     def iter_partitions(self) -> Iterator[Partition | KafkalogError]:
-        """The partitions that topics and numbers leave, in order, or why one cannot be opened."""
+        """The selected partitions in order; for one that cannot be opened, the error instead."""
         return partitions_of(self.target, self.topics, self.partitions, internal=self.internal)
 
     def selections(self, partition: Partition) -> tuple[Selection, dict[Segment, Selection]] | None:
-        """What to select of a partition and of each of its segments; None, or no entry, where nothing can match."""
+        """The selections for a partition and for each of its segments.
+
+        None if no record of the partition can match. Segments without a possible match have no entry.
+        """
         key = partition.topic_partition
         topic, number = key or (None, None)
         possible, condition = _bind(self.filter, topic=topic, partition=number)
@@ -193,7 +199,7 @@ class Query:
         return (*parts, *(() if self.where is None else (self.where,)))
 
     def conditions(self) -> dict[str, list[str]]:
-        """What is judged at which level, as text."""
+        """The conditions that apply at each level, as text."""
         levels: dict[str, list[str]] = {"partitions": [], "segments": [], "bytes": [], "batches": [], "records": []}
         for name, value in (("topics", self.topics), ("partitions", self.partitions)):
             if value is not None:
@@ -240,7 +246,7 @@ class Query:
 
 
 def _bind(condition: Filter | None, **where: Any) -> tuple[bool, Filter | None]:
-    """Whether anything there can match, and what is left to judge there."""
+    """Whether any record there can match, and the filter that remains; see `Filter.bind`."""
     if condition is None:
         return True, None
     bound = condition.bind(where)
@@ -256,8 +262,7 @@ def _smaller(one: int | None, other: int | None) -> int | None:
 
 
 def offset_of(offsets: int | Mapping[kf.TopicPartition, int] | None, key: kf.TopicPartition | None) -> int | None:
-    """The offset for a partition, of one for all or one each."""
-    """The offset that is given for a partition: one for all, or its own; None where there is none."""
+    """The offset for a partition: the one for all, or its own in a mapping; None if there is none."""
     if isinstance(offsets, Mapping):
         return None if key is None else offsets.get(key)
     return offsets
@@ -278,7 +283,7 @@ def _some(names: Sequence[object]) -> str:
 
 
 def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
-    """One of some words; a ValueError for another."""
+    """The value, if it is one of some words; raises ValueError otherwise."""
     if value not in allowed:
         words = [repr(word) for word in allowed]
         raise ValueError(f"{name} must be {', '.join(words[:-1])} or {words[-1]}, not {value!r}")
@@ -323,14 +328,14 @@ def _check_offsets(name: str, value: Offsets | None) -> int | dict[kf.TopicParti
 
 
 def integer(name: str, value: object) -> int:
-    """An int, or NumPy's; a TypeError for anything else."""
+    """A Python or NumPy integer as an int; raises TypeError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     return int(value)
 
 
 def positive(name: str, value: int | None, default: int) -> int:
-    """A number of at least 1."""
+    """A number of at least 1; `default` for None. Raises ValueError for less."""
     if value is None:
         return default
     if integer(name, value) < 1:
@@ -361,4 +366,4 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "check_crcs": _flag,
     "threads": lambda name, value: positive(name, value, os.cpu_count() or 1),
 }
-"""What makes an option's value that of a `Query`."""
+"""Functions that check an option and convert it to the value of a `Query`."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
-    """Say what to read; nothing is read yet.
+    """Define which records to read, as which columns. Nothing is read yet.
 
     Parameters
     ----------
@@ -24,58 +24,58 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     columns : sequence of str, optional
         Default: topic, partition, offset, timestamp, timestamp_type, key, value, headers. On request also
         leader_epoch, producer_id, producer_epoch, sequence, is_transactional, is_control, compression,
-        batch_base_offset, batch_position, segment. What is not asked for is not decoded.
+        batch_base_offset, batch_position, segment. Other columns are not decoded.
     topics : str or sequence of str, optional
     partitions : int or sequence of int, optional
-        Of each topic.
+        Partition numbers, for each topic.
     start_offset, end_offset : int or mapping of (topic, partition) to int, optional
         Half-open.
     start_timestamp, end_timestamp : int (ms) or aware datetime, optional
-        Half-open, on the records' own timestamps; a record whose format has none never matches.
+        Half-open, compared with the record timestamps. A record whose format has no timestamp never matches.
     filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
-        ``(column, operation, value)``: all of a list have to hold, or all of one list out of several. Operations are
-        ``==, !=, <, <=, >, >=, in, not in, is null, is not null`` and, for key, value and headers, ``starts_with`` and
-        ``contains``. Columns are all that there are, asked for or not, those of `extract`, ``headers.NAME`` (true if
-        any header of that name matches) and ``("headers", "has", NAME)``. Null compares with nothing. Judged before
-        anything is copied; what batch headers tell rules out whole batches. An expression is applied to decoded
-        columns.
+        ``(column, operation, value)``: all conditions of a list have to hold, or all of one list out of several.
+        Operations are ``==, !=, <, <=, >, >=, in, not in, is null, is not null`` and, for key, value and headers,
+        ``starts_with`` and ``contains``. Any column may be used, in `columns` or not, as well as those of `extract`,
+        ``headers.NAME`` (true if any header of that name matches) and ``("headers", "has", NAME)``. Comparisons with
+        null are false. Filters are applied before any record is copied, and rule out whole batches by their headers.
+        An expression is applied to decoded columns.
     where : callable, optional
-        A function of any of offset, timestamp, timestamp_type, key, value, key_is_null, value_is_null and headers, by
-        these names, that returns whether a record is wanted. It is compiled with numba (``kafkalog[numba]``); keys and
-        values come as read-only `uint8` arrays (empty if null), and `kafkalog.functions` has what looks into them. It
-        is called on what the filters leave. A record on which it raises is left out, with a warning and a finding
-        a segment; integers wrap at 64 bits, and what it indexes is checked.
+        A function that returns whether a record is wanted. Its parameters are any of offset, timestamp, timestamp_type,
+        key, value, key_is_null, value_is_null and headers, by these names. It is compiled with numba
+        (``kafkalog[numba]``). Keys and values are read-only `uint8` arrays (empty if null); `kafkalog.functions` has
+        helpers to parse them. It is called for records that pass the filters. A record on which it raises is left out,
+        with one warning and one finding per segment. Integers wrap at 64 bits, and array indexes are checked.
     extract : mapping of str to (dtype, callable), optional
-        Columns of numbers, filled from records in the same pass by such functions: ``{"price": ("f8", function)}``.
-        Null (masked in NumPy) where a function returns None, or raises, or returns what the dtype does not hold, the
-        latter two with a warning and a finding. dtypes are bool, i1, i2, i4, i8, u1, u2, u4, f4 and f8.
+        Columns of numbers, computed from records in the same pass by such functions: ``{"price": ("f8", function)}``.
+        A value is null (masked in NumPy) if the function returns None, or, with a warning and a finding, if it raises
+        or returns a number that does not fit the dtype. dtypes are bool, i1, i2, i4, i8, u1, u2, u4, f4 and f8.
     isolation_level : {"read_uncommitted", "read_committed"}
-        With `"read_committed"`, as a consumer of that level: without records of aborted transactions, and only up to
-        the last stable offset, which is where the earliest open transaction begins. The markers in the log count; the
-        high watermark and `.txnindex` files do not. A transaction whose outcome cannot be known, because damage may
-        have hit its marker, is handled according to `on_corruption`: its records are never read as committed, and never
-        left out silently.
+        With `"read_committed"`, read like a consumer of that level: without records of aborted transactions, and only
+        up to the last stable offset, which is where the earliest open transaction begins. The markers in the log
+        decide; the high watermark and `.txnindex` files are not used. If damage may have hit the marker of a
+        transaction, its outcome is unknown and is handled according to `on_corruption`: its records are never returned
+        as committed, and never left out silently.
     include_control : bool
-        Also the records that brokers write for themselves: transaction markers, Raft's.
+        Also read control records: transaction markers and those of KRaft.
     include_deleted : bool
-        Also records below the log start offset that are still in the file.
+        Also read records below the log start offset that are still in the files.
     internal : bool
-        Also the topics that hold the state of brokers (``__consumer_offsets``, ``__transaction_state``,
-        ``__share_group_state``, ``__cluster_metadata``, ``__remote_log_metadata``). By default they are left out of a
-        log dir; one that `topics` names, or whose directory or file is the path, is always read.
+        Also read the topics in which brokers keep their state (``__consumer_offsets``, ``__transaction_state``,
+        ``__share_group_state``, ``__cluster_metadata``, ``__remote_log_metadata``). By default a scan of a log dir
+        leaves them out. A topic that `topics` names, or whose directory or file is the path, is always read.
     on_corruption : {"raise", "stop", "skip"}
-        Damage raises; or ends its partition there, as a broker's recovery would; or is passed over. The latter two
-        warn (`CorruptionWarning`) and fill `Scan.findings`. A file that cannot be read, be it for a bad disk, is
-        damage, too. A torn tail of a last segment is none. What ranges and filters rule out by segment or batch header
-        is not read, and its damage not met.
+        Damage raises, ends its partition there, as a broker's recovery would, or is skipped. The latter two warn
+        (`CorruptionWarning`) and fill `Scan.findings`. A file that cannot be read, for example on a bad disk, is damage
+        too. A partial last batch of a last segment is not. Segments and batches that ranges and filters rule out are
+        not read, so damage in them is not found.
     check_crcs : bool
-        Compare the checksum of every batch that is read.
+        Verify the checksum of every batch that is read.
     threads : int, optional
-        Threads that decode; default: as many as there are CPUs.
+        Number of threads that decode; default: the number of CPUs.
     batch_size : int, optional
-        Most rows in a record batch; default: a window's.
+        Maximum number of rows in a record batch; default: the records of one window.
     memory_map : {"auto", True, False}
-        Whether to map the `.log` files; reading them is as fast, and safe on files that change.
+        Whether to map the `.log` files. `"auto"` reads them, which is as fast, and safe on files that change.
     binary_type : pyarrow.DataType, optional
         `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()` for key, value and header values.
     limits : Limits
@@ -89,7 +89,7 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     ValueError, TypeError
         An option is invalid.
     NotKafkaError, ReadError
-        As `open`.
+        See `open`.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
 
 
 def read_table(path: Paths | Opened, **options: Unpack[ScanOptions]) -> pa.Table:
-    """Records as a `pyarrow.Table`; options of `scan`.
+    """Records as a `pyarrow.Table`. The options are those of `scan`.
 
     Examples
     --------
@@ -119,12 +119,12 @@ def read_table(path: Paths | Opened, **options: Unpack[ScanOptions]) -> pa.Table
 def read_pandas(
     path: Paths | Opened, *, dtype_backend: str | None = None, **options: Unpack[ScanOptions]
 ) -> pd.DataFrame:
-    """Records as a `pandas.DataFrame`; options of `scan`, and ``dtype_backend="pyarrow"``."""
+    """Records as a `pandas.DataFrame`. The options are those of `scan`, and ``dtype_backend="pyarrow"``."""
     return scan(path, **options).to_pandas(**({} if dtype_backend is None else {"dtype_backend": dtype_backend}))
 
 
 def read_numpy(path: Paths | Opened, **options: Unpack[ScanOptions]) -> RecordColumns:
-    """Records as NumPy columns (`RecordColumns`); options of `scan`.
+    """Records as NumPy columns (`RecordColumns`). The options are those of `scan`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""A scan: which records of which partitions, as which columns; nothing is read until it is asked for.
+"""`Scan`: selected records of selected partitions, as Arrow, pandas or NumPy columns. It reads lazily.
 
-Windows of segments are planned by one thread and decoded by several, and come out in order: by topic, partition and
-offset. What is in memory at once is a few windows and what was decoded out of them, whatever the size of the files.
+One thread plans windows of segments, several decode them, and records come out ordered by topic, partition and offset.
+Memory holds a few windows and the records decoded from them, whatever the size of the files.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_BATCH_BYTES: Final = 2**26
-"""Record batches are cut before a column of key or value bytes grows beyond this, one record aside."""
+"""Record batches are cut before a column of key or value bytes exceeds this. A single larger record is not cut."""
 
 
 class Scan:
-    """Records to come; made by `kafkalog.scan`.
+    """A lazy scan of records; made by `kafkalog.scan`.
 
-    Each call reads the files again, those that were there when it was made (or opened). A scan is also anything that
-    takes an Arrow stream's input: ``pa.table(scan)``, ``polars.DataFrame(scan)``,
+    Each call reads the files again: those that existed when the path was opened. A scan is an Arrow stream, and works
+    as input of whatever takes one: ``pa.table(scan)``, ``polars.DataFrame(scan)``,
     ``duckdb.sql("select ... from scan")``.
 
     Attributes
     ----------
     schema : pyarrow.Schema
     findings : list of Finding
-        What the last pass found.
+        The findings of the last pass.
     progress : callable or None
-        Told how many more bytes of `.log` files a pass is done with; None by default.
+        Called with the number of bytes of `.log` files read since the last call; None by default.
     """
 
     def __init__(self, path: Paths | Opened, **options: Unpack[ScanOptions]) -> None:
@@ -78,12 +78,12 @@ class Scan:
 
     @property
     def findings(self) -> list[Finding]:
-        """What the last pass found: damage that was passed over, torn tails, odd header keys."""
+        """The findings of the last pass: damage, partial last batches, header keys that are not UTF-8 and others."""
         return list(self._last.findings.rows)
 
     @property
     def losses(self) -> dict[str, Loss]:
-        """What the last pass lost, by partition directory; nothing is said of those that lost nothing."""
+        """Data lost in the last pass, by partition directory. Partitions without loss have no entry."""
         return dict(self._last.findings.losses)
 
     @property
@@ -92,12 +92,12 @@ class Scan:
         return self._last.findings.n_damage
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Record batches as they are read; memory stays bounded.
+        """Record batches as they are read, in bounded memory.
 
         Raises
         ------
         KafkalogError
-            On damage, unless `on_corruption` says otherwise. The batches before it have been handed out.
+            On damage, with `on_corruption="raise"`. The batches before the damage are yielded first.
         """
         one = self._pass()
         writer: ArrowWriter | None = None
@@ -113,7 +113,7 @@ class Scan:
         _report_header_keys(one, writer, segment)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The same as a `pyarrow.RecordBatchReader`."""
+        """The records as a `pyarrow.RecordBatchReader`."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -129,8 +129,8 @@ class Scan:
         Parameters
         ----------
         **options
-            Of `pyarrow.Table.to_pandas`, and ``dtype_backend="pyarrow"``, which keeps Arrow's memory and types instead
-            of making an object a cell.
+            Options of `pyarrow.Table.to_pandas`, and ``dtype_backend="pyarrow"``, which keeps Arrow's memory and types
+            instead of creating one Python object per cell.
         """
         try:
             import pandas as pd
@@ -144,10 +144,10 @@ class Scan:
         return self.to_table().to_pandas(**options)
 
     def to_numpy(self) -> RecordColumns:
-        """All records as NumPy columns: see `kafkalog.RecordColumns`.
+        """All records as NumPy columns; see `kafkalog.RecordColumns`.
 
-        `topic` and `segment` are arrays of str, `partition` an int32 array, -1 and "" for a `.log` that lies outside a
-        topic-partition directory.
+        `topic` and `segment` are arrays of str, `partition` is an int32 array. For a `.log` outside a topic-partition
+        directory, `topic` is "" and `partition` is -1.
         """
         names = [name for name in self.columns if name not in CONTEXT_COLUMNS]
         parts: list[RecordColumns] = []
@@ -162,7 +162,7 @@ class Scan:
                 columns_out[name] = _context_column(name, contexts)
             elif name in records:
                 columns_out[name] = records[name]
-            else:  # derived, and there was not one record
+            else:  # a derived column, and not one record
                 columns_out[name] = np.empty(0, self.schema.field(name).type.to_pandas_dtype())
         return RecordColumns(records.n_records, columns_out)
 
@@ -170,7 +170,7 @@ class Scan:
         """The first records."""
         if integer("n", n) < 0:
             raise ValueError("n must not be negative")
-        n = min(n, 2**62)  # Arrow counts in 64 bits
+        n = min(n, 2**62)  # Arrow's lengths are int64
         batches: list[pa.RecordBatch] = []
         left = n
         stream = self.to_batches()
@@ -184,16 +184,16 @@ class Scan:
         return pa.Table.from_batches(batches, self.schema)
 
     def count_rows(self) -> int:
-        """How many records there are. They are walked and checked, not copied."""
+        """The number of records. They are read and checked, and only their offsets are copied."""
         return sum(columns.n_records for _, columns in self._pass().run(["offset"]))
 
     def explain(self, *, analyze: bool = False) -> Explanation:
-        """What is ruled out where: partitions, segments, batches, and with `analyze` records.
+        """What is ruled out at each level: partitions, segments, batches, and with `analyze` records.
 
         Parameters
         ----------
         analyze : bool
-            Decode, too, and count records; else batch headers are walked and no more.
+            Also decode, and count records. Otherwise only batch headers are walked.
         """
         one = self._pass()
         if analyze:
@@ -208,11 +208,11 @@ class Scan:
 
     @property
     def target(self) -> Opened:
-        """What is read."""
+        """The opened log dir, partition or segment."""
         return self._query.target
 
     def partitions(self) -> Iterator[tuple[kf.TopicPartition | None, Partition]]:
-        """The partitions that topics and numbers leave, in order."""
+        """The selected partitions in order, without those that cannot be opened."""
         for partition in self._query.iter_partitions():
             if isinstance(partition, Partition):
                 yield partition.topic_partition, partition
@@ -253,7 +253,7 @@ def _report_header_keys(one: Pass, writer: ArrowWriter | None, segment: Segment 
 def check_columns(
     columns: Sequence[str] | None, known: Sequence[str], default: Sequence[str], derived: Container[str] = ()
 ) -> tuple[str, ...]:
-    """Names of columns, each known and named once; those by default for None."""
+    """Check that each column exists and is named once, and return the names; the default columns for None."""
     if columns is None:
         return tuple(default)
     if isinstance(columns, str):

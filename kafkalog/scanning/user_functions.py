@@ -1,8 +1,8 @@
-"""`where=` and `extract=`: a caller's plain functions, compiled with numba and called on walked spans without the GIL.
+"""`where=` and `extract=`: the user's Python functions, compiled with numba and called on walked spans without the GIL.
 
-The loop around a function is made for the parameters that it has. A record on which it raises is left out, or null,
-and counted; nothing is printed and nothing is read out of bounds: keys, values and headers come as arrays whose
-indexing is checked.
+A loop is generated around each function for the parameters that it has. A record on which the function raises is left
+out (`where=`) or null (`extract=`), and counted. Nothing is read out of bounds: keys, values and headers are arrays
+with bounds checks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ARGUMENTS: Final[dict[str, str]] = {
     "value_is_null": "value_size[i] < 0",
     "headers": "Headers(data[headers_start[i] :], headers_count[i])",
 }
-"""Parameters that a function may have, and what they are given."""
+"""Parameters that a function may have, and the expression for each in the loop."""
 
 EXTRACT_DTYPES: Final = ("bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "f4", "f8")
 """dtypes of extracted columns, as `numpy.dtype` spells them."""
@@ -81,9 +81,9 @@ class _Compiled:
     Attributes
     ----------
     function : callable
-        As it was given.
+        The user's Python function.
     names : tuple of str
-        Its parameters.
+        The names of its parameters.
     """
 
     def __init__(self, label: str, function: Callable[..., Any], dtype: np.dtype[Any] | None) -> None:
@@ -113,10 +113,10 @@ class _Compiled:
         return [FunctionFailure(self.label, spans.offset[rows], self._explain(spans, int(rows[0])))]
 
     def _explain(self, spans: Spans, row: int) -> str:
-        """What the function raises on a record, found out by calling it in Python."""
+        """The exception of the function for a record. Compiled code does not keep it, so this calls it in Python."""
         data = spans.data.view()
         data.flags.writeable = False
-        # plain numbers, as NumPy's warn where Python's raise
+        # Python numbers: where NumPy scalars only warn, these raise
         env: dict[str, Any] = {name: {row: _column(name, spans)[row].item()} for name in self._columns}
         env |= {"data": data, "i": row, "Headers": functions.Headers, "max": max}
         arguments = [eval(ARGUMENTS[name], {"__builtins__": {}}, env) for name in self.names]
@@ -153,7 +153,7 @@ class Where:
 
 
 class Extract:
-    """Compiled functions, each of which fills a column; see `kafkalog.records.selection.Derivation`.
+    """Compiled functions that fill one column each; see `kafkalog.records.selection.Derivation`.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def _dtype(label: str, dtype: Any) -> np.dtype[Any]:
 
 
 def _parameters(label: str, function: Any) -> tuple[str, ...]:
-    """The names of a function's parameters, out of `ARGUMENTS`."""
+    """The names of a function's parameters; raises TypeError unless all are in `ARGUMENTS`."""
     example = "def keep(timestamp, value): ..." if label == "where" else "def price(value): ..."
     right = f"a function takes any of {', '.join(ARGUMENTS)}, by these names, such as `{example}`"
     if not inspect.isfunction(function):
@@ -230,7 +230,7 @@ _compiling = threading.Lock()
 def _compile(
     label: str, function: Callable[..., Any], names: tuple[str, ...], dtype: str | None
 ) -> tuple[Callable[..., int], tuple[str, ...]]:
-    """The loop over a function, and the columns of spans that it wants."""
+    """The compiled loop around a function, and the columns of spans that the loop takes."""
     try:
         import numba
         from numba.core import errors, types
@@ -272,7 +272,7 @@ def _compile(
 
 
 def _result_type(compiled: Any, names: tuple[str, ...], byte_array: Any) -> Any:
-    """What a function returns, by its types."""
+    """The numba type that a function returns."""
     from numba.core import types
 
     kinds = {
@@ -305,7 +305,7 @@ def _check_result(label: str, result: Any, dtype: str | None) -> None:
 
 
 def _name(kind: Any) -> str:
-    """A type of numba's in Python's words."""
+    """The Python name of a numba type."""
     from numba.core import types
 
     if isinstance(kind, types.Optional):
@@ -324,10 +324,10 @@ def _brief(error: Exception) -> str:
 
 @contextmanager
 def wrapping_integers() -> Iterator[None]:
-    """What is compiled meanwhile has integers that wrap.
+    """Code compiled inside this context has integers that wrap on overflow.
 
-    numba tells LLVM that they never overflow; LLVM then drops the bounds check of an index that did, and bytes of a
-    record, added to a position, would make a function read outside of memory.
+    By default numba tells LLVM that signed integers never overflow, and LLVM then drops bounds checks. A function that
+    adds bytes of a record to a position could overflow, and read outside the array.
     """
     from numba.cpython import numbers
 
@@ -341,7 +341,7 @@ def wrapping_integers() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def teach_numba() -> None:
-    """Make the helpers known, so that a function that calls them compiles."""
+    """Register the helpers of `kafkalog.functions` with numba, so that functions that call them compile."""
     from numba.core import types
     from numba.extending import intrinsic, overload, register_jitable
 
@@ -359,7 +359,7 @@ def teach_numba() -> None:
         return intrinsic(typing)
 
     as_f64, as_f32 = bitcast(types.int64, types.float64), bitcast(types.uint32, types.float32)
-    # numba wants the parameters of both functions alike to the letter, annotations included: so there are none
+    # numba requires both functions to have the same parameters, annotations included: so there are no annotations
     overload(functions.f64_of_bits)(lambda bits: lambda bits: as_f64(np.int64(bits)))
     overload(functions.f32_of_bits)(lambda bits: lambda bits: float(as_f32(np.uint32(bits))))
 

@@ -1,7 +1,7 @@
-"""Kafka's log on Spark: a data source, and jobs that run on a cluster as on one machine; needs ``kafkalog[spark]``.
+"""Kafka's log on Spark: a data source, and jobs for a cluster or one machine; needs ``kafkalog[spark]``.
 
-The data source is found without registering where the package is installed; `register` is for where it is only
-importable, as from a source tree.
+If the package is installed, Spark finds the data source by itself. If it is only importable, as from a source tree,
+call `register`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["batches", "export", "prepare", "rebuild_indexes", "register", "scan"
 
 
 def __getattr__(name: str) -> Any:
-    """Jobs are imported when they are used: executors that read for the data source need none of them."""
+    """Import jobs on first use: executors that read for the data source need none of them."""
     if name in __all__:
         from kafkalog.spark.jobs import export as exporting
         from kafkalog.spark.jobs import rebuild as rebuilding
@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Any:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("kafkalog")`` known to a session.
+    """Register the data source with a session, so that ``format("kafkalog")`` works.
 
     Parameters
     ----------

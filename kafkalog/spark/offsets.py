@@ -1,4 +1,4 @@
-"""Offsets that options name, made out in the files: of which partitions, from where, up to where."""
+"""Resolves the topics, offsets and timestamps in options to partitions and offset ranges of the files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATA_LOSS = (
 
 
 class DataLossError(RuntimeError):
-    """Records that were asked for are not there, and `failOnDataLoss` is true."""
+    """Requested records do not exist any more, and `failOnDataLoss` is true."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(DATA_LOSS + reason)
@@ -28,31 +28,34 @@ class DataLossError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Half-open ranges of offsets; what is not named begins at the log start, or ends where the files do."""
+    """Offset ranges of partitions; `end` is exclusive.
+
+    A partition that is not in `start` begins at its log start offset; one that is not in `end` ends where its files do.
+    """
 
     start: Mapping[kf.TopicPartition, int]
     end: Mapping[kf.TopicPartition, int]
 
 
 def open_paths(paths: tuple[str, ...]) -> LogDir:
-    """What the paths hold, as one log dir, whatever they are.
+    """Open paths of log dirs, partitions or segments as one log dir.
 
     Raises
     ------
     NotKafkaError, ReadError
-        As `kafkalog.open`.
+        See `kafkalog.open`.
     """
     target = open_path(paths[0] if len(paths) == 1 else paths)
     return target if isinstance(target, LogDir) else LogDir(paths)
 
 
 def wanted_partitions(log_dir: LogDir, options: SourceOptions) -> list[kf.TopicPartition]:
-    """The partitions that are there and wanted, sorted.
+    """Return the existing partitions that the options select, in the order of the log dir.
 
     Raises
     ------
     ValueError
-        One that is named is not there.
+        A topic or partition that the options name does not exist.
     """
     found = [key for key in log_dir if options.topics.wants(key)]
     named = options.topics
@@ -68,14 +71,14 @@ def wanted_partitions(log_dir: LogDir, options: SourceOptions) -> list[kf.TopicP
 
 
 def resolve(log_dir: LogDir, keys: Iterable[kf.TopicPartition], options: SourceOptions) -> Ranges:
-    """Offsets of a batch query.
+    """Resolve the offset ranges of a batch query.
 
     Raises
     ------
     ValueError
         The options name other partitions than those that are read, or an end before the start.
     DataLossError
-        An offset is not there any more, or not yet.
+        A start is below the log start offset, or an end is past the log end offset.
     """
     keys = list(keys)
     start = starting_offsets(log_dir, keys, options)
@@ -94,7 +97,7 @@ def resolve(log_dir: LogDir, keys: Iterable[kf.TopicPartition], options: SourceO
 def starting_offsets(
     log_dir: LogDir, keys: list[kf.TopicPartition], options: SourceOptions
 ) -> dict[kf.TopicPartition, int]:
-    """Where to begin, for those that do not begin at the log start."""
+    """Return the start offsets of the partitions that do not begin at the log start offset."""
     start: dict[kf.TopicPartition, int] = {}
     for key, asked in _asked(options.starting, keys, "starting").items():
         partition = log_dir[key]
@@ -142,7 +145,7 @@ def _check(
     try:
         log_end = partition.log_end_offset
     except KafkalogError:
-        log_end = None  # damaged there: who reads up to it will see
+        log_end = None  # the end is damaged: a task that reads it reports that
     last = end.get(key, log_end)
     if last is not None and first > last:
         if key in start and key in end and options.starting.timestamps is None and options.ending.timestamps is None:

@@ -1,4 +1,7 @@
-"""Reading tasks on executors, for batch queries and streams; and the reader of a batch query."""
+"""Reads tasks on executors for batch and streaming queries; also has the reader of batch queries.
+
+Turns a `ReadTask` into Arrow record batches of the data source's schema.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,18 @@ _LOSSES = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED)
 
 
 class TaskReader:
-    """Reads tasks on an executor: what batch queries and streams have in common.
+    """Reads tasks on an executor; the base class of the readers of batch and streaming queries.
 
     Parameters
     ----------
     options : SourceOptions
     schema : pyspark.sql.types.StructType
-        The source's, or a part of it that the user gave.
+        The schema of the source, or columns of it that the user chose.
 
     Raises
     ------
     ValueError
-        The schema has a column that the source has not, or has of another type.
+        The schema has a column that the source does not have, or that has another type there.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -48,7 +51,7 @@ class TaskReader:
         self._schema = pa.schema([pa.field(field.name, own.type, nullable=field.nullable) for field, own in fields])
 
     def batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
-        """The records of a task, in Spark's types."""
+        """Yield the records of a task in Spark's types."""
         options = self._options
         n_lost = 0
         stream = read_task(
@@ -68,16 +71,16 @@ class TaskReader:
             )
 
     def _report(self, finding: Finding) -> None:
-        # damage has warned already where it was met; what is lost otherwise has not
+        # the scan warns of damage itself, but not of files that disappeared or changed
         if not self._options.fail_on_data_loss and finding.reason in _LOSSES:
             warnings.warn(str(finding), CorruptionWarning, stacklevel=1)
 
 
 class KafkaLogReader(TaskReader, DataSourceReader):
-    """Reads the files as they are when the query is planned."""
+    """Reads the files as they were when the query was planned."""
 
     def partitions(self) -> list[InputPartition]:
-        """Tasks of about `taskBytes`."""
+        """Return the tasks of the query, of about `taskBytes` each."""
         options = self._options
         log_dir = open_paths(options.paths)
         keys = wanted_partitions(log_dir, options)
@@ -99,7 +102,7 @@ class KafkaLogReader(TaskReader, DataSourceReader):
         return [InputPartition(task) for task in made.tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        """The records of a task; an empty plan is one task of nothing."""
+        """Yield the records of a task; for an empty plan Spark calls this once without a task."""
         if partition is None or partition.value is None:
             return iter(())
         return self.batches(partition.value)

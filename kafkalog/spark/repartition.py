@@ -1,4 +1,4 @@
-"""Distributing and sorting a DataFrame for the sink: the records of each partition in one task, in order."""
+"""Repartitions and sorts a DataFrame for the sink: the records of each Kafka partition in one task, in order."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ def prepare(
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        With the columns of the sink: `value`, and any of `key`, `headers`, `topic`, `partition`, `timestamp`,
+        Has the columns of the sink: `value`, and any of `key`, `headers`, `topic`, `partition`, `timestamp`,
         `offset`. It may be a stream.
     num_partitions : int, optional
-        Partitions of each topic, over which records are spread as Kafka's default partitioner does: by murmur2 of the
-        key, and without a key by what is in the record, so that the same record always goes to the same partition. The
-        column `partition` is made, or replaced. Default: the column says.
+        Number of partitions of each topic. Records are spread over them as Kafka's default partitioner does, by murmur2
+        of the key. Without a key the content of the record decides, so that the same record always goes to the same
+        partition. The column `partition` is added or replaced. Default: use the column `partition`.
     topic : str, optional
-        The one topic; it is put into the column `topic`. Default: the column says, or the option of the sink will.
+        The topic of all records; it is put into the column `topic`. Default: the column `topic`, or the sink's option.
     order_by : sequence of str or Column, optional
-        The order of the records of a partition. Default: `offset` with `preserve_offsets`, else `timestamp` where
-        there is such a column; records that are equal in that come in any order.
+        The order of the records of a partition. Default: `offset` with `preserve_offsets`, else `timestamp` if there is
+        such a column. Records with equal values may come in any order.
     preserve_offsets : bool
-        Whether the sink will be told to.
+        Whether the sink's option `preserveOffsets` will be set.
     num_tasks : int, optional
-        Default: `num_partitions`, or the session's `spark.sql.shuffle.partitions`. A task has several whole partitions
-        where there are fewer tasks than partitions.
+        Default: `num_partitions`, or the session's `spark.sql.shuffle.partitions`. With fewer tasks than partitions a
+        task has several whole partitions.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        A task of it has exactly one topic's partition, or several whole ones; of a stream it is not sorted, which Spark
-        does not do: the sink sorts what has offsets.
+        Each of its tasks has one partition of a topic, or several whole ones. A stream is not sorted, because Spark
+        cannot sort one; the sink sorts records that have offsets.
 
     Raises
     ------
     ValueError
-        There is no column to go by.
+        A column that is needed is missing, or options contradict each other.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def prepare(
     session = df.sparkSession
     if num_tasks is None:
         num_tasks = num_partitions or int(str(session.conf.get("spark.sql.shuffle.partitions")))
-    # several topics may meet in a task: whole ones all the same, since it follows from topic and partition alone
+    # partitions of several topics may share a task; each is whole, as topic and partition alone determine the task
     task: Any = sf.col("partition").cast("long")
     if "topic" in names and topic is None:
         task = task + sf.pmod(sf.xxhash64("topic"), sf.lit(2**31))
@@ -97,7 +97,7 @@ def prepare(
 
 
 def _partition(num_partitions: int, names: set[str]) -> Any:
-    """The partition of a record, as a column."""
+    """Return a column expression for the partition of a record."""
     from pyspark.sql import functions as sf
     from pyspark.sql.pandas.functions import arrow_udf
 
@@ -109,13 +109,13 @@ def _partition(num_partitions: int, names: set[str]) -> Any:
     def of_key(keys: pa.Array) -> pa.Array:
         return partitions_of(keys, num_partitions)
 
-    wrap: Any = arrow_udf  # its overloads say nothing of plain arrays
+    wrap: Any = arrow_udf  # its type hints do not cover plain arrays
     made = wrap(of_key, "int")(sf.col("key"))
     return sf.when(sf.col("key").isNull(), spread).otherwise(made)
 
 
 def partitions_of(keys: pa.Array, num_partitions: int) -> pa.Array:
-    """Where Kafka's default partitioner sends records with these keys; a null one means nothing.
+    """Return the partitions that Kafka's default partitioner chooses for keys; the result for a null key is arbitrary.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""A session for the command line: started, watched, and its failures told in our words."""
+"""Starts a Spark session for the command line, watches its progress, and turns its failures into kafkalog's errors."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _TEXT: Final = re.compile(
 
 
 class SparkUnavailableError(Exception):
-    """There is no Spark to run on; the message says what is missing, and how to get it."""
+    """Spark cannot be started; the message names what is missing and how to install it."""
 
 
 @contextlib.contextmanager
 def session(master: str, conf: Mapping[str, str], *, name: str = "kafkalog") -> Iterator[SparkSession]:
-    """A session that ends with the block; one that the process has already is used, and left.
+    """Start a session that stops when the block ends; an active session is used instead and not stopped.
 
     Parameters
     ----------
@@ -47,11 +47,12 @@ def session(master: str, conf: Mapping[str, str], *, name: str = "kafkalog") -> 
     conf : mapping of str to str
         Spark's settings.
     name : str
-        Of the application.
+        Name of the application.
 
     Raises
     ------
     SparkUnavailableError
+        PySpark or Java is missing, or the master cannot be reached.
     """
     try:
         from pyspark.errors import PySparkException
@@ -95,7 +96,7 @@ def _check_java() -> None:
 
 @contextlib.contextmanager
 def watched(spark: SparkSession, tell: Callable[[int, int], object]) -> Iterator[None]:
-    """Tell how many tasks of how many known ones are done, as long as the block lasts.
+    """Report the number of finished and of known tasks while the block runs.
 
     Parameters
     ----------
@@ -130,14 +131,14 @@ def _watch(spark: SparkSession, tell: Callable[[int, int], object], ended: threa
 
 @contextlib.contextmanager
 def our_errors() -> Iterator[None]:
-    """What executors raised, raised here.
+    """Raise an executor's error on the driver.
 
     Raises
     ------
     KafkalogError
-        As on the executor, or `ReadError` for what else made Spark fail.
+        The error of the executor, or `ReadError` for any other failure of Spark.
     ValueError
-        A query that makes no sense.
+        Spark cannot parse or resolve the query.
     """
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
@@ -150,7 +151,7 @@ def our_errors() -> Iterator[None]:
 
 
 def error_of(text: str) -> errors.KafkalogError:
-    """The error that a traceback out of an executor ends with."""
+    """Return the error at the end of an executor's traceback; `ReadError` if it is not one of kafkalog's."""
     raised = _RAISED.findall(text)
     if raised:
         name, message = raised[-1]

@@ -1,6 +1,6 @@
-"""Options of the sink, and the columns that it takes: those of Spark's Kafka sink, and Kafka's settings by their names.
+"""Parses the options of the sink, and checks its columns: those of Spark's Kafka sink, and Kafka's topic settings.
 
-What only a broker could honour is refused, with the reason, and so is what nobody knows.
+An option that only a broker could honour is rejected, with the reason. So is an unknown one.
 """
 
 from __future__ import annotations
@@ -49,16 +49,17 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a user wants, checked; see the README for each option.
+    """The checked options of a writer; see the documentation of the sink for each of them.
 
     Attributes
     ----------
     path : str
         The log dir.
     topic : str or None
-        Wins over the column.
+        Takes precedence over the column.
     partitions : int or None
-        Partitions of the topic, over which Kafka's partitioner spreads records; None to go by the column.
+        Number of partitions over which Kafka's partitioner spreads records. None: the column `partition` decides, or
+        without one the partitions that the topic has.
     preserve_offsets, include_headers, truncate_timestamps : bool
     topic_id, job_id, stage_in, compression : str or None
     batch_size : int
@@ -79,7 +80,7 @@ class SinkOptions:
     config: LogConfig
 
     def writer_options(self) -> dict[str, Any]:
-        """Those that a `PartitionWriter` takes."""
+        """Return the options of a `PartitionWriter`."""
         return {
             "config": self.config,
             "compression": self.compression,
@@ -94,12 +95,12 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     Parameters
     ----------
     options : mapping of str to str
-        As Spark hands them over; the case of a name does not matter. Kafka's settings may have ``kafka.`` before them.
+        The options as Spark passes them; the case of names does not matter. Kafka's settings may begin with ``kafka.``.
 
     Raises
     ------
     ValueError
-        With what is wrong.
+        An option is invalid.
     """
     given = {name.lower(): value for name, value in options.items()}
     for name, reason in _REFUSED.items():
@@ -118,7 +119,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         raise ValueError("which log dir? Name it in save(path) or start(path)")
     settings = {name: value for name, value in given.items() if name in _CONFIG or name == "internal.segment.bytes"}
     compression = given.get("compression")
-    if settings.get("compression.type") == "none":  # as a producer calls it
+    if settings.get("compression.type") == "none":  # a producer's name for it; the topic setting is "uncompressed"
         compression, settings["compression.type"] = "none", "uncompressed"
     topic = given.get("topic")
     if topic is not None:
@@ -148,12 +149,12 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def local_path(path: str) -> str:
-    """A path of the file system that driver and executors share.
+    """Return the local path of a path or ``file:`` URL; driver and executors must share its file system.
 
     Raises
     ------
     ValueError
-        It is on another one.
+        The URL has another scheme.
     """
     scheme, found, rest = path.partition(":")
     if not found or "/" in scheme:
@@ -164,12 +165,12 @@ def local_path(path: str) -> str:
 
 
 def match_columns(schema: StructType, options: SinkOptions) -> dict[str, str]:
-    """Which column of a DataFrame is what; those that a source gives besides are left out.
+    """Return the names of a DataFrame's columns by record column; other columns of the data source are ignored.
 
     Raises
     ------
     ValueError
-        A column that a record has not, or one that is missing.
+        A column is not one of a record, or is missing.
     """
     names: dict[str, str] = {}
     unknown: list[str] = []

@@ -1,8 +1,10 @@
 """The data source "kafkalog": Kafka's log dirs as a DataFrame, with the schema and options of Spark's Kafka source.
 
-Planned once by one process beside the driver, read by the executors, which need the package and the same paths.
-Filters are not pushed down: in Spark up to 4.3 all scans of a DataFrame share what one of them pushed, and its answers
-are then wrong. `filters` and `columns` are options instead, and a schema given by the user prunes.
+A Python process on the driver plans each query once. Executors read; they need the package and the same paths.
+
+Filters are not pushed down: in Spark up to 4.3 all scans of a DataFrame share the filters that one of them pushed,
+which gives wrong results. Use the options `filters` and `columns` instead. A schema given by the user prunes columns
+too.
 """
 
 from __future__ import annotations
@@ -39,15 +41,15 @@ class KafkaLogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What to give to `format`."""
+        """Return the name to pass to `format`."""
         return "kafkalog"
 
     def schema(self) -> StructType:
-        """That of Spark's Kafka source, with headers if they are asked for; or the columns asked for."""
+        """Return the schema of Spark's Kafka source, with headers if `includeHeaders`; or the columns in `columns`."""
         return types.spark_schema(parse_options(self.options).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For a batch query."""
+        """Return the reader of a batch query."""
         from kafkalog.spark.reader import KafkaLogReader
 
         options = parse_options(self.options)
@@ -55,7 +57,7 @@ class KafkaLogSource(DataSource):
         return KafkaLogReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For a stream."""
+        """Return the reader of a streaming query."""
         from kafkalog.spark.stream_reader import KafkaLogStreamReader
 
         options = parse_options(self.options)
@@ -63,7 +65,7 @@ class KafkaLogSource(DataSource):
         return KafkaLogStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For ``df.write``."""
+        """Return the writer for ``df.write``."""
         from kafkalog.spark.sink_options import parse_sink_options
         from kafkalog.spark.writer import KafkaLogWriter
 
@@ -72,7 +74,7 @@ class KafkaLogSource(DataSource):
         return KafkaLogWriter(parse_sink_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """For ``df.writeStream``."""
+        """Return the writer for ``df.writeStream``."""
         from kafkalog.spark.sink_options import parse_sink_options
         from kafkalog.spark.stream_writer import KafkaLogStreamWriter
 

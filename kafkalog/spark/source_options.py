@@ -1,7 +1,8 @@
-"""Options of the data source: those of Spark's Kafka source, with its names, meanings, precedence and messages.
+"""Parses the options of the data source: those of Spark's Kafka source, with its names, meanings and messages.
 
-Mirrors `KafkaSourceProvider`, `JsonUtils` and `KafkaOffsetRangeLimit` of Spark's connector. What only a broker could
-honour is refused, with the reason, and so is what nobody knows: a slip would read something else, silently.
+Mirrors `KafkaSourceProvider`, `JsonUtils` and `KafkaOffsetRangeLimit` of Spark's connector, including the precedence of
+options. An option that only a broker could honour is rejected, with the reason. So is an unknown option: ignoring a
+misspelt one would silently read other records.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""In the JSON of offsets, as in Kafka's protocol."""
+"""The values in the JSON of offsets, as in Kafka's protocol."""
 
 _SUPPORTED: Final = (
     "path",
@@ -90,14 +91,14 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to begin, or to end.
+    """The start or the end of a query.
 
     Attributes
     ----------
     offsets : int or dict of TopicPartition to int
-        Offsets, with `EARLIEST` and `LATEST`; one of these for all.
+        Offsets, `EARLIEST` or `LATEST` for each partition; or `EARLIEST` or `LATEST` for all.
     timestamps : int, dict of TopicPartition to int, or None
-        Milliseconds, instead of offsets.
+        Timestamps in ms, for all or for each partition. If given, `offsets` is ignored.
     """
 
     offsets: int | Mapping[kf.TopicPartition, int] = EARLIEST
@@ -106,16 +107,16 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Which partitions are wanted: pairs, names, a pattern, or all but the internal ones."""
+    """The partitions to read: by partition, by topic, by a pattern, or all of topics that are not internal."""
 
     assigned: frozenset[kf.TopicPartition] | None = None
     subscribed: frozenset[str] | None = None
     pattern: str | None = None
     internal: bool = False
-    """Whether a pattern or the default finds internal topics, too."""
+    """Whether a pattern or the default includes internal topics."""
 
     def wants(self, key: kf.TopicPartition) -> bool:
-        """Whether this one is."""
+        """Whether to read this partition."""
         if self.assigned is not None:
             return key in self.assigned
         if self.subscribed is not None:
@@ -127,7 +128,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a user wants, checked; see the README for each option."""
+    """The checked options of a reader; see the documentation of the data source for each of them."""
 
     paths: tuple[str, ...]
     topics: Topics
@@ -150,11 +151,12 @@ class SourceOptions:
     given: frozenset[str]
 
     def check_batch(self) -> None:
-        """Refuse what no batch query can do.
+        """Check the options of a batch query.
 
         Raises
         ------
         ValueError
+            An option is not valid in a batch query.
         """
         if self.starting.timestamps is None:
             if self.starting.offsets == LATEST:
@@ -170,11 +172,12 @@ class SourceOptions:
                     raise ValueError(f"ending offset for {key} can't be earliest for batch queries on Kafka")
 
     def check_stream(self) -> None:
-        """Refuse what no stream can do.
+        """Check the options of a streaming query.
 
         Raises
         ------
         ValueError
+            An option is not valid in a streaming query.
         """
         if "endingoffsets" in self.given:
             raise ValueError("ending offset not valid in streaming queries")
@@ -193,12 +196,12 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     Parameters
     ----------
     options : mapping of str to str
-        As Spark hands them over; the case of a name does not matter.
+        The options as Spark passes them; the case of names does not matter.
 
     Raises
     ------
     ValueError
-        With what is wrong; in the words of Spark's Kafka source, where it refuses the same.
+        An option is invalid. The message is that of Spark's Kafka source where that rejects the same.
     """
     given = {name.lower(): value for name, value in options.items()}
     _check_names(given)
@@ -298,7 +301,7 @@ def _topics(given: Mapping[str, str]) -> Topics:
 
 
 def _is_internal(path: str) -> bool:
-    """Whether a path is the directory of an internal topic's partition, or a file in it."""
+    """Whether a path is the directory of an internal topic's partition, or a segment in it."""
     location = os.path.abspath(path)
     names = [os.path.basename(location), os.path.basename(os.path.dirname(location))]
     found = [kf.parse_partition_directory(name) for name in (names if location.endswith(kf.LOG_SUFFIX) else names[:1])]
@@ -306,7 +309,11 @@ def _is_internal(path: str) -> bool:
 
 
 def _bound(given: Mapping[str, str], which: str, default: int) -> Bound:
-    """Where to begin or end: one timestamp goes before timestamps of partitions, and those go before offsets."""
+    """Parse a start or an end.
+
+    As in Spark's Kafka source, one timestamp for all takes precedence over timestamps of partitions, and these over
+    offsets.
+    """
     timestamp = given.get(f"{which}timestamp")
     if timestamp is not None:
         try:
@@ -354,7 +361,7 @@ def _partitions(text: str) -> list[kf.TopicPartition]:
 
 
 def _numbers(text: str, example: str) -> dict[kf.TopicPartition, int]:
-    """A number for each partition."""
+    """Parse JSON with a number for each partition."""
 
     def is_right(value: Any) -> bool:
         return isinstance(value, dict) and all(
@@ -412,7 +419,7 @@ def _seconds(text: str) -> float:
 
 
 def _filters(text: str | None) -> Any:
-    """Conditions out of JSON: lists stand for tuples, text for bytes where a column has these."""
+    """Parse filters from JSON: lists become tuples, and strings become bytes for columns of bytes."""
     if text is None:
         return None
     example = '[["key", "starts_with", "order-"], ["timestamp", ">=", 1700000000000]]'

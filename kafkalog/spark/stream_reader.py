@@ -1,8 +1,8 @@
-"""``readStream``: follows log dirs that grow, a live broker's too.
+"""``readStream``: follows log dirs that grow, including those of a running broker.
 
-Offsets are those of Spark's Kafka source, a JSON object of topics and partitions, and mean the same: a checkpoint says
-which records were read, and a batch that is read again has the same records in it. What is planned for a batch are its
-offsets, so that records appended meanwhile wait for the next.
+Offsets have the JSON form and the meaning of those of Spark's Kafka source: topics, partitions, and the next offset to
+read. A checkpoint therefore records which records were read, and a batch that is read again has the same records. Each
+batch is planned as offset ranges; records appended meanwhile are read by the next one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STARTING = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp
 
 
 class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what was appended between two looks at the files."""
+    """Reads the records that were appended since the previous micro-batch."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.on_corruption == "stop":
@@ -48,11 +48,11 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         self._last_trigger = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        # what reads on an executor knows no more than the options
+        # executors only need the options
         return {**self.__dict__, "_tail": None, "_target": None}
 
     def initialOffset(self) -> JsonOffsets:
-        """Where a new query begins; asked once in its life."""
+        """Return the offsets at which a new query begins; Spark calls this once for each query."""
         options = self._options
         log_dir = open_paths(options.paths)
         keys = wanted_partitions(log_dir, options)
@@ -64,21 +64,21 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         if asked.timestamps is None and asked.offsets in (EARLIEST, LATEST):
             return to_json({key: (starts if asked.offsets == EARLIEST else ends)[key] for key in keys})
         found = starting_offsets(log_dir, keys, options)
-        # the latest is where it can be read up to; what is named is taken as it is
+        # "latest" is the end that can be read now (LSO or high watermark); named offsets are taken as they are
         latest = {key for key, offset in _named(asked).items() if offset == LATEST}
         return to_json({key: ends[key] if key in latest else found.get(key, starts[key]) for key in keys})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`maxOffsetsPerTrigger`."""
+        """Return the limit that `maxOffsetsPerTrigger` sets."""
         most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember where the files end now; the query ends there."""
+        """Remember the current end offsets, at which an ``availableNow`` query stops."""
         self._target, _ = self._ends()
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
-        """Up to where the next batch goes."""
+        """Return the end offsets of the next batch."""
         begun = from_json(start)
         ends, starts = self._ends()
         if self._target is not None:
@@ -96,11 +96,11 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         return to_json(ends)
 
     def reportLatestOffset(self) -> JsonOffsets | None:
-        """Where the files end, for the query's progress."""
+        """Return the end offsets of the files, for the query's progress."""
         return to_json(self._ends()[0])
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
-        """Tasks for a batch."""
+        """Return the tasks of a micro-batch."""
         options = self._options
         begun, ends = from_json(start), from_json(end)
         log_dir = open_paths(options.paths)
@@ -126,13 +126,13 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         return [InputPartition(task) for task in made.tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        """The records of a task."""
+        """Yield the records of a task."""
         if partition is None or partition.value is None:
             return iter(())
         return self.batches(partition.value)
 
     def commit(self, end: JsonOffsets) -> None:
-        """A batch is done with."""
+        """Discard the state that only finished batches needed."""
         self._followed().forget(from_json(end))
 
     def _followed(self) -> LogTail:
@@ -152,14 +152,14 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         return tail.ends(), tail.starts()
 
     def _is_to_wait(self, n_new: int) -> bool:
-        """Whether fewer records than `minOffsetsPerTrigger` are there, and `maxTriggerDelay` has not passed."""
+        """Whether there are fewer records than `minOffsetsPerTrigger` and `maxTriggerDelay` has not passed."""
         least = self._options.min_offsets_per_trigger
         if least is None or self._target is not None or n_new >= least:
             return False
         return time.monotonic() - self._last_trigger < self._options.max_trigger_delay
 
     def _check(self, begun: Offsets, begin: Offsets, ends: Offsets) -> None:
-        """Say what is gone."""
+        """Report data that has disappeared, including the first records of a partition that was added."""
         gone = [] if self._target is not None else sorted(key for key in begun if key not in ends)
         if gone:
             self._lose(f"Partitions {', '.join(map(str, gone))} have been deleted.")
@@ -180,7 +180,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
 
 
 def share(begin: Offsets, ends: Offsets, n_most: int) -> Offsets:
-    """Ends of a batch of about so many offsets, in proportion to what there is of each partition.
+    """Limit a batch to about `n_most` offsets, shared among partitions in proportion to their new offsets.
 
     Source: KafkaMicroBatchStream.rateLimit, Spark 4.
     """
@@ -191,13 +191,13 @@ def share(begin: Offsets, ends: Offsets, n_most: int) -> Offsets:
     limited = dict(ends)
     for key, size in sizes.items():
         part = n_most * (size / total)
-        # Kafka's source, too, rounds small parts up, so that no partition starves
+        # like Spark's Kafka source, round small parts up, so that no partition starves
         limited[key] = min(begin[key] + (math.ceil(part) if part < 1 else math.floor(part)), ends[key])
     return limited
 
 
 def to_json(offsets: Offsets) -> JsonOffsets:
-    """As Spark keeps them in a checkpoint."""
+    """Convert offsets to the form in which Spark keeps them in a checkpoint."""
     made: JsonOffsets = {}
     for key, offset in sorted(offsets.items()):
         made.setdefault(key.topic, {})[str(key.partition)] = offset
@@ -205,7 +205,7 @@ def to_json(offsets: Offsets) -> JsonOffsets:
 
 
 def from_json(offsets: JsonOffsets) -> Offsets:
-    """Out of a checkpoint."""
+    """Convert offsets from the form of a checkpoint."""
     return {
         kf.TopicPartition(topic, int(partition)): offset
         for topic, numbers in offsets.items()

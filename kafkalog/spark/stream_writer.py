@@ -1,8 +1,8 @@
-"""``df.writeStream.format("kafkalog")``: each micro-batch of a query once, over restarts too.
+"""``df.writeStream.format("kafkalog")``: writes each micro-batch of a query exactly once, also after a restart.
 
-A batch is known by its query and its number. Both are written down in the step that publishes its records
-(`kafkalog.writing.commit_log`), so a batch that Spark runs again, because it did not live to note that it was
-committed, is passed over. Tasks learn both from their context; who commits learns them from the tasks.
+A batch is identified by its query and its number. Both are recorded in the same step that publishes its records
+(`kafkalog.writing.commit_log`). If Spark dies before it notes the commit in its checkpoint, it runs the batch again,
+and the sink skips it. Tasks get query and number from their context; the driver gets them from the tasks' messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BATCH = "streaming.sql.batchId"
 
 
 class KafkaLogStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a query."""
+    """Writes the micro-batches of a streaming query."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         if options.job_id is not None:
@@ -37,7 +37,7 @@ class KafkaLogStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
         self._token = secrets.token_hex(8)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
-        """Stage what a task has, if the batch was not committed before."""
+        """Stage the rows of a task, unless the batch was committed before."""
         record = _this_batch()
         job = self._place.job(f"{_prefix(record['query'])}{record['batch']}-{self._token}")
         if self._place.commits().has(record):
@@ -47,7 +47,7 @@ class KafkaLogStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
         return SinkMessage(str(job), staged, record)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Publish what all tasks staged, and note that this batch is done."""
+        """Publish the partitions that all tasks staged, and record that this batch is done."""
         told = [message for message in messages if isinstance(message, SinkMessage)]
         if not told:
             return  # a batch without tasks has no rows
@@ -58,7 +58,7 @@ class KafkaLogStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
             remove_job(left)  # of attempts that failed: a query runs once at a time
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove what is known of; the next commit of the query removes what is not."""
+        """Remove the job directories in messages; the next commit of the query removes any others."""
         for job in {message.job for message in messages if isinstance(message, SinkMessage)}:
             abandon(self._place, Path(job))
 

@@ -1,8 +1,8 @@
-"""The Arrow types of record columns to Spark's: the one place where records change type on their way into Spark.
+"""Converts record columns from kafkalog's Arrow types to those that Spark takes; no other module converts records.
 
-The columns are those of Spark's own Kafka source, with its names and types, then kafkalog's own. Milliseconds become
-microseconds, 8 and 16 bit integers 32, and a record without headers has none (null), as that source has it. A record
-whose format has no timestamp has a null one, and so has one whose timestamp Spark cannot hold.
+The columns are those of Spark's Kafka source, with its names and types, followed by kafkalog's own. Milliseconds become
+microseconds, 8 and 16 bit integers become 32 bits wide, and the headers of a record without headers are null, as in
+that source. The timestamp is null if the record's format has none, or if Spark cannot hold it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.arrow_output import EXTRA_COLUMNS, TIMESTAMP, record_schema
 
 KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""The columns of Spark's Kafka source, in its order; `headers` follows where it is asked for."""
+"""The columns of Spark's Kafka source, in its order; `headers` follows if it is requested."""
 
 ALL_COLUMNS: Final = (*KAFKA_COLUMNS, "headers", *EXTRA_COLUMNS)
-"""With what a consumer is not told: of the batch and the file that a record is in."""
+"""All columns, including those that a consumer does not get: about a record's batch and file."""
 
 MAX_BATCH_BYTES: Final = 2**24
 MAX_BATCH_ROWS: Final = 50_000
@@ -54,7 +54,7 @@ _LARGEST_MILLISECONDS: Final = (2**63 - 1) // _MICROSECONDS
 
 
 def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns, in Spark's spelling, whatever their case.
+    """Return column names in Spark's spelling; the case of the given names does not matter.
 
     Raises
     ------
@@ -73,32 +73,32 @@ def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def spark_schema(columns: Sequence[str] = KAFKA_COLUMNS) -> StructType:
-    """The schema as Spark has it; needs no session."""
+    """Return the schema in Spark's types; needs no session."""
     return StructType(
         [StructField(field.name, _SPARK_TYPES.get(field.type, _HEADERS)) for field in arrow_schema(columns)]
     )
 
 
 def arrow_schema(columns: Sequence[str] = KAFKA_COLUMNS) -> pa.Schema:
-    """The schema of what `to_spark` makes."""
+    """Return the Arrow schema of the batches that `to_spark` returns."""
     types = record_schema(record_columns(columns)).types
     return pa.schema([(name, _WIDER.get(kind, kind)) for name, kind in zip(columns, types, strict=True)])
 
 
 def record_columns(columns: Sequence[str]) -> list[str]:
-    """What to ask `kafkalog.scan` for."""
+    """Return the names of these columns in `kafkalog.scan`."""
     return ["timestamp_type" if name == "timestampType" else name for name in columns]
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A record batch of ours in types that Spark takes.
+    """Convert a record batch of a scan to types that Spark takes.
 
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        With the columns of `record_columns`, from `kafkalog.scan`.
+        A batch of `kafkalog.scan` that has the columns of `record_columns`.
     schema : pyarrow.Schema
-        From `arrow_schema`, in the same order; the case of a name does not matter.
+        The schema of `arrow_schema`, in the same order; the case of names does not matter.
     """
     columns = zip(batch.schema.names, batch.columns, schema, strict=True)
     arrays = [_cast(name, column, field.type) for name, column, field in columns]
@@ -106,7 +106,7 @@ def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices of a record batch that are small enough to hand to Spark: a row at least."""
+    """Split a record batch into slices of at most `MAX_BATCH_ROWS` and about `MAX_BATCH_BYTES`, at least a row each."""
     n = batch.num_rows
     rows = min(MAX_BATCH_ROWS, max(MAX_BATCH_BYTES * n // max(batch.nbytes, 1), 1))
     for start in range(0, n, rows):
@@ -114,7 +114,7 @@ def split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def n_overflows(batch: pa.RecordBatch) -> int:
-    """Of a record batch of ours: timestamps that Spark cannot hold."""
+    """Count the timestamps in a record batch of a scan that Spark cannot hold."""
     if "timestamp" not in batch.schema.names:
         return 0
     return int(np.count_nonzero(~_fits(batch.column("timestamp"))))
@@ -135,7 +135,7 @@ def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _fits(column: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which timestamps, null ones included, are few enough milliseconds to be counted in microseconds."""
+    """Return which timestamps fit into 64 bits as microseconds; null ones do."""
     stamps = milliseconds(column)
     fits: np.ndarray[tuple[int], np.dtype[np.bool_]] = (stamps <= _LARGEST_MILLISECONDS) & (
         stamps >= -_LARGEST_MILLISECONDS

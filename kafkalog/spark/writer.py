@@ -1,10 +1,11 @@
-"""``df.write.format("kafkalog")``: a DataFrame into the partitions of a log dir, all of it or nothing.
+"""``df.write.format("kafkalog")``: writes a DataFrame to the partitions of a log dir, all of it or nothing.
 
-Each task writes partitions of its own in a directory of the job, beside the log dir; the driver renames them into place
-when all tasks are through (`kafkalog.writing.job_commit`), which never happens where one was killed: what a killed task
-sees is only that its rows end. Driver and executors share the file system. The sink cannot ask Spark for a
-distribution: two tasks that wrote to one partition are refused, and `kafkalog.spark.prepare` is what brings a
-partition's rows together.
+Each task writes its partitions into a directory of the job, beside the log dir. When all tasks have finished, the
+driver renames them into place (`kafkalog.writing.job_commit`). A killed task only sees its rows end and returns
+normally, but then Spark does not call `commit`. Driver and executors share the file system.
+
+The sink cannot ask Spark for a distribution. If two tasks wrote to the same partition, the job fails; use
+`kafkalog.spark.prepare` to bring the rows of a partition into one task.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from kafkalog.writing.routing import Router, WaitingRecords
 
 @dataclass
 class SinkMessage(WriterCommitMessage):
-    """What a task wrote, and where.
+    """The message of a task to the driver: the partitions that it staged.
 
     Attributes
     ----------
@@ -54,7 +55,7 @@ class SinkMessage(WriterCommitMessage):
         Directory of the job.
     partitions : list of StagedPartition
     record : dict or None
-        What is committed with it, where only tasks know: see `kafkalog.writing.commit_log.CommitLog.has`.
+        The entry for the commit log, if only tasks know it: see `kafkalog.writing.commit_log.CommitLog.has`.
     """
 
     job: str
@@ -63,20 +64,22 @@ class SinkMessage(WriterCommitMessage):
 
 
 class SinkWriter:
-    """What batches and streams have in common.
+    """The base class of the writers of batches and streams.
+
+    The constructor runs on the driver, and finishes the commit of a job that died while it committed.
 
     Parameters
     ----------
     options : SinkOptions
     schema : pyspark.sql.types.StructType
-        Of the DataFrame.
+        Schema of the DataFrame.
 
     Raises
     ------
     ValueError
-        A column that a record has not, or one that is missing.
+        A column is not one of a record, or is missing.
     UnsafePathError
-        A broker runs on the log dir.
+        A broker is running on the log dir.
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -97,7 +100,7 @@ class SinkWriter:
         self._timestamp = time.time_ns() // 10**6
 
     def _stage(self, rows: Iterator[pa.RecordBatch], job: Path, *, sorts: bool = False) -> list[StagedPartition]:
-        """Write the rows of a task in a directory that nobody else writes in."""
+        """Write the rows of a task into a directory of its own."""
         task: _Task | None = None
         row = 0
         try:
@@ -140,28 +143,28 @@ class KafkaLogWriter(SinkWriter, DataSourceArrowWriter):
             create_job(self._job, self._owner)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
-        """Stage what a task has; also one that is killed returns from here, and is not asked any more."""
+        """Stage the rows of a task; a killed task returns from here too, and Spark discards its message."""
         if self._is_done:
             return SinkMessage(str(self._job))
         return SinkMessage(str(self._job), self._stage(iterator, self._job))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish what all tasks staged."""
+        """Publish the partitions that all tasks staged."""
         if not self._is_done:
             commit(self._place, self._job, staged_by(messages), self._record)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove everything, of tasks that nobody heard of too."""
+        """Remove the whole job directory, including files of tasks that sent no message."""
         abandon(self._place, self._job)
 
 
 def staged_by(messages: list[WriterCommitMessage | None]) -> list[StagedPartition]:
-    """The partitions of all tasks."""
+    """Return the staged partitions of all tasks."""
     return [each for message in messages if isinstance(message, SinkMessage) for each in message.partitions]
 
 
 def abandon(place: Place, job: Path) -> None:
-    """Remove a job that failed; a commit of it that has begun is finished, for some of it may have been seen."""
+    """Remove a failed job; but finish a commit that has begun, since readers may have seen a part of it."""
     if (job / INTENT_FILE).exists():
         recover(place)
     else:
@@ -169,7 +172,7 @@ def abandon(place: Place, job: Path) -> None:
 
 
 def driver_process() -> int | None:
-    """The process that a job lives in: Java's, above the Python processes that Spark makes."""
+    """Return the id of the driver's Java process, an ancestor of this one; None if there is none."""
     process = os.getppid()
     for _ in range(8):
         try:
@@ -183,7 +186,7 @@ def driver_process() -> int | None:
 
 
 class _Task:
-    """What a task writes: partitions of its own, in a directory that no other task writes in.
+    """Writes the partitions of one task into a directory that no other task uses.
 
     Parameters
     ----------
@@ -191,10 +194,10 @@ class _Task:
     directory : Path
     options : SinkOptions
     timestamp : int
-        Of records where the DataFrame has no such column, ms.
+        Timestamp of the records if the DataFrame has no such column, ms.
     reader : ColumnReader
     sorts : bool
-        Whether records that have offsets are put in order, in memory; else they have to come in order.
+        Whether to sort records with offsets in memory; else they must already be in order.
     """
 
     def __init__(
@@ -213,12 +216,12 @@ class _Task:
         )
 
     def take(self, batch: pa.RecordBatch, row: int) -> None:
-        """Take rows.
+        """Route rows to partitions, and write full batches.
 
         Raises
         ------
         UnwritableError
-            A value that a record cannot hold, or offsets that do not rise.
+            A record cannot hold a value, or offsets do not increase.
         """
         columns = self._reader.read(batch, row)
         given = dict(columns)
@@ -230,18 +233,21 @@ class _Task:
             self._waiting.give(routed)
 
     def finish(self) -> list[StagedPartition]:
-        """Write what waits, and finish all partitions."""
+        """Write the waiting records, and finish all partitions."""
         self._waiting.flush()
         written = self._waiting.partitions
         return [self._writers[key].finish(written[key].n_records, written[key].first_offset) for key in sorted(written)]
 
     def abandon(self) -> None:
-        """Forget everything."""
+        """Stop writing and discard all partitions of the task."""
         for writer in self._writers.values():
             writer.abandon()
 
     def _n_partitions(self, topic: str) -> int | None:
-        """As a producer: over the partitions that the topic has, unless a column says."""
+        """Return the number of partitions to spread a topic's records over, as a producer does.
+
+        None if the column `partition` decides.
+        """
         if "partition" in self._reader.names:
             return None
         return self._options.partitions or count_partitions(self._place.log_dir, topic) or 1
@@ -253,7 +259,7 @@ class _Task:
 
 
 def count_partitions(log_dir: Path, topic: str) -> int:
-    """The partitions that a topic has in a log dir, if they are all there; else up to the last that is."""
+    """Return a topic's number of partitions in a log dir: the highest partition number plus one, 0 without any."""
     try:
         found = (kf.parse_partition_directory(name) for name in os.listdir(log_dir))
     except FileNotFoundError:

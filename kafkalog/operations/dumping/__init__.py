@@ -1,15 +1,15 @@
-"""Dump: the text of Kafka's DumpLogSegments, line for line, or the same as objects.
+"""Dump: turns segment files into the text of Kafka's DumpLogSegments, line for line, or into the same as objects.
 
     `dump`        the function, over files
-    `options`     what a dump is asked for
-    `files`       what a file is, by its name
+    `options`     the options of a dump
+    `files`       the type of a file, by its name
     `logs`        `.log` and `.checkpoint` files as lines
-    `headers`     one batch header as Kafka's tool believes it
-    `control`     control records of Raft as JSON
+    `headers`     one batch header, unchecked, as Kafka's tool reads it
+    `control`     Raft's control records as JSON
     `sidecars`    `.index`, `.txnindex` and `.snapshot` files as lines
-    `time_index`  `.timeindex` files as lines, and held against the log
-    `rows`        the same files as objects
+    `time_index`  `.timeindex` files as lines, compared with the log
+    `rows`        all these files as objects
     `report`      mismatches and findings
 
-Dump believes what Kafka's tool believes, wrong checksums included; nothing else in kafkalog does.
+Dump accepts whatever Kafka's tool accepts, wrong checksums included. No other package of kafkalog does.
 """

@@ -1,7 +1,7 @@
-"""Raft's control records as the JSON that Kafka's tool prints of them.
+"""Turns Raft's control records into the JSON that Kafka's tool prints for them.
 
-Mirrors `ControlRecordUtils` and the `JsonConverter` classes that Kafka generates out of its message schemas. Markers
-of transactions are printed by the kernel.
+Mirrors `ControlRecordUtils` and the `JsonConverter` classes that Kafka generates from its message schemas. The kernel
+prints transaction markers.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _LABELS: Final = {
 
 
 def describe(control_type: int, value: bytes | None, *, is_2_8: bool = False) -> str:
-    """What follows the metadata of a control record that is no marker of a transaction.
+    """Return the text after the metadata of a control record other than a transaction marker.
 
     Parameters
     ----------
     control_type : int
-        From the record's key.
+        The type in the record's key.
     value : bytes or None
     is_2_8 : bool
-        As 2.8 prints it, which knows names only.
+        Use the format of 2.8, which has only the name of the type.
 
     Raises
     ------
     CorruptionError
-        `control_record`: the value is not one of this type.
+        `control_record`: the value does not match the type.
     """
     if is_2_8:
         name = "LEADER_CHANGE" if control_type == ControlRecordType.LEADER_CHANGE else "UNKNOWN"
@@ -50,12 +50,12 @@ def describe(control_type: int, value: bytes | None, *, is_2_8: bool = False) ->
 
 
 def parse(control_type: int, value: bytes | None) -> dict[str, Any]:
-    """The fields of a Raft control record by Kafka's names; {} for a type that is unknown.
+    """Return the fields of a Raft control record by Kafka's names; {} for an unknown type.
 
     Raises
     ------
     CorruptionError
-        `control_record`.
+        `control_record`: the value does not match the type.
     """
     parser = _PARSERS.get(control_type)  # type: ignore[call-overload]
     if parser is None:
@@ -76,7 +76,7 @@ def _leader_change(fields: CompactReader) -> dict[str, Any]:
     version = fields.integer(2)
 
     def voter() -> dict[str, Any]:
-        # version 0 is what is read, whatever the value says; the rest of a later one has its default
+        # always reads the schema of version 0; for a later version the added field is shown with its default
         found: dict[str, Any] = {"voterId": fields.integer(4)}
         if version >= 1:
             found["voterDirectoryId"] = _ZERO_UUID

@@ -1,9 +1,12 @@
-"""Segment files as text: line for line what Kafka's `DumpLogSegments` prints of them, or as objects.
+"""Turns segment files into the lines that Kafka's `DumpLogSegments` prints for them, or into objects.
 
-`logs.py` prints logs, `sidecars.py` and `times.py` what lies beside them, `report.py` keeps what the tool lists at the
-end, `rows.py` gives the same as objects. Kafka's tool believes every header that it can read, so nothing here is
-refused before Kafka would: records under a wrong checksum are shown, and where the tool throws, an error of ours comes
-behind the same lines. Mirrors `org.apache.kafka.tools.DumpLogSegments`, without its decoders of Kafka's own topics.
+`logs.py` prints logs. `sidecars.py` and `time_index.py` print indexes and snapshots. `report.py` collects the lists
+that the tool prints at the end. `rows.py` makes objects instead of lines.
+
+Kafka's tool trusts every header that it can read, so this one rejects nothing that Kafka would accept: it prints
+records under a wrong checksum. Where the tool throws, this one raises an error of kafkalog after the same lines.
+
+Mirrors `org.apache.kafka.tools.DumpLogSegments`, without its decoders of Kafka's own topics.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ Pathish = str | os.PathLike[str]
 
 
 class Dump:
-    """A dump of files: iterating reads them anew and gives line after line.
+    """A dump of files; each iteration reads the files again and yields the lines.
 
     Parameters
     ----------
@@ -46,7 +49,7 @@ class Dump:
         self._report = Report()
 
     def __iter__(self) -> Iterator[str]:
-        """Lines without their ends; a value with line breaks in it is several, as it is in the tool's output."""
+        """Yield lines without line ends; a value with line breaks in it gives several, as in the tool's output."""
         rest = b""
         try:
             for chunk in self.chunks():
@@ -55,7 +58,7 @@ class Dump:
                     yield line.decode(errors="surrogateescape")
         except Exception:
             if rest:
-                # a line that the tool did not end, since it threw
+                # the tool throws in the middle of a line, and does not end it
                 yield rest.decode(errors="surrogateescape")
             raise
 
@@ -74,33 +77,33 @@ class Dump:
 
     @property
     def notes(self) -> list[str]:
-        """What the tool prints to stderr as it goes."""
+        """The lines that the tool prints to stderr while it reads."""
         return self._report.notes
 
     def mismatches(self) -> Iterator[str]:
-        """The lists that the tool prints to stderr in the end, of the last pass: mismatches, gaps between offsets."""
+        """Yield the lists of the last pass that the tool prints to stderr at the end: mismatches and offset gaps."""
         return self._report.lines()
 
     def chunks(self, progress: Callable[[int], None] | None = None) -> Iterator[bytes]:
-        """The text in UTF-8, in pieces of some hundred kilobytes.
+        """Yield the text in UTF-8, in pieces of a few hundred kilobytes.
 
         Parameters
         ----------
         progress : callable, optional
-            Told how many bytes of all files are done.
+            Called with the number of bytes of all files that are done.
 
         Raises
         ------
         KafkalogError
-            Where Kafka's tool throws, behind the same text; what follows is not looked at, unless `keep_going`.
+            Where Kafka's tool throws, after the same text. Later files are not read, unless `keep_going`.
         """
         yield from self._each(self._text, progress)
 
     def rows(self, progress: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
-        """The content as objects, keys and values and the values of headers as `bytes`; parameters as of `chunks`.
+        """Yield the content as dicts; keys, values and header values are `bytes`. For parameters see `chunks`.
 
-        Each has a `kind`: `file`, `batch`, `record`, `trailing_bytes`, `offset_index_entry`, `time_index_entry`,
-        `sanity`, `aborted_transaction`, `producer`, or, of what the tool lists at the end, `mismatch`.
+        Each dict has a `kind`: `file`, `batch`, `record`, `trailing_bytes`, `offset_index_entry`, `time_index_entry`,
+        `sanity`, `aborted_transaction`, `producer`, or `mismatch` for an entry of the lists at the end.
         """
         from kafkalog.operations.dumping import rows
 
@@ -151,7 +154,7 @@ class Dump:
 
 
 class _Shifted:
-    """Progress over several files, told by one of them."""
+    """Progress over several files: adds the size of the finished files to the position in the current one."""
 
     def __init__(self, progress: Callable[[int], None], done: int) -> None:
         self._progress, self._done = progress, done
@@ -166,16 +169,17 @@ def dump(paths: Pathish | Iterable[Pathish], **options: Any) -> Dump:
     Parameters
     ----------
     paths : path-like or several
-        Files, in the order in which they are to come.
+        Files, in the order in which they are dumped.
     **options
-        Those of `DumpOptions`: `deep_iteration`, `print_data_log`, `skip_record_metadata`, `max_bytes`,
+        The options of `DumpOptions`: `deep_iteration`, `print_data_log`, `skip_record_metadata`, `max_bytes`,
         `index_sanity_check`, `verify_index_only`, `max_message_size`, `dialect`, `key_decoder`, `value_decoder`,
         `keep_going`, `limits`.
 
     Returns
     -------
     Dump
-        Nothing is read before it is iterated: over lines of `str`, `chunks()` of UTF-8, or `rows()` as objects.
+        Iterate over it for lines of `str`, over `chunks()` for UTF-8, or over `rows()` for objects. Nothing is read
+        before that.
 
     Examples
     --------

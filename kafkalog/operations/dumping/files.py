@@ -1,4 +1,4 @@
-"""What a file is, by its name and its place, as Kafka's tool and Java see it."""
+"""Tells the type of a file by its name, and shows paths, as Kafka's tool and Java do."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ CHECKPOINT_SUFFIX: Final = ".checkpoint"
 
 
 def as_file(path: str) -> str:
-    """The path as Java's `File` shows it."""
+    """Return the path as Java's `File` shows it."""
     short = re.sub("/{2,}", "/", path)
     return short.rstrip("/") or short
 
 
 def absolute(path: str) -> str:
-    """The path as Java's `File.getAbsolutePath` shows it: nothing is resolved."""
+    """Return the path as Java's `File.getAbsolutePath` shows it: links and `..` are not resolved."""
     return as_file(path if path.startswith("/") else f"{os.getcwd()}/{path}")
 
 
 def suffix_of(path: str, options: DumpOptions) -> str:
-    """What kind of file it is, by its name; "" for a kind that is not known."""
+    """Return the suffix of a file's name; "" for none, and for a Raft snapshot in dialect 2.8."""
     name = os.path.basename(path)
     suffix = name[name.rfind(".") :] if "." in name else ""
     return "" if suffix == CHECKPOINT_SUFFIX and options.is_2_8 else suffix
 
 
 def open_log(path: str, options: DumpOptions) -> PreadSource:
-    """Open a log, no larger than Kafka could read.
+    """Open a log if it is no larger than `max_segment_bytes`.
 
     Raises
     ------
     LimitExceededError
-        It is larger than `max_segment_bytes`.
+        The file is larger.
     """
     source = PreadSource(path)
     if source.size > options.limits.max_segment_bytes:
@@ -50,7 +50,7 @@ def open_log(path: str, options: DumpOptions) -> PreadSource:
 
 
 def is_last_segment(path: str) -> bool:
-    """Whether no segment beside this one comes after it, so that a torn tail is normal."""
+    """Whether no later segment is in the same directory, so that a torn tail is normal."""
     folder, name = os.path.split(path)
     offset = kf.parse_base_offset(name)
     if offset is None or not name.endswith(kf.LOG_SUFFIX):

@@ -1,4 +1,4 @@
-"""One batch header as Kafka's tool believes it: whatever its magic, its offsets and its size are."""
+"""Reads one batch header without checks, as Kafka's tool does: any magic, offsets and size are accepted."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LEGACY: Final = struct.Struct(">qiIbb")
 
 
 def read_header(data: Bytes, position: int) -> BatchTable:
-    """A batch table of one row out of the bytes of a batch, 61 at the least from v2 on.
+    """Read the header of a batch into a batch table of one row.
 
     Parameters
     ----------
     data : uint8[n]
-        Begins with the batch.
+        Bytes that begin with the batch. From v2 on, at least 61.
     position : int
-        Of the batch in the file.
+        Position of the batch in the file.
     """
     head = data[: kf.RECORD_BATCH_OVERHEAD].tobytes()
     if _magic(head) >= 2:
@@ -67,7 +67,10 @@ def _wrap(value: int) -> int:
 
 
 def add_sequence(sequence: int, delta: int) -> int:
-    """Going on at 0 after 2^31 - 1, in Java's int arithmetic (`DefaultRecordBatch.incrementSequence`)."""
+    """Add to a sequence number that wraps from 2^31 - 1 to 0, in Java's int arithmetic.
+
+    Source: `DefaultRecordBatch.incrementSequence`.
+    """
     if sequence > _wrap_int(2**31 - 1 - delta):
         return _wrap_int(delta - (2**31 - 1 - sequence) - 1)
     return _wrap_int(sequence + delta)
@@ -78,7 +81,7 @@ def _wrap_int(value: int) -> int:
 
 
 def is_valid(batch: Bytes, table: BatchTable) -> bool:
-    """Whether a batch is as long as it must be and its checksum that of its bytes."""
+    """Whether a batch has the minimum length and a correct checksum."""
     if table.magic[0] >= 2:
         return bool(batch.size >= kf.RECORD_BATCH_OVERHEAD and checksum_crc32c(batch[21:]) == table.crc[0])
     return bool(checksum_crc32(batch[16:]) == table.crc[0])

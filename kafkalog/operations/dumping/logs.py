@@ -1,7 +1,9 @@
-"""`.log` and `.checkpoint` files as the lines that Kafka's tool prints of them.
+"""Turns `.log` and `.checkpoint` files into the lines that Kafka's tool prints for them.
 
-The kernel turns bytes of a window into bytes of text; here windows are read, compressed batches decompressed, and what
-the kernel stops at becomes an error, behind the same lines as in Kafka. Mirrors `DumpLogSegments.dumpLog`.
+The kernel turns the bytes of a window into text. This module reads windows, decompresses batches, and turns the status
+at which the kernel stops into an error, after the same lines as in Kafka.
+
+Mirrors `DumpLogSegments.dumpLog`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import Bytes, ByteSource
 
 WINDOW_BYTES: Final = 2**20
-"""Bytes read at a time: they, and the text made of them, stay in a core's cache."""
+"""Bytes read at a time; small enough that they and their text stay in a core's cache."""
 
 OUT_BYTES: Final = 2**18
 _PAIRS: Final = 2**14
@@ -63,12 +65,12 @@ _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 def title(name: str, *, is_2_8: bool) -> str:
-    """The line below ``Dumping``: where the log, or the Raft snapshot, starts or ends.
+    """Return the line after ``Dumping``: the start offset of a log, or the end offset and epoch of a Raft snapshot.
 
     Raises
     ------
     NotKafkaError
-        The name of the file does not say.
+        The name of the file has no offset.
     """
     if name.endswith(kf.LOG_SUFFIX):
         offset = start_offset(name)
@@ -82,12 +84,12 @@ def title(name: str, *, is_2_8: bool) -> str:
 
 
 def start_offset(name: str) -> int:
-    """The offset that a segment's file is named after.
+    """Return the offset in the name of a segment's file.
 
     Raises
     ------
     NotKafkaError
-        There is none in the name.
+        The name does not begin with an offset.
     """
     offset = kf.parse_base_offset(name)
     if offset is None:
@@ -96,7 +98,7 @@ def start_offset(name: str) -> int:
 
 
 class LogDumper:
-    """Prints one file.
+    """Dumps one file.
 
     Parameters
     ----------
@@ -104,9 +106,9 @@ class LogDumper:
     options : DumpOptions
     report : Report
     path : str
-        For the lists at the end.
+        The path to show in the lists at the end.
     is_last : bool
-        Whether a torn tail is normal: no other segment follows.
+        Whether no other segment follows, so that a torn tail is normal.
     """
 
     def __init__(self, source: ByteSource, options: DumpOptions, report: Report, path: str, *, is_last: bool) -> None:
@@ -124,20 +126,20 @@ class LogDumper:
 
     @property
     def position(self) -> int:
-        """How far in the file the dump is."""
+        """The position in the file that the dump has reached."""
         return int(self._state[_POSITION])
 
     def chunks(self) -> Iterator[bytes]:
-        """The text, piece by piece.
+        """Yield the text in pieces.
 
         Raises
         ------
         CorruptionError
-            Where Kafka's tool throws, behind what it has printed by then.
+            Where Kafka's tool throws, after the text that it has printed by then.
         LimitExceededError
             A batch is larger than a limit allows.
         UnsupportedError
-            A codec that Kafka does not have.
+            A batch has a codec that Kafka does not define.
         ValueError
             A key or a value is shorter than its decoder needs.
         """
@@ -184,12 +186,12 @@ class LogDumper:
         yield from self._tail()
 
     def _batch(self, window: Bytes, start: int) -> Bytes:
-        """The bytes of the batch that is under way."""
+        """Return the bytes of the current batch."""
         batch = window[self.position - start :]
         return batch[: kf.LOG_OVERHEAD + int.from_bytes(batch[8:12].tobytes(), "big")]
 
     def _payload(self, batch: Bytes) -> Iterator[bytes]:
-        """The records of a compressed batch."""
+        """Yield the text of the records of a compressed batch."""
         position = self.position
         payload = self._payloads.decompress(batch, position, self._source.path)
         while True:
@@ -259,7 +261,7 @@ class LogDumper:
             )
 
     def _tail(self) -> Iterator[bytes]:
-        """The line about bytes behind the last batch."""
+        """Yield the line about bytes after the last batch, and report them."""
         position = self.position
         n = self._stop - position
         if n <= 0 or self._options.max_bytes is not None:
@@ -269,7 +271,7 @@ class LogDumper:
         self._report.add_tail(error, is_last=self._is_last)
 
     def _error(self, status: int, window: Bytes, start: int) -> Exception:
-        """The exception for the batch at which the kernel stopped."""
+        """Return the exception for the batch at which the kernel stopped."""
         position = self.position
         path = self._source.path
         batch = window[position - start :]
@@ -301,12 +303,12 @@ class Payloads:
         self._arena = Arena()
 
     def decompress(self, batch: Bytes, position: int, path: str | None) -> Bytes:
-        """The records of a batch, or the messages in a v0 or v1 message; good until the next call.
+        """Return the records of a batch, or the messages in a v0 or v1 message; valid until the next call.
 
         Raises
         ------
         KafkalogError
-            The compressed bytes are damaged or decompress to too much; the error names the batch.
+            The compressed bytes are damaged or exceed a limit when decompressed; the error names the batch.
         """
         if self._arena.data.size > _KEPT_ARENA:
             self._arena = Arena()
@@ -332,7 +334,7 @@ _DETAILS: Final = {
 
 
 def unknown_codec(batch: Bytes, path: str | None, position: int) -> UnsupportedError:
-    """The error for a batch whose codec Kafka does not have."""
+    """Return the error for a batch with a codec that Kafka does not define."""
     codec = int(batch[22 if batch[16] >= 2 else 17]) & kf.CODEC_MASK
     detail = f"codec {codec}; Kafka has 0 to 4"
     base_offset = int.from_bytes(batch[:8].tobytes(), "big", signed=True)
@@ -340,12 +342,12 @@ def unknown_codec(batch: Bytes, path: str | None, position: int) -> UnsupportedE
 
 
 def wrapper_value(batch: Bytes, magic: int) -> Bytes:
-    """The compressed messages in a v0 or v1 message.
+    """Return the value of a compressed v0 or v1 message: the compressed messages in it.
 
     Raises
     ------
     CorruptionError
-        Its sizes do not fit, or there is no value.
+        The key or the value does not fit into the message, or the value is null.
     """
     at = kf.LOG_OVERHEAD + (6 if magic == 0 else 14)
     for reason, what in ((Reason.KEY_LENGTH, "key"), (Reason.VALUE_LENGTH, "value")):
@@ -370,7 +372,7 @@ def _placed(error: KafkalogError, path: str | None, position: int, batch: Bytes)
 
 
 def explain_end(source: ByteSource, position: int, stop: int, options: DumpOptions) -> KafkalogError:
-    """Why no batch starts at a position, as the rest of the library sees it: torn, zeros, or damage over batches."""
+    """Return the error that the rest of kafkalog raises at a position: a torn tail, zeros, or damage."""
     try:
         for window in walk(source, start=position, stop=stop, limits=options.limits):
             source.release(window.data, window.start)

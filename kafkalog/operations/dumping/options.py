@@ -1,4 +1,4 @@
-"""What a dump is asked for, with the names and the defaults of Kafka's tool."""
+"""The options of a dump, with the names and defaults of Kafka's tool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkalog._kernels import dump as kernels
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 
 DIALECTS: Final = ("4.3", "2.8")
-"""Releases of Kafka whose tool is spoken; the first is the default."""
+"""Releases of Kafka whose output format is available; the first is the default."""
 
 DECODERS: Final = {
     "string": "string",
@@ -22,7 +22,7 @@ DECODERS: Final = {
     "kafka.serializer.IntegerDecoder": "integer",
     "kafka.serializer.LongDecoder": "long",
 }
-"""Decoders of keys and values by short name and by Kafka's class name."""
+"""Decoders of keys and values, by short name and by the name of Kafka's class."""
 
 DEFAULT_MAX_MESSAGE_SIZE: Final = 5 * 2**20
 MAX_INT: Final = 2**31 - 1
@@ -35,23 +35,25 @@ class DumpOptions:
     Attributes
     ----------
     deep_iteration : bool
-        Print records, too; implied by `print_data_log`.
+        Also print records; implied by `print_data_log`.
     print_data_log : bool
-        Print keys and values; implied by a decoder that was asked for.
+        Print keys and values; implied by `key_decoder` and `value_decoder`.
     skip_record_metadata : bool
-        Print nothing of a record but its key and value.
+        Print only the key and the value of a record.
     max_bytes : int or None
-        Read no more of a log than so many bytes.
-    index_sanity_check, verify_index_only : bool
-        Of an index print only whether it is sane; print nothing but look for mismatches.
+        Read at most this many bytes of a log.
+    index_sanity_check : bool
+        Only run the sanity check of an index, and print that it passed.
+    verify_index_only : bool
+        Compare an index with the log without printing its entries.
     max_message_size : int
-        How far behind an indexed position the batch there has to end.
+        The largest batch, in bytes, that is read at an indexed position.
     dialect : str
         One of `DIALECTS`.
     key_decoder, value_decoder : str or None
         One of `DECODERS`; None for strings.
     keep_going : bool
-        Go on with the next file behind an error, which Kafka's tool does not.
+        After an error continue with the next file. Kafka's tool does not.
     limits : Limits
     """
 
@@ -86,17 +88,17 @@ class DumpOptions:
 
     @property
     def is_deep(self) -> bool:
-        """Whether records are looked at."""
+        """Whether records are read."""
         return self.deep_iteration or self.shows_contents
 
     @property
     def is_2_8(self) -> bool:
-        """Whether 2.8's form is asked for."""
+        """Whether the dialect is that of 2.8."""
         return self.dialect == "2.8"
 
     @property
     def kernel_flags(self) -> int:
-        """The options of the kernel."""
+        """The options as bits for the kernel."""
         bits = kernels.OPTIONS
         return (
             bits["deep"] * self.is_deep
@@ -107,6 +109,6 @@ class DumpOptions:
 
     @property
     def kernel_decoders(self) -> tuple[int, int]:
-        """The decoders of keys and of values, as the kernel numbers them."""
+        """The kernel's numbers of the decoders of keys and of values."""
         key, value = (kernels.DECODERS[DECODERS[name or "string"]] for name in (self.key_decoder, self.value_decoder))
         return key, value

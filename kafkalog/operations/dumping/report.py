@@ -1,6 +1,6 @@
-"""What a dump has to say beside the lines it prints: mismatches as Kafka's tool lists them, and findings of our own.
+"""Collects what a dump reports apart from its lines: mismatches as Kafka's tool lists them, and kafkalog's findings.
 
-Kafka's tool prints its lists at the end, to stderr, of several files in the order of a hash table; here they come in
+Kafka's tool prints its lists to stderr at the end, with several files in the order of a hash table. Here they are in
 the order of the files.
 """
 
@@ -17,7 +17,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Re
 from kafkalog.storage.source import Bytes
 
 MAX_PAIRS: Final = 2**20
-"""Lines kept of one list of one file; further ones are counted."""
+"""The most lines kept in one list of one file; further ones are only counted."""
 
 Kind = Literal["offset", "timestamp", "order", "missing", "gap"]
 
@@ -42,21 +42,21 @@ Pairs = list[npt.NDArray[np.int64]]
 
 
 class Report:
-    """Collects what is found while files are dumped.
+    """Collects mismatches, findings and notes while files are dumped.
 
     Parameters
     ----------
     max_findings : int
-        Findings kept.
+        The most findings to keep.
     is_2_8 : bool
-        List as 2.8 does: last found first, every pair as often as it was found.
+        List mismatches as 2.8 does: the last one first, and repeated pairs as often as they were found.
 
     Attributes
     ----------
     findings : Findings
-        What is wrong, or worth knowing, about the files.
+        Issues found in the files.
     notes : list of str
-        Lines that Kafka's tool prints to stderr as it goes.
+        Lines that Kafka's tool prints to stderr while it reads.
     """
 
     def __init__(self, max_findings: int = DEFAULT_LIMITS.max_findings, *, is_2_8: bool = False) -> None:
@@ -67,11 +67,11 @@ class Report:
         self._n: dict[tuple[Kind, str], int] = {}
 
     def add_pair(self, kind: Kind, path: str, first: int, second: int) -> None:
-        """Note that two numbers of a file do not go together."""
+        """Add a mismatch: two numbers of a file that should agree."""
         self.add_pairs(kind, path, np.array([[first], [second]], np.int64))
 
     def add_pairs(self, kind: Kind, path: str, pairs: npt.NDArray[np.int64]) -> None:
-        """The same of many: int64[2, n]."""
+        """Add many mismatches; `pairs` is int64[2, n]."""
         key = kind, path
         n = self._n.get(key, 0)
         self._n[key] = n + pairs.shape[1]
@@ -88,11 +88,11 @@ class Report:
         base_offset: int | None = None,
         length: int | None = None,
     ) -> None:
-        """Note damage."""
+        """Add a finding that is damage."""
         self.findings.add(Finding(reason, detail, path, position, length, base_offset))
 
     def add_bad_crc(self, path: str, position: int, batch: Bytes) -> None:
-        """Note a batch whose bytes are not those that were summed."""
+        """Add a finding about a batch with a wrong checksum."""
         self.add_finding(
             Reason.CRC_MISMATCH,
             "the checksum in the batch is not that of its bytes",
@@ -103,11 +103,11 @@ class Report:
         )
 
     def add_tail(self, error: KafkalogError, *, is_last: bool) -> None:
-        """Note why a log ends in bytes that are no batch; a torn tail of the last segment is no damage."""
+        """Add a finding about bytes after the last batch; a torn tail of the last segment is not damage."""
         self.findings.add(error.to_finding(damage=not (is_last and isinstance(error, TruncatedTailError))))
 
     def lines(self) -> Iterator[str]:
-        """The lists, as Kafka's tool prints them in the end."""
+        """Yield the lists as Kafka's tool prints them at the end."""
         for kind, path, pairs in self._blocks():
             is_old = self._is_2_8 and kind == "missing"
             yield _MISSING_2_8 if is_old else _HEADS[kind].format(path=path)
@@ -119,7 +119,7 @@ class Report:
                 yield f"  ... and {n_more} more"
 
     def pairs(self) -> Iterator[tuple[Kind, str, int, int]]:
-        """The same as numbers: what, of which file, the two that do not go together."""
+        """Yield the mismatches as tuples: kind, path of the file, and the two numbers that disagree."""
         for kind, path, pairs in self._blocks():
             for first, second in zip(*pairs.tolist(), strict=True):
                 yield kind, path, first, second
@@ -135,7 +135,7 @@ class Report:
 
 
 def _as_tree_map(pairs: npt.NDArray[np.int64], *, descending: bool) -> npt.NDArray[np.int64]:
-    """Sorted by the first number; of equal ones the last that was put stays."""
+    """Sort pairs by the first number; among equal ones keep the last added, as Java's `TreeMap` does."""
     last_first = pairs[:, ::-1]
     _, rows = np.unique(last_first[0], return_index=True)
     return last_first[:, rows[::-1] if descending else rows]

@@ -1,7 +1,8 @@
-"""The same files as objects: a dict a batch, a record, an entry, with the values of headers, which the text leaves out.
+"""Turns the files of a dump into objects: one dict for each batch, record or entry.
 
-Names are those of the batch table and of record columns; sizes, timestamps and offsets are numbers, keys and values
-`bytes`, decoded as far as a decoder was asked for. Records come out batch by batch: of one that is damaged none.
+Dicts include the values of headers, which the text omits. Field names are those of the batch table and the record
+columns. Sizes, timestamps and offsets are numbers; keys and values are `bytes`, or the result of the decoder in the
+options. Records are decoded batch by batch; a damaged batch yields none of its records.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _PAIRS: Final = {
 def rows_of_file(
     path: str, options: DumpOptions, report: Report, progress: Callable[[int], None] | None
 ) -> Iterator[Row]:
-    """Objects of one file; the errors are those of the text."""
+    """Yield the objects of one file; raises the same errors as the text."""
     yield {"kind": "file", "path": path, "base_offset": kf.parse_base_offset(os.path.basename(path))}
     suffix = suffix_of(path, options)
     key = absolute(path)
@@ -88,14 +89,14 @@ def rows_of_file(
 
 
 def rows_of_report(report: Report) -> Iterator[Row]:
-    """What the tool lists at the end."""
+    """Yield the mismatches that the tool lists at the end."""
     for kind, path, first, second in report.pairs():
         name, of_first, of_second = _PAIRS[kind]
         yield {"kind": "mismatch", "what": name, "path": path, of_first: first, of_second: second}
 
 
 def _entries(kind: str, names: tuple[str, ...], chunks: Iterator[bytes]) -> Iterator[Row]:
-    """The numbers in lines of `name: number` pairs."""
+    """Parse the numbers out of lines of `name: number` pairs."""
     for chunk in chunks:
         for line in chunk.decode(errors="surrogateescape").splitlines():
             if line.endswith(" passed sanity check."):
@@ -105,7 +106,10 @@ def _entries(kind: str, names: tuple[str, ...], chunks: Iterator[bytes]) -> Iter
 
 
 class _Log:
-    """Batches and records of one log, in a walk that believes every size that Kafka's tool believes."""
+    """Batches and records of one log, in a walk that accepts every size that Kafka's tool accepts.
+
+    Runs of batches with plausible headers are decoded together; any other batch is read alone, as Kafka's tool does it.
+    """
 
     def __init__(self, source: ByteSource, options: DumpOptions, report: Report, path: str, *, is_last: bool) -> None:
         self._source, self._options, self._report = source, options, report
@@ -140,14 +144,17 @@ class _Log:
         yield from self._tail(position)
 
     def _unsuspicious(self, data: Bytes, position: int) -> BatchTable:
-        """Batches that a window begins with, as long as their headers are in order and tell how many records follow."""
+        """Return the batches at the start of a window up to the first whose header is not plausible.
+
+        A v0 or v1 batch that is compressed has no record count, and ends the run too.
+        """
         batches = whole_batches(data, position)
         is_fine = (batches.codec <= kf.Codec.ZSTD) & (batches.records_count >= 0)
         is_fine &= batches.size_in_bytes <= self._options.limits.max_batch_bytes
         return batches if is_fine.all() else batches[: int(np.argmin(is_fine))]
 
     def _run(self, window: Window) -> Generator[Row, None, int]:
-        """Rows of many batches, up to the first that cannot be decoded; how many batches they are."""
+        """Yield the rows of many batches, up to the first that cannot be decoded; return the number of batches."""
         batches = window.batches
         valid = valid_crcs(window)
         ends = np.cumsum(batches.records_count, dtype=np.int64)
@@ -173,7 +180,7 @@ class _Log:
         return first
 
     def _size_at(self, position: int) -> int:
-        """The size of the batch at a position, by its size field."""
+        """Return the size of the batch at a position according to its size field."""
         head = self._source.window(position, position + kf.LOG_OVERHEAD)
         size = kf.LOG_OVERHEAD + int.from_bytes(head[8:].tobytes(), "big", signed=True)
         self._source.release(head, position)
@@ -182,7 +189,7 @@ class _Log:
         return size
 
     def _batch_alone(self, position: int, size: int) -> Iterator[Row]:
-        """Rows of a batch that the fast path does not take, up to what is wrong with it."""
+        """Yield the rows of one batch that `_run` cannot decode, then raise the error if it is damaged."""
         limit = self._options.limits.max_batch_bytes
         if size > limit:
             detail = f"the batch has {size} bytes, max_batch_bytes is {limit}"
@@ -229,7 +236,7 @@ class _Log:
                 detail = "the size field is smaller than any message of this magic"
                 raise CorruptionError(Reason.SIZE_TOO_SMALL, detail, path=self._source.path, position=position)
             if magic > 2:
-                # Kafka's tool reads what comes after v2 as v2
+                # Kafka's tool reads a batch of a later magic as v2
                 table.magic[0] = 2
             decoded = self._decode(Window(batch, position, table), 0, 1)
             yield from self._record_rows(decoded.columns, table)
@@ -248,7 +255,7 @@ class _Log:
             found: Row = {"kind": "batch", "position": place[0], "size_in_bytes": place[1]}
             found.update(zip(_HEADER_FIELDS, header, strict=True))
             if found["magic"] < 2:
-                # before v2 a compressed message tells neither
+                # a compressed message of v0 or v1 has neither field
                 for name in ("base_offset", "records_count"):
                     found[name] = None if found[name] < 0 else found[name]
             elif found["base_sequence"] != -1:
@@ -277,7 +284,7 @@ class _Log:
         )
 
     def _record_rows(self, columns: RecordColumns | None, batches: BatchTable) -> Iterator[Row]:
-        """Records of batches; gaps are noted when the first record of a batch is reached."""
+        """Yield the records of batches; offset gaps are reported at the first record of a batch."""
         if columns is None:
             return
         options = self._options
@@ -316,7 +323,7 @@ class _Log:
             raise
 
     def _gaps(self, offset: npt.NDArray[np.int64], batch_row: npt.NDArray[np.int64]) -> dict[int, Any]:
-        """Pairs of offsets that do not follow, by the number of the first record of their batch."""
+        """Return pairs of non-consecutive offsets, by the number of the first record of their batch."""
         before = np.concatenate([[self._previous], offset[:-1]]).astype(np.int64)
         gaps = np.flatnonzero(offset != before + 1)
         if self._options.is_2_8 and self._previous == -1:
@@ -331,7 +338,7 @@ class _Log:
 
 
 def _values(columns: RecordColumns, batch_row: npt.NDArray[np.int64]) -> Iterator[tuple[Any, ...]]:
-    """The values of each record, behind the row of its batch; few of them are objects at a time."""
+    """Yield the row of its batch and the values of each record; converts a limited number to objects at a time."""
     for start in range(0, columns.n_records, _RECORDS_AT_A_TIME):
         some = columns.slice(start, start + _RECORDS_AT_A_TIME)
         yield from zip(
@@ -348,7 +355,7 @@ def _values(columns: RecordColumns, batch_row: npt.NDArray[np.int64]) -> Iterato
 
 
 def _control_fields(key: bytes | None, value: bytes | None) -> Row:
-    """What a control record says."""
+    """Parse a control record."""
     if key is None or len(key) < 4 or key[0] > 127:
         raise CorruptionError(Reason.CONTROL_RECORD, "a control record's key is not one")
     kind = int.from_bytes(key[2:4], "big", signed=True)
@@ -363,12 +370,12 @@ def _control_fields(key: bytes | None, value: bytes | None) -> Row:
 
 
 def _decoded(value: bytes | None, decoder: str | None, offset: int) -> Any:
-    """Bytes, or what the decoder that was asked for makes of them.
+    """Decode bytes; without a decoder return them as they are.
 
     Raises
     ------
     ValueError
-        They are too few.
+        There are fewer bytes than the decoder needs.
     """
     if value is None or decoder is None:
         return value

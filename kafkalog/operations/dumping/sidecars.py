@@ -1,8 +1,9 @@
-"""`.index`, `.txnindex` and `.snapshot` files as the lines that Kafka's tool prints of them.
+"""Turns `.index`, `.txnindex` and `.snapshot` files into the lines that Kafka's tool prints for them.
 
-Entries are compared with the log as Kafka's tool compares them, which is stricter than right: an append of several
-batches made one entry of its last offset and its first position before 4.0. Mirrors `DumpLogSegments.dumpIndex`,
-`dumpTxnIndex` and `dumpProducerIdSnapshot`.
+Entries are compared with the log as Kafka's tool does it, which also lists valid entries as mismatches: before 4.0 an
+append of several batches made one entry, of the last offset and the position of the first batch.
+
+Mirrors `DumpLogSegments.dumpIndex`, `dumpTxnIndex` and `dumpProducerIdSnapshot`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kafkalog.storage.source import ByteSource, PreadSource
 OFFSET: Final = 0
 TIME: Final = 1
 CHUNK: Final = 4096
-"""Entries looked at at a time."""
+"""Entries processed at a time."""
 _LINE: Final = 80
 _WINDOW: Final = 2**20
 _WARM: Final = 8192
@@ -37,7 +38,7 @@ _END = kernels.STATUSES["END"]
 
 
 class Entries:
-    """The entries of an index file, zeros behind them and all, as Kafka's `AbstractIndex` sees them."""
+    """All entries of an index file, including the zeros after the last one, as Kafka's `AbstractIndex` sees them."""
 
     def __init__(self, path: str, dtype: np.dtype[np.void], base_offset: int, limits: Limits) -> None:
         with PreadSource(path) as source:
@@ -55,24 +56,24 @@ class Entries:
         return self.entries.size
 
     def offsets(self) -> npt.NDArray[np.int64]:
-        """int64[n]: absolute."""
+        """Return the absolute offsets, int64[n]."""
         return self.entries["relative_offset"].astype(np.int64) + self.base_offset
 
     def used(self) -> int:
-        """Entries before the first, other than the very first, that is taken for padding."""
+        """Return the number of entries before the padding: before the first zero offset, entry 0 not counted."""
         zero = np.flatnonzero(self.entries["relative_offset"][1:] == 0)
         return int(zero[0]) + 1 if zero.size else len(self)
 
     @property
     def is_unused(self) -> bool:
-        """Whether a broker only made room in it: what looks like its first entry is padding, too."""
+        """Whether a broker only preallocated the file, so that entry 0 is padding too."""
         return len(self) > 0 and self.used() == 1 and not any(self.entries[0].tolist())
 
     def insane(self, detail: str) -> SidecarError:
         return SidecarError(Reason.INDEX_ENTRY, detail, path=self.path, base_offset=self.base_offset)
 
     def check_end(self) -> None:
-        """What Kafka's sanity checks have in common."""
+        """Run the part of Kafka's sanity checks that all indexes share."""
         if len(self) and self.entries["relative_offset"][-1] < 0:
             raise self.insane("the last offset lies before the base offset")
         if self.odd_bytes:
@@ -80,7 +81,7 @@ class Entries:
             raise SidecarError(Reason.INDEX_SIZE, detail, path=self.path, base_offset=self.base_offset)
 
     def positions_for(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """int64[m]: where the offset index tells to look for offsets; its entries need not be sorted."""
+        """Look up positions for offsets, int64[m], in an offset index whose entries need not be sorted."""
         relative = self.entries["relative_offset"].astype(np.int32)
         targets = offsets - self.base_offset
         if (np.diff(relative.astype(np.int64)) > 0).all():
@@ -92,7 +93,10 @@ class Entries:
         return np.where(floors < 0, 0, self.entries["position"][floors]).astype(np.int64)
 
     def _floor(self, relative: npt.NDArray[np.int32], target: int) -> int:
-        """Number of the entry that Kafka finds, -1 for none: its very search, since the entries are not in order."""
+        """Return the number of the entry that Kafka finds, -1 for none.
+
+        Repeats Kafka's binary search step by step: with entries out of order another search would find another one.
+        """
         first_hot = max(0, len(self) - 1 - _WARM // self.entries.dtype.itemsize)
         low, high = 0, first_hot
         if relative[first_hot] < target:
@@ -112,24 +116,24 @@ class Entries:
 
 
 def dump_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[bytes]:
-    """Lines of an offset index.
+    """Yield the lines of an offset index.
 
     Parameters
     ----------
     path : str
     key : str
-        The path in lists of mismatches.
+        The path to show in lists of mismatches.
     options : DumpOptions
     report : Report
 
     Raises
     ------
     SidecarError
-        The index is not sane, or an entry leads nowhere.
+        The index fails the sanity check, or the position of an entry is outside the log.
     CorruptionError
-        There are bytes at a position that are no batch.
+        The bytes at the position of an entry are not a batch.
     ReadError
-        There is no log beside it.
+        There is no `.log` for this index.
     """
     base_offset = start_offset(os.path.basename(path))
     with PreadSource(beside(path, kf.LOG_SUFFIX)) as log:
@@ -154,7 +158,7 @@ def dump_index(path: str, key: str, options: DumpOptions, report: Report) -> Ite
                 yield entry_lines(base_offset, index.entries["relative_offset"][done], position[done], OFFSET)
             at += n_done
             if status == _END and index.is_unused:
-                # a log without a batch yet, as any that was just rolled: nothing is wrong, though the tool throws
+                # a segment that was just rolled has no batch yet: not an issue, though the tool throws
                 return
             if status != _OK:
                 raise _entry_error(log, index, int(position[at]), at, status, options)
@@ -172,7 +176,8 @@ def _note_mismatches(
     if not wrong.size:
         return
     report.add_pairs("offset", key, np.stack([offset[wrong], last[wrong]]))
-    # the first batch of an append that made one entry ends before the append does
+    # before 4.0 an append of several batches made one entry: its first batch ends before the entry's offset, which is
+    # valid; a batch that ends after it is not
     behind = wrong[last[wrong] > offset[wrong]] if not index.is_unused else wrong[:0]
     for row in behind.tolist():
         detail = f"an entry for offset {offset[row]} leads to a batch that ends at {last[row]}"
@@ -182,14 +187,14 @@ def _note_mismatches(
 def _last_offsets(
     log: ByteSource, position: npt.NDArray[np.int64], max_bytes: int
 ) -> tuple[npt.NDArray[np.int64], int, int]:
-    """Last offsets of the batches at positions; what stopped, and how many are done."""
+    """Read the last offsets of the batches at positions; return them, the kernel's status, and how many are done."""
     last = np.empty(position.size, np.int64)
     at, status = 0, _OK
     while at < position.size:
         first = int(position[at])
         if not 0 <= first <= log.size:
             return last, _END, at
-        # as many as lie, one behind the other, in one window
+        # the longest run of positions that fits into one window
         inside = (position[at:] >= first) & (position[at:] < first + _WINDOW)
         n = int(np.argmin(inside)) if not inside.all() else inside.size
         stop = min(int(position[at : at + n].max()) + kf.RECORD_BATCH_OVERHEAD, log.size)
@@ -225,16 +230,16 @@ def entry_lines(base_offset: int, relative: npt.NDArray[np.int32], other: npt.ND
 
 
 def dump_transaction_index(path: str, options: DumpOptions) -> Iterator[bytes]:
-    """Lines of a transaction index.
+    """Yield the lines of a transaction index.
 
     Raises
     ------
     SidecarError
-        An entry is of a version that Kafka does not have.
+        An entry has a version that Kafka does not define.
     """
     start_offset(os.path.basename(path))
     entries = Entries(path, kf.TRANSACTION_INDEX_DTYPE, 0, options.limits).entries
-    # Kafka takes the high byte for the version, and reads all entries before it prints the first
+    # Kafka reads the high byte as the version, and reads all entries before it prints the first one
     versions = entries["version"].astype(np.int16) >> 8
     wrong = np.flatnonzero(versions > 0)
     if wrong.size:
@@ -250,7 +255,10 @@ def dump_transaction_index(path: str, options: DumpOptions) -> Iterator[bytes]:
 
 
 def snapshot_entries(path: str, report: Report) -> Iterator[dict[str, int | None]]:
-    """Producers of a snapshot; none of one that is damaged, which is a finding: Kafka's tool goes on, too."""
+    """Yield the producers in a snapshot.
+
+    A damaged snapshot is reported and yields nothing: Kafka's tool also continues after one.
+    """
     try:
         snapshot = read_snapshot(path)
     except SidecarError as error:
@@ -272,7 +280,7 @@ _BATCH: Final = ("last_sequence", "last_offset", "offset_delta")
 
 
 def dump_snapshot(path: str, options: DumpOptions, report: Report) -> Iterator[bytes]:
-    """Lines of a producer snapshot."""
+    """Yield the lines of a producer snapshot."""
     for row in snapshot_entries(path, report):
         txn, timestamp = row["current_txn_first_offset"], row["timestamp"]
         line = (
@@ -295,12 +303,15 @@ def dump_snapshot(path: str, options: DumpOptions, report: Report) -> Iterator[b
 
 
 def _first_sequence(last: int, delta: int) -> int:
-    """`DefaultRecordBatch.decrementSequence`, in Java's int arithmetic."""
+    """Return the first sequence number of a batch, in Java's int arithmetic.
+
+    Source: `DefaultRecordBatch.decrementSequence`.
+    """
     first = last - delta if last >= delta else 2**31 - 1 - (delta - last) + 1
     return (first + 2**31) % 2**32 - 2**31
 
 
 def beside(path: str, suffix: str) -> str:
-    """The file of the same segment with another suffix."""
+    """Return the path of the same segment's file with another suffix."""
     folder, name = os.path.split(path)
     return os.path.join(folder, name.split(".")[0] + suffix)

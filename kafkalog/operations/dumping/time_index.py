@@ -1,4 +1,4 @@
-"""`.timeindex` files as the lines that Kafka's tool prints of them, and their entries compared with the log.
+"""Turns `.timeindex` files into the lines that Kafka's tool prints for them, and compares entries with the log.
 
 Mirrors `DumpLogSegments.dumpTimeIndex`.
 """
@@ -27,9 +27,9 @@ _WINDOW: Final = 2**20
 _FIRST_WINDOW: Final = 2**14
 _ROWS: Final = 8192
 _STRAY_BYTES: Final = 2**26
-"""Bytes walked, at most, from positions at which no batch starts."""
+"""The most bytes to walk from positions at which no batch starts; bounds the work on a damaged index."""
 _KEPT: Final = 2**16
-"""Batches whose largest timestamps are kept."""
+"""The most batches whose largest timestamps are cached."""
 
 _NEED_MORE = STATUS["NEED_MORE"]
 _OUTPUT_FULL = STATUS["OUTPUT_FULL"]
@@ -39,7 +39,7 @@ _HEADER_CUT = kernels.STATUSES["HEADER_CUT"]
 
 
 def dump_time_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[bytes]:
-    """Lines of a time index; parameters and errors as of `dump_index`."""
+    """Yield the lines of a time index; for parameters and errors see `dump_index`."""
     base_offset = start_offset(os.path.basename(path))
     with PreadSource(beside(path, kf.LOG_SUFFIX)) as log:
         offset_index = Entries(beside(path, kf.INDEX_SUFFIX), kf.OFFSET_INDEX_DTYPE, base_offset, options.limits)
@@ -66,8 +66,8 @@ def dump_time_index(path: str, key: str, options: DumpOptions, report: Report) -
 class _TimeChecker:
     """Compares time index entries with the log.
 
-    Kafka's tool walks from each entry's position to the end of the log, and throws where that fails; here the end is
-    looked for once.
+    For each entry Kafka's tool walks from the entry's position to the end of the log, and throws where that fails. Here
+    the log is walked to its end once, which gives the same errors in linear time.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class _TimeChecker:
         self._walk_all()
 
     def check(self, at: int, stop: int) -> tuple[int, KafkalogError | None]:
-        """Look at entries; how far that went, and what Kafka's tool throws there."""
+        """Check entries from `at` up to `stop`; return where it stopped, and the error for what Kafka throws there."""
         offsets = self._offsets[at:stop].tolist()
         timestamps = self._index.entries["timestamp"][at:stop].tolist()
         for number, (offset, timestamp) in enumerate(zip(offsets, timestamps, strict=True), at):
@@ -117,7 +117,8 @@ class _TimeChecker:
             return
         position, last_offset = found
         if last_offset != offset:
-            # up to 3.7 the entry may name the record, not the batch: nothing is wrong with that
+            # up to 3.7 an entry may have the offset of the record instead of the batch's last one: not an issue,
+            # though the tool lists it
             self._report.add_pair("missing", self._key, offset, last_offset)
             return
         largest = self._largest.get(position)
@@ -141,12 +142,12 @@ class _TimeChecker:
             )
 
     def _is_empty_batch_of(self, position: int, timestamp: int) -> bool:
-        """Whether compaction left no record of a batch, but its largest timestamp."""
+        """Whether compaction removed all records of a batch, and its header still has the largest timestamp."""
         table = read_header(_batch_at(self._log, position, self._options), position)
         return bool(table.records_count[0] == 0 and table.max_timestamp[0] == timestamp)
 
     def _walk_all(self) -> None:
-        """Which of the positions are those of batches, and where the walk over all batches fails, if it does."""
+        """Find out which needed positions are those of batches, and where the walk over all batches fails."""
         needed = self._needed
         if not needed.size:
             return
@@ -160,7 +161,11 @@ class _TimeChecker:
     def _chain(
         self, start: int, window_bytes: int, *, notes: bool = True
     ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Positions and last offsets of batches from a position on, as far as sizes lead; notes where they fail."""
+        """Yield positions and last offsets of batches, following the size fields from a position on.
+
+        With `notes`, a size field that leads nowhere is recorded in `_broken_at`, and a header that the end of the file
+        cuts off is accepted. Without it, such a header raises.
+        """
         log, at = self._log, start
         room = np.empty((2, _ROWS), np.int64)
         if notes:
@@ -175,7 +180,7 @@ class _TimeChecker:
             log.release(window, begin)
             if status != _NEED_MORE:
                 if status == _HEADER_CUT and not notes:
-                    # Kafka's tool looks into a header only to compare its offset
+                    # Kafka's tool reads a whole header only to compare its offset, so only then does it throw
                     raise explain_end(log, at, log.size, self._options)
                 if notes and status not in (_END, _HEADER_CUT):
                     self._broken_at = at
@@ -183,7 +188,7 @@ class _TimeChecker:
             window_bytes = min(2 * window_bytes, _WINDOW)
 
     def _check_end(self, start: int) -> None:
-        """Raise what is wrong on the way from a position to the end of the log."""
+        """Raise an error if the batches from a position on do not lead to the end of the log."""
         if not self._is_batch[np.searchsorted(self._needed, start)]:
             kept = self._broken_at
             for positions, _ in self._chain(start, _FIRST_WINDOW):
@@ -197,11 +202,11 @@ class _TimeChecker:
             raise explain_end(self._log, broken_at, self._log.size, self._options)
 
     def _find(self, start: int, offset: int) -> tuple[int, int] | None:
-        """Position and last offset of the first batch, from a position on, that ends at an offset or behind it."""
+        """Return position and last offset of the first batch from `start` on whose last offset is at least `offset`."""
         from_start, from_offset, found = self._found
         walk_from = start
         if start == from_start and offset >= from_offset:
-            # where the offset index has no other entry, many entries begin at the same place
+            # with a sparse offset index many entries start at the same position: continue from the previous answer
             if found is None:
                 return None
             walk_from = found[0]
@@ -221,12 +226,12 @@ class _TimeChecker:
         return None
 
     def _largest_timestamp(self, position: int) -> int:
-        """The largest timestamp of the records of a batch, -1 for none.
+        """Return the largest timestamp of the records of a batch, -1 for none.
 
         Raises
         ------
         CorruptionError
-            Its records cannot be read.
+            The records cannot be read.
         """
         batch = _batch_at(self._log, position, self._options)
         table = read_header(batch, position)

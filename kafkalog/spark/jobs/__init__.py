@@ -1,13 +1,13 @@
-"""Work on log dirs as Spark jobs: planned on the driver, done by executors, a result row for each segment.
+"""Operations on log dirs as Spark jobs: the driver plans, executors work, and the result has a row for each segment.
 
     `scan`     records and batches as DataFrames
-    `verify`   verify
-    `rebuild`  rebuild
-    `export`   export
-    `passes`   segments by themselves, then the segments of a partition together
-    `tables`   a table of tasks to a DataFrame of results
-    `ledger`   finished tasks of a job, so that it can go on
+    `verify`   `kafkalog.verify` as a job
+    `rebuild`  `kafkalog.rebuild_indexes` as a job
+    `export`   `kafkalog.export` as a job
+    `passes`   first each segment alone, then the segments of a partition together
+    `tables`   turns a table of tasks into a DataFrame of results
+    `ledger`   the finished tasks of a job, so that a later run can resume it
 
-Only tasks travel to executors, and only what is asked for travels back; files are read, and written, by the executors
-themselves. So all of them need kafkalog, and the paths as the driver has them: one machine, or a shared file system.
+Spark moves only tasks and results: executors read and write the files themselves. So each needs kafkalog installed, and
+the same paths as the driver: one machine, or a shared file system.
 """

@@ -1,8 +1,8 @@
-"""`kafkalog.export` as a Spark job: each task writes files of its own, and all appear together when all are written.
+"""`kafkalog.export` as a Spark job: each task writes its own files, and all appear together when all are written.
 
-A task writes into a directory of its own, which appears under its name when it is complete; so a killed task leaves
-nothing that is seen, and one that was done is known when the job is run again. The driver reads nothing and writes
-nothing but names: it links what the tasks wrote into the directory that is published last.
+A task writes into a hidden directory that gets its final name when it is complete. A killed task therefore leaves
+nothing visible, and finished tasks are recognised when the job is run again. The driver reads no records: it links the
+tasks' files into one directory, adds a manifest, and publishes that directory last.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _NOTHING: Final = {"n_records": 0, "size_in_bytes": 0, "seconds": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class _Numbered:
-    """A task, and its number in the names of files."""
+    """A task, and the number that its files have in their names."""
 
     number: int
     task: ReadTask
@@ -86,7 +86,7 @@ class _Numbered:
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """What tasks do with records."""
+    """The options of all tasks."""
 
     ledger: Ledger
     columns: tuple[str, ...]
@@ -96,7 +96,7 @@ class _Writing:
     limits: Limits
 
     def key(self, task: ReadTask) -> str:
-        """What the files of a task depend on."""
+        """Return a hash of everything that the files of a task depend on."""
         paths = [f"{part.path}/{segment.name}" for part in task.parts for segment in part.segments]
         scan = {name: _stable(value) for name, value in self.scan.items()}
         return key_of("export", task, self.columns, self.keys, self.options, scan, self.limits, files=paths)
@@ -133,44 +133,44 @@ def export(
     task_bytes: int = 2 * TASK_BYTES,
     limits: Limits = DEFAULT_LIMITS,
 ) -> DataFrame:
-    """Write records into a directory of files, at once, all of them or nothing.
+    """Write records to a directory of files, all of them or nothing; the job runs before this returns.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
-        As driver and executors both have it.
+        Must be the same on the driver and the executors.
     out : path-like
         The directory to make, on a file system that driver and executors share. It appears when everything is written.
     format, partition_by, columns, compression, row_group_rows, encoding, null, escape_formulas, overwrite
-        As `kafkalog.export`. Without `partition_by` it holds a file a task, ``part-00000-0.parquet`` and so on.
+        See `kafkalog.export`. Without `partition_by` there is a file for each task, ``part-00000-0.parquet`` and so on.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
 include_control, include_deleted, internal, on_corruption, check_crcs
-        As `kafkalog.scan`.
+        See `kafkalog.scan`.
     task_bytes : int
-        About how many bytes of `.log` files a task reads, and so makes files of.
+        About how many bytes of `.log` files a task reads; this also sets the size of the files written.
     limits : Limits
 
     Returns
     -------
     pyspark.sql.DataFrame
-        A row a segment: path, topic, partition, status ("written", "resumed" where an earlier run had done it,
-        "present" where `out` held it all), n_records, size_in_bytes (of the `.log` that was read), files, findings,
-        seconds.
+        A row for each segment: path, topic, partition, status ("written"; "resumed" if an earlier run wrote it;
+        "present" if `out` already had this export), n_records, size_in_bytes (of the `.log` that was read), files,
+        findings, seconds.
 
     Raises
     ------
     ValueError, TypeError
         An option is invalid.
     OutputExistsError
-        The destination is taken, and not by this export of this log.
+        The destination exists, and is not this export of the log as it is now.
     KafkalogError
-        As `kafkalog.export`; what is done by then is kept.
+        See `kafkalog.export`. The files of finished tasks are kept.
 
     Notes
     -----
-    What is done is kept beside `out`, as ``.NAME.kafkalog-job``, until all is done: a job that failed or was killed
-    goes on from there when it is run again, as long as options and the files of the log are the same.
+    Files of finished tasks are kept beside `out`, in ``.NAME.kafkalog-job``, until the job has succeeded. A job that
+    failed or was killed resumes from them when it is run again, if the options and the files of the log are the same.
 
     Examples
     --------
@@ -238,13 +238,13 @@ include_control, include_deleted, internal, on_corruption, check_crcs
 
 
 def _export(task: ReadTask, writing: _Writing) -> tuple[str, dict[str, Any]]:
-    """Write the files of a task, unless they are there; what they hold."""
+    """Write the files of a task, unless an earlier run did; return the task's key and result."""
     key = writing.key(task)
     done: dict[str, Any] | None = writing.ledger.find(key)
     place = writing.ledger.place(key)
     if done is not None and all(_has_size(place / _FILES / name, size) for name, size in done["files"].items()):
         return key, {**done, "status": "resumed"}
-    # a second attempt of the same task replaces what the first one wrote, and no name is ever half there
+    # a second attempt of a task replaces the directory of the first one as a whole
     with staged_directory(place / _FILES, overwrite=True) as directory:
         segments = _write(task, writing, directory)
         directory.close()
@@ -280,7 +280,7 @@ def _write(task: ReadTask, writing: _Writing, directory: StagedDirectory) -> lis
 
 
 class _Rows:
-    """Rows about the segments of a task."""
+    """Collects the result rows for the segments of a task."""
 
     def __init__(self, task: ReadTask) -> None:
         self._rows: dict[tuple[str | None, int | None, str], dict[str, Any]] = {}
@@ -299,7 +299,7 @@ class _Rows:
         self._since = time.monotonic()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count records, which are of one segment, and the time since the last ones."""
+        """Add a batch, which is of one segment, to its row: its records, and the time since the previous batch."""
         row = self._rows[tuple(batch.column(name)[0].as_py() for name in ("topic", "partition", "segment"))]
         now = time.monotonic()
         row["n_records"] += batch.num_rows
@@ -307,7 +307,7 @@ class _Rows:
         self._since = now
 
     def finish(self, findings: Sequence[Finding]) -> list[dict[str, Any]]:
-        """All rows."""
+        """Return all rows, with the findings added."""
         rows = list(self._rows.values())
         by_path = {row["path"]: row for row in rows}
         for finding in findings:
@@ -319,7 +319,7 @@ class _Rows:
 
 
 def _collect(found: Sequence[dict[str, Any]], ledger: Ledger, staged: StagedDirectory) -> list[dict[str, Any]]:
-    """Link the tasks' files into the directory to come; a row a segment."""
+    """Link the tasks' files into the staged directory; return a row for each segment."""
     rows: dict[str, dict[str, Any]] = {}
     links: list[tuple[Path, Path]] = []
     for one in found:
@@ -331,7 +331,7 @@ def _collect(found: Sequence[dict[str, Any]], ledger: Ledger, staged: StagedDire
             links.append((ledger.place(one["key"]) / _FILES / name, staged.path / names[name]))
         for segment in result["segments"]:
             row = rows.setdefault(segment["path"], {**segment, **_NOTHING, "files": [], "findings": []})
-            for name in (*_NOTHING, "findings"):  # a large one is read by several tasks
+            for name in (*_NOTHING, "findings"):  # several tasks may have read parts of a large segment
                 row[name] += segment[name]
             row["files"] += sorted(names.values()) if segment["n_records"] else []
             row["status"] = max(row.get("status", ""), result["status"])
@@ -350,12 +350,12 @@ def _link(names: tuple[Path, Path]) -> None:
     source, target = names
     try:
         os.link(source, target)
-    except OSError:  # not every file system can
+    except OSError:  # not every file system has hard links
         os.rename(source, target)
 
 
 def _present(out: Path, fingerprint: str) -> list[dict[str, Any]] | None:
-    """What an earlier run made, if it is the same."""
+    """Return the rows of an existing export with the same fingerprint; else None."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         manifest = json.loads((out / MANIFEST).read_bytes())
         if manifest["fingerprint"] == fingerprint:
@@ -370,7 +370,7 @@ def _has_size(path: Path, size: int) -> bool:
 
 
 def _stable(value: Any) -> Any:
-    """A value whose `repr` says what it is: functions by their code."""
+    """Return a value whose `repr` is the same in another process; a function is represented by its code."""
     code = getattr(value, "__code__", None)
     if code is None:
         return value

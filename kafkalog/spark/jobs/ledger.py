@@ -1,8 +1,9 @@
-"""What of a job is done: a file for each finished task, so that a job that is run again does only what is missing.
+"""Keeps a file for each finished task of a job, so that a job that is run again does only what is missing.
 
-Lies in a directory that driver and executors share. A file appears when its task is done (`kafkalog.storage.staging`),
-under a name that depends on everything the result depends on: the files that were read with their sizes and times of
-change, the options, the version. What a killed task leaves is hidden, and removed by the next one of its name.
+The directory is shared by driver and executors. A file appears when its task has finished (`kafkalog.storage.staging`).
+Its name is a hash of everything the result depends on: the version of kafkalog, the options, and the paths, sizes,
+modification times and inodes of the files read. A killed task leaves only hidden files, which the next task of this
+name removes.
 """
 
 from __future__ import annotations
@@ -31,21 +32,22 @@ _RESULT: Final = "result"
 
 
 class Ledger:
-    """Results of finished tasks.
+    """The results of finished tasks, pickled.
 
     Parameters
     ----------
     directory : str
+        Shared by driver and executors.
     """
 
     def __init__(self, directory: str) -> None:
         self.directory = Path(directory)
 
     def place(self, key: str) -> Path:
-        """The directory of a task, which is made."""
+        """Make the directory of a task, and return its path."""
         path = self.directory / key[:2] / key
         try:
-            if not self.directory.is_dir():  # never make it here: that would hide that it is not shared
+            if not self.directory.is_dir():  # do not make it: if it is missing here, it is not shared with the driver
                 raise FileNotFoundError(errno.ENOENT, "not there: driver and executors have to share it")
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -57,7 +59,7 @@ class Ledger:
         return (self.directory / key[:2] / key / _RESULT).exists()
 
     def find(self, key: str) -> Any:
-        """The result of a task; None if it is not finished."""
+        """Return the result of a task; None if it is not finished."""
         try:
             data = (self.directory / key[:2] / key / _RESULT).read_bytes()
         except OSError:
@@ -65,17 +67,17 @@ class Ledger:
         return pickle.loads(data)
 
     def put(self, key: str, result: Any) -> None:
-        """A task is finished."""
+        """Store the result of a finished task."""
         with staged_file(self.place(key) / _RESULT, overwrite=True) as file:
             file.write(pickle.dumps(result))
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Make the directory, and keep other jobs from working in it meanwhile; it is removed when all ended well."""
+        """Make the directory and lock it against other jobs; remove it if the block succeeds."""
         try:
             self.directory.mkdir(mode=0o700, exist_ok=True)
             status = os.lstat(self.directory)
-            # results are unpickled, so they have to be one's own
+            # results are unpickled, which runs code: nobody else may be able to write them
             if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
                 detail = "is there already, and others may write to it: remove it"
                 raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self.directory)
@@ -95,9 +97,9 @@ class Ledger:
 
 
 def key_of(*what: Any, files: Iterable[str | os.PathLike[str]] = ()) -> str:
-    """A name for what depends on some values (by their `repr`) and on files as they are now."""
+    """Return a hash of values (of their `repr`) and of the current state of files."""
     digest = hashlib.sha256(f"{kafkalog.__version__}\n".encode())
-    with np.printoptions(threshold=sys.maxsize):  # or long arrays that differ would look the same
+    with np.printoptions(threshold=sys.maxsize):  # by default repr abbreviates long arrays: others would look the same
         for value in what:
             digest.update(f"{value!r}\n".encode())
     for path in files:
@@ -110,6 +112,6 @@ def key_of(*what: Any, files: Iterable[str | os.PathLike[str]] = ()) -> str:
 
 
 def job_directory(beside: str | os.PathLike[str]) -> Path:
-    """Where a job keeps what it has done, beside what it makes or works on."""
+    """Return the hidden directory for a job's finished tasks, beside its output or its log dir."""
     path = Path(os.path.realpath(beside))
     return path.with_name(f".{path.name}.kafkalog-job")

@@ -1,7 +1,7 @@
-"""Two passes over partitions: each segment on its own, then the segments of each partition together, in order.
+"""Two passes over partitions: first each segment alone, then the segments of each partition together, in order.
 
-What costs is done in the first pass, whose tasks are cut by bytes. What is light but needs a partition's segments in
-their order is done in the second, a task for some partitions.
+The first pass does the expensive work; its tasks are groups of segments of about the same size in bytes. The second
+does the cheap work that needs the segments of a partition in order; its tasks are groups of partitions.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kafkalog.spark.jobs.tables import batch_of, frame_of, map_groups, map_tasks
 _RESULTS: Final = pa.schema(
     [("group", pa.int32()), ("partition", pa.int32()), ("segment", pa.int32()), ("data", pa.binary())]
 )
-_HEAD: Final = -1  # in the place of a segment's number
-_GROUP_FACTOR: Final = 16  # how much faster the second pass is, about
+_HEAD: Final = -1  # instead of a segment's number, for the row with the partition itself
+_GROUP_FACTOR: Final = 16  # the second pass is about this much faster
 
 
 def two_passes(
@@ -33,20 +33,20 @@ def two_passes(
     *,
     task_bytes: int,
 ) -> DataFrame:
-    """Rows about partitions, made when they are asked for.
+    """Return a lazy DataFrame of rows about partitions.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
     partitions : sequence of (Partition, object)
-        With what both passes have to know about each.
+        Each partition, and a value about it that is passed to both functions.
     of_segment : callable
-        ``of_segment(segment, about)`` gives a result that can be pickled.
+        ``of_segment(segment, about)`` returns a result that can be pickled.
     of_partition : callable
-        ``of_partition(partition, about, results)`` gives rows of the schema; results are in the order of the segments.
+        ``of_partition(partition, about, results)`` returns rows of the schema; results are in the order of segments.
     schema : pyarrow.Schema
     task_bytes : int
-        About how many bytes of `.log` files a task of the first pass reads, but a segment at least.
+        About how many bytes of `.log` files a task of the first pass reads; at least one segment.
     """
     groups = pack([partition.size_in_bytes for partition, _ in partitions], _GROUP_FACTOR * task_bytes)
     segments = [

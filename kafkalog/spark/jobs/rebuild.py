@@ -1,8 +1,8 @@
-"""`kafkalog.rebuild_indexes` as a Spark job: segments are read by executors, then each partition's files are written.
+"""`kafkalog.rebuild_indexes` as a Spark job: executors read the segments, then write the files of each partition.
 
-What costs, reading the batches, is done for each segment on its own; what it found waits in a directory that all share.
-What needs a partition's segments in their order (producers, aborted transactions, leader epochs, and where damage ends
-it all) is light, and done in a second pass, which also writes: each file in one step, as without Spark.
+The first pass reads the batches of each segment, which is the expensive part, and keeps the results in a shared
+directory. The second pass does what needs the segments of a partition in order: producers, aborted transactions, leader
+epochs, and the point at which damage ends a recovery. It also writes each file in one step, as without Spark.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _INTERVALS: Final = pa.schema([("partition", pa.int32()), ("n_bytes", pa.int64()
 
 @dataclass(slots=True)
 class _Found:
-    """What a segment's batches say: in the ledger under a key, or pickled; neither where it cannot be read."""
+    """The result of reading a segment: in the ledger under `key`, or pickled in `data`; neither if it failed."""
 
     key: str | None = None
     data: bytes | None = None
@@ -99,7 +99,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """Where files go, and which."""
+    """Which files to write, and where."""
 
     kinds: frozenset[str]
     staged: str | None
@@ -129,39 +129,39 @@ def rebuild_indexes(
     work_dir: str | os.PathLike[str] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> DataFrame:
-    """Make the derived files of partitions anew, at once, byte for byte as a broker's recovery does.
+    """Rebuild the derived files of partitions, byte for byte as a broker's recovery does; runs before it returns.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
-        Log dirs or partition directories, as driver and executors both have them.
+        Log dirs or partition directories; must be the same on the driver and the executors.
     kinds, out, in_place, backup, damaged, index_interval_bytes, topics, partitions, dry_run, now, limits
-        As `kafkalog.rebuild_indexes`. The locks of log dirs and partitions are held by the driver.
+        See `kafkalog.rebuild_indexes`. The driver holds the locks of log dirs and partitions.
     task_bytes : int
-        About how many bytes of `.log` files a task reads, but a segment at least.
+        About how many bytes of `.log` files a task reads; at least one segment.
     work_dir : path-like, optional
-        Where executors keep what they found until it is written, on a file system that all share: a job that failed or
-        was killed goes on where it was when it is run again. It is removed when all is done. Default: a hidden
-        directory beside `out`, or beside the log dir; none for a dry run.
+        A directory for the results of the first pass, on a shared file system. A job that failed or was killed resumes
+        when it is run again. Removed when the job has succeeded. Default: a hidden directory beside `out`, or beside
+        the log dir; none for a dry run.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        A row a segment (`kind` is "segment"), and one a partition for what is not a segment's: kind, path, topic,
-        partition, base_offset, size_in_bytes, status ("changed", "same", "damaged" where a `.log` is, "skipped"),
+        A row for each segment (`kind` is "segment"), and one for the other files of each partition: kind, path, topic,
+        partition, base_offset, size_in_bytes, status ("changed", "same", "damaged" if the `.log` is, "skipped"),
         index_interval_bytes, interval_origin, files (path, kind, n_entries, n_bytes, change, backup), skipped (kind,
         why), findings, seconds.
 
     Raises
     ------
     KafkalogError
-        As `kafkalog.rebuild_indexes`.
+        See `kafkalog.rebuild_indexes`.
 
     Notes
     -----
-    What a crash leaves, of the driver, an executor or all: in place each file as it was or complete, `out` absent, and
-    what is done in `work_dir`.
+    After a crash of the driver or of executors, each file in place is either as it was or complete, `out` does not
+    exist, and `work_dir` has the results of finished tasks.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def rebuild_indexes(
 def _intervals(
     spark: SparkSession, chosen: Sequence[Partition], given: int | None, task_bytes: int, limits: Limits
 ) -> list[IndexInterval]:
-    """`index.interval.bytes` of each partition; found out by executors, for it may take reading some segments."""
+    """Return the `index.interval.bytes` of each partition; executors find it, as that may need reading segments."""
     if given is not None:
         return [IndexInterval(given, "given")] * len(chosen)
     configs: dict[Path, ClusterMetadata | None] = {}
@@ -247,7 +247,7 @@ def _read(segment: Segment, interval: int, ledger: Ledger | None, *, with_produc
     try:
         found = recover(segment, interval, with_producers=with_producers)
     except KafkalogError:
-        return _Found()  # the second pass reads it again, and knows what the error means for the partition
+        return _Found()  # the second pass reads the segment again, and decides what the error means for the partition
     if ledger is None or key is None:
         return _Found(data=pickle.dumps(found), seconds=time.monotonic() - start)
     ledger.put(key, found)
@@ -280,7 +280,7 @@ def _target(partition: Partition, writing: _Writing, stack: contextlib.ExitStack
         return Nowhere()
     if writing.staged is None:
         return InPlace(backup=writing.backup)
-    # a task may be tried twice: the directory appears in the staged one when it is complete
+    # Spark may run a task twice: the directory of the partition appears only when it is complete
     place = Path(writing.staged) / partition.path.absolute().name
     return Apart(stack.enter_context(staged_directory(place, overwrite=True)), is_partition=True)
 
@@ -295,7 +295,7 @@ def _reader(
         found: RecoveredSegment | None = None
         if state.data is not None:
             found = pickle.loads(state.data)
-            state.data = None  # its memory is wanted for the next one
+            state.data = None  # free the memory before the next segment
         elif state.key is not None and ledger is not None:
             found = ledger.find(state.key)
         if found is None:
@@ -313,7 +313,7 @@ def _rows(
     report: RebuildReport,
     seconds: float,
 ) -> Iterator[dict[str, Any]]:
-    """A row a segment with what is its own, then one for the rest."""
+    """Yield a row for each segment with its own files and findings, then one for the rest."""
     names = [segment.path.name.removesuffix(kf.LOG_SUFFIX) for segment in partition.segments]
     of: dict[str, tuple[list[RebuiltFile], list[Skipped], list[Finding]]] = {name: ([], [], []) for name in names}
     rest: tuple[list[RebuiltFile], list[Skipped], list[Finding]] = ([], [], [])

@@ -1,7 +1,7 @@
-"""Records and batch headers as DataFrames: the fast road, by `mapInArrow` over a table of tasks.
+"""Records and batch headers as lazy DataFrames, read with `mapInArrow` over a table of tasks.
 
-Lazy, as DataFrames are: what was planned is read anew by each action. Half again as fast as the data source, which has
-to go through more hands, but without its options of a consumer.
+Each action reads the planned files again. This is about half again as fast as the data source, but lacks the options
+that the data source has in common with a consumer.
 """
 
 from __future__ import annotations
@@ -54,38 +54,38 @@ def scan(
     min_tasks: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> DataFrame:
-    """Records as a DataFrame, with the columns of Spark's own Kafka source.
+    """Return records as a DataFrame with the columns of Spark's Kafka source.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
-        As driver and executors both have it.
+        Must be the same on the driver and the executors.
     columns : sequence of str, optional
         Default: key, value, topic, partition, offset, timestamp, timestampType. Also headers, leader_epoch,
         producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset,
-        batch_position, segment. What is not asked for is not decoded: Spark's ``select`` comes too late for that.
+        batch_position, segment. Other columns are not decoded: Spark's ``select`` comes too late to avoid that work.
     include_headers : bool
-        Also headers, beside the default columns.
+        Add headers to the default columns.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
 include_control, include_deleted, internal, on_corruption, check_crcs
-        As `kafkalog.scan`. What `filters` and `where` leave out never reaches Spark.
+        See `kafkalog.scan`. Records that `filters` and `where` exclude never reach Spark.
     task_bytes : int
-        About how many bytes of `.log` files a task reads: segments are cut, or packed together.
+        About how many bytes of `.log` files a task reads: large segments are split, small ones are read together.
     min_tasks : int, optional
-        Make tasks smaller, so that there are about as many.
+        Make tasks smaller, to get about this many.
     limits : Limits
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Of the log as it is now: what is appended later is not in it.
+        The records that are in the log now; those appended later are not included.
 
     Raises
     ------
     KafkalogError
-        Here, where there is nothing to read. Damage is met by actions, which fail with file and position in the
-        message, unless `on_corruption` says otherwise.
+        There is nothing to read. Damage is found by actions: with `on_corruption="raise"` they fail, with file and
+        position in the message.
 
     Examples
     --------
@@ -140,17 +140,17 @@ def batches(
     task_bytes: int = 8 * TASK_BYTES,
     limits: Limits = DEFAULT_LIMITS,
 ) -> DataFrame:
-    """The batch table as a DataFrame: a row a record batch, out of their headers; nothing is decoded.
+    """Return the batch table as a DataFrame: a row for each record batch, from its header; no record is decoded.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
     columns : sequence of str, optional
-        As `kafkalog.scan_batches`: topic, partition, segment, position, size_in_bytes, base_offset, last_offset,
-        compression, producer_id and so on. 8 and 16 bit integers become 32 bits wide, unsigned ones 64.
+        See `kafkalog.scan_batches`: topic, partition, segment, position, size_in_bytes, base_offset, last_offset,
+        compression, producer_id and so on. 8 and 16 bit integers become 32 bits wide, unsigned 32 bit ones 64.
     topics, partitions, start_offset, end_offset, on_corruption, limits
-        As `kafkalog.scan_batches`; what is deleted and still in the files is among the rows.
+        See `kafkalog.scan_batches`. Batches below the log start offset that are still in the files are included.
     task_bytes : int
         About how many bytes of `.log` files a task walks.
 
@@ -195,7 +195,7 @@ def batches(
 
 
 def warn_of(planned: Plan) -> None:
-    """Say what was met while planning."""
+    """Warn of damage that was found while planning."""
     for finding in planned.findings:
         if finding.damage:
             _warn(finding)
@@ -206,5 +206,5 @@ def _warn(finding: Finding) -> None:
 
 
 def listed(one: Any) -> list[Any] | None:
-    """One or several, as a list."""
+    """Return one value or several as a list; None stays None."""
     return None if one is None else [one] if isinstance(one, (str, int)) else list(one)

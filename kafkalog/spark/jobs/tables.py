@@ -1,8 +1,8 @@
-"""Tables of tasks, and what becomes of them: a task a row, a Spark partition a task.
+"""Turns a table of tasks into a DataFrame of results; each task is a row, and a Spark partition of its own.
 
-A task is any value that can be pickled. `map_tasks` hands each to a function in a Python worker, by way of
-`mapInArrow`; what the function yields is the DataFrame. `run_now` does that at once, for work that is to be done once
-and not again whenever somebody looks at the result.
+A task is any value that can be pickled. `map_tasks` passes each to a function in a Python worker, with `mapInArrow`;
+the record batches that the function yields make up the DataFrame. `run_now` runs the work once and keeps the result,
+since a DataFrame would run it again for each action.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ FINDING: Final = pa.struct(
         pa.field("certainty", pa.string()),
     ]
 )
-"""A `Finding` as Arrow has it."""
+"""The Arrow type of a `Finding`."""
 
 MAX_FINDINGS: Final = 100
-"""Kept of a segment, unless limits say otherwise: rows come back to the driver."""
+"""The most findings kept for each segment by default; they are sent to the driver."""
 
 _TASKS: Final = pa.schema([("number", pa.int32()), ("task", pa.binary())])
 
@@ -44,19 +44,19 @@ Work = Callable[[Any], Iterable[pa.RecordBatch]]
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A table of the driver's as a DataFrame."""
+    """Return a table of the driver as a DataFrame."""
     with _quiet():
         return spark.createDataFrame(table)
 
 
 def map_tasks(spark: SparkSession, tasks: Sequence[Any], work: Work, schema: pa.Schema) -> DataFrame:
-    """What a function makes of tasks, when it is asked for.
+    """Return the results of a function for tasks as a lazy DataFrame.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
     tasks : sequence
-        Each is a Spark task.
+        Each becomes a Spark task.
     work : callable
         Runs on executors; yields record batches of the schema.
     schema : pyarrow.Schema
@@ -67,17 +67,17 @@ def map_tasks(spark: SparkSession, tasks: Sequence[Any], work: Work, schema: pa.
 
 
 def map_groups(rows: DataFrame, number: str, n: int, work: Work, schema: pa.Schema) -> DataFrame:
-    """What a function makes of rows, brought together by a number: each number is a Spark task.
+    """Return the results of a function for groups of rows as a lazy DataFrame; each group becomes a Spark task.
 
     Parameters
     ----------
     rows : pyspark.sql.DataFrame
     number : str
-        Column of integers from 0 on.
+        The column with the number of the group, from 0 on.
     n : int
-        How many there are.
+        How many groups there are.
     work : callable
-        Is given an iterator of record batches.
+        Called with an iterator of record batches; yields record batches of the schema.
     schema : pyarrow.Schema
     """
 
@@ -90,7 +90,7 @@ def map_groups(rows: DataFrame, number: str, n: int, work: Work, schema: pa.Sche
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """PySpark warns of pandas 3 whenever Arrow is used, though none of pandas is."""
+    """Suppress PySpark's warning about pandas 3, which it gives for Arrow too, although no pandas is used."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*pandas", FutureWarning)
         yield
@@ -103,12 +103,12 @@ def _each(rows: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch
 
 
 def run_now(frame: DataFrame) -> pa.Table:
-    """Do the work; what it returns is a row a segment or so, and the driver holds it.
+    """Run the work, and return its rows in the driver's memory: about one for each segment.
 
     Raises
     ------
     KafkalogError
-        What a task says in its column `error`.
+        A task returned it in the column `error`.
     """
     with _quiet():
         table = frame.toArrow()
@@ -120,27 +120,27 @@ def run_now(frame: DataFrame) -> pa.Table:
 
 
 def batch_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows as a record batch."""
+    """Return rows as a record batch."""
     return pa.RecordBatch.from_pylist(list(rows), schema=schema)
 
 
 def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Findings as rows of `FINDING`."""
+    """Return findings as rows of `FINDING`."""
     return [finding.as_dict() for finding in findings]
 
 
 def findings_of(rows: Iterable[Mapping[str, Any]] | None) -> list[Finding]:
-    """The same back again."""
+    """Return rows of `FINDING` as findings."""
     return [Finding(**{**row, "reason": Reason(row["reason"])}) for row in rows or ()]
 
 
 def error_data(error: KafkalogError) -> bytes:
-    """An error on its way to the driver: what would fail again is not tried again."""
+    """Pickle an error for the column `error`: if the task raised it, Spark would retry, and fail again."""
     return pickle.dumps(error)
 
 
 def pack(sizes: Sequence[int], most: int) -> list[int]:
-    """Numbers of groups of neighbours that together have at most so many bytes, unless one alone has more."""
+    """Group neighbours so that a group has at most `most` bytes, unless one alone has more; return group numbers."""
     numbers: list[int] = []
     number, total = 0, 0
     for size in sizes:

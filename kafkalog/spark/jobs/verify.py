@@ -1,7 +1,7 @@
-"""`kafkalog.verify` as a Spark job: segments by executors, then what spans the segments of each partition.
+"""`kafkalog.verify` as a Spark job: executors check each segment, then each partition across its segments.
 
-The first of `two_passes` checks checksums and indexes; the second what needs a partition's segments in their order:
-transaction indexes, leader epochs, snapshots.
+The first of `two_passes` checks checksums and indexes. The second checks what needs the segments of a partition in
+order: transaction indexes, leader epochs, snapshots.
 """
 
 from __future__ import annotations
@@ -62,36 +62,36 @@ def verify(
     work_dir: str | os.PathLike[str] | None = None,
     limits: Limits | None = None,
 ) -> DataFrame:
-    """Verify log dirs, at once.
+    """Verify log dirs; the job runs before this returns.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
-        As driver and executors both have it.
+        Must be the same on the driver and the executors.
     topics, partitions, indexes_only, deep, index_interval_bytes
-        As `kafkalog.verify`.
+        See `kafkalog.verify`.
     task_bytes : int
-        About how many bytes of `.log` files a task checks, but a segment at least.
+        About how many bytes of `.log` files a task checks; at least one segment.
     work_dir : path-like, optional
-        A directory to make, shared with the executors, for what is done: a job that failed or was killed then goes on
-        where it was when it is run again. It is removed when all is done. Default: verifying writes nothing.
+        A directory to make, shared with the executors, for the results of finished tasks. A job that failed or was
+        killed then resumes when it is run again. Removed when the job has succeeded. Default: write nothing.
     limits : Limits, optional
-        `max_findings` are kept a segment; by default 100, the rest is counted.
+        `max_findings` are kept for each segment, by default 100; further ones are only counted.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        A row a segment (`kind` is "segment"), one for each partition ("partition": its status is that of all of it,
-        its findings are about its other files), and one for the log dirs ("log_dir"): kind, path, topic, partition,
-        base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or "damaged"), n_damage, gaps (of
+        A row for each segment (`kind` is "segment"), for each partition ("partition": the status is that of the whole
+        partition, the findings are about its other files), and one for the log dirs ("log_dir"): kind, path, topic,
+        partition, base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or "damaged"), n_damage, gaps (of
         a partition, between segments: start, end, is_compacted), findings (of reason, detail, path, position, length,
         base_offset, last_offset, damage), seconds.
 
     Raises
     ------
     NotKafkaError, ReadError
-        There is nothing to verify. What cannot be read inside is a finding.
+        There is nothing to verify. A file inside that cannot be read is a finding.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def verify(
 def _check(
     segment: Segment, around: Surroundings, check: SegmentCheck, ledger: Ledger | None, options: tuple[Any, ...]
 ) -> tuple[VerifiedSegment, float]:
-    """What is found in a segment, and the seconds that took; from the ledger if an earlier run did it."""
+    """Return the result of a segment and the seconds it took, from the ledger if an earlier run checked it."""
     key = ""
     if ledger is not None:
         files = [str(segment.sidecar_path(suffix)) for suffix in _SIDECARS]

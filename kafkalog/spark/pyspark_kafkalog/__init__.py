@@ -1,6 +1,7 @@
-"""Installed as a top-level module, by whose name Spark finds the data source; imports fast and never raises."""
+"""The top-level module by whose name Spark finds the data source; imports fast and never raises."""
 
 import contextlib
 
-with contextlib.suppress(Exception):  # Spark imports every pyspark_* module, for any source that it looks up
+# Spark imports every pyspark_* module whenever it looks up any source: an error here would break other sources
+with contextlib.suppress(Exception):
     from kafkalog.spark.source import KafkaLogSource as DefaultSource  # noqa: F401
