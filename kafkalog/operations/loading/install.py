@@ -1,8 +1,8 @@
-"""Putting a finished partition into the log dir of a stopped broker, so that the broker takes it for its own.
+"""Installs a finished partition in the log dir of a stopped broker, so that the broker serves it as its own.
 
-A broker knows its partitions by topic ids and by the offsets that it noted in the log dir's checkpoints: a directory
-alone would be set aside as a stray, or lose data to what was noted about one of that name before. Mirrors what
-`LogManager`, `UnifiedLog` and `LogLoader` look at before they take a directory.
+A broker identifies its partitions by topic id, and applies the offsets in the log dir's checkpoints to them. A copied
+directory alone would be set aside as a stray, or lose data to the checkpoint of an older partition of that name.
+Mirrors what `LogManager`, `UnifiedLog` and `LogLoader` check before they load a directory. The source is only read.
 """
 
 from __future__ import annotations
@@ -70,18 +70,18 @@ class InstallReport:
         The partition's new directory.
     topic_partition : TopicPartition
     topic_id : str or None
-        The id that the broker knows the topic by; None where it knows none.
+        The id by which the broker knows the topic; None if the log dir has no topic ids.
     log_start_offset, log_end_offset : int
     n_segments, n_bytes : int
-        Of `.log` files.
+        Number of `.log` files, and their bytes.
     is_replaced : bool
-        Whether a partition was there before.
+        Whether the partition's directory existed before.
     is_rebuilt : bool
-        Whether indexes or snapshots were missing or wrong, and were made anew.
+        Whether indexes or snapshots were missing or wrong, and were rebuilt.
     checkpoints : list of str
-        Those of the log dir that had a line about the partition, which is gone.
+        Names of the log dir's checkpoints from which a line about the partition was removed.
     findings : list of Finding
-        What is worth knowing, such as leader epochs that the cluster has not come to yet.
+        Remarks, for example that leader epochs are newer than the cluster's.
     """
 
     path: str
@@ -109,27 +109,27 @@ def install(
     limits: Limits = DEFAULT_LIMITS,
     progress: Callable[[int], object] = lambda n_bytes: None,
 ) -> InstallReport:
-    """Copy a partition into a stopped broker's log dir, under the topic id that the broker knows.
+    """Copy a partition into a stopped broker's log dir, with the topic id that the broker expects.
 
     Parameters
     ----------
     partition_dir : path-like
         The partition, named ``TOPIC-N``. It is only read.
     log_dir : path-like
-        One of the broker's `log.dirs`. The topic exists; its partition may be there, and empty.
+        One of the broker's `log.dirs`. The topic must exist in the cluster; an empty partition is replaced.
     topic_id : str, bytes or uuid.UUID, optional
-        Of the topic, where the log dir cannot tell: neither does it hold the cluster's metadata, nor the partition.
+        The topic id. Needed only if the log dir holds neither the cluster's metadata nor the partition.
     replace : bool
-        Whether a partition that is not empty may be replaced.
+        Whether a partition with records may be replaced.
     verify : bool
-        Whether all checksums and indexes are checked first.
+        Whether to check all checksums and indexes of the partition first.
     stage_in : path-like, optional
-        Directory outside of the log dir, on its file system, to write in meanwhile; default: beside the log dir.
+        Directory outside the log dir, on its file system, to stage files in; default: beside the log dir.
     metadata_log_dir : path-like, optional
-        The broker's `metadata.log.dir`, if that is another one.
+        The broker's `metadata.log.dir`; default: `log_dir`.
     limits : Limits
     progress : callable
-        Told how many more bytes are copied.
+        ``progress(n_bytes)`` is called with the number of bytes copied since the last call.
 
     Returns
     -------
@@ -138,25 +138,25 @@ def install(
     Raises
     ------
     UnsafePathError
-        A broker runs on either place; the cluster has no such topic or partition, or this broker does not hold it.
+        A broker runs on either log dir; the cluster has no such topic or partition; this broker is not a replica of it.
     OutputExistsError
-        A partition with records is there, and `replace` is False.
+        The log dir has a partition with records, and `replace` is False.
     CorruptionError, TruncatedTailError
         The partition is damaged: a broker that was shut down cleanly would neither check nor cut it.
     WriteError
-        It could not be written; the log dir is as it was.
+        The partition could not be written; the log dir is unchanged.
 
     Notes
     -----
-    The log dir's `.kafka_cleanshutdown` stays as it is. With it a broker checks nothing when it starts, so indexes and
-    snapshots that are missing or wrong are made anew here; without it the broker makes them anew itself.
+    The log dir's `.kafka_cleanshutdown` is left alone. With that file a broker checks nothing when it starts. Missing
+    or wrong indexes and snapshots are therefore rebuilt here; without the file the broker rebuilds them itself.
 
-    Lines about the partition are taken out of the four checkpoints first, since a log start offset noted for an older
-    one would delete what is new; then the directory appears in one step; then a log start offset inside its first
-    segment is noted. A crash leaves the partition as it was before, but for those lines, or complete. The broker's lock
-    is held from beginning to end.
+    The order is: lines about the partition are removed from the four checkpoints, since the log start offset of an
+    older partition would make the broker delete new records; the directory appears in one step; if the log starts
+    inside its first segment, its log start offset is written to the checkpoint. A crash leaves the partition as it was
+    before, except for those lines, or complete. The broker's lock is held from start to end.
 
-    Other replicas know nothing of this: install the same partition on all of them, or on a topic with one.
+    Other replicas are not changed: install the same partition on all of them, or use a topic with one replica.
 
     Source: LogManager.loadLogs, LogManager.isStrayKraftReplica, LogLoader.load, Kafka 4.3.
     """
@@ -207,10 +207,10 @@ def install(
 
 
 class BrokerLogDir:
-    """What a stopped broker's log dir says of partitions that are to come into it: each is allowed, or refused.
+    """Checks partitions against a stopped broker's log dir before they are installed.
 
-    Nothing is written but by `complete`, so all of many partitions are checked before the first of them comes. Those
-    that are there are held against other writers until the block ends.
+    `check` writes nothing, so that many partitions can be checked before the first one is installed. Existing
+    partitions stay locked against other writers until the ``with`` block ends.
 
     Parameters
     ----------
@@ -222,7 +222,12 @@ class BrokerLogDir:
     Attributes
     ----------
     cluster : ClusterMetadata or None
-        What the cluster's metadata say, if they are there.
+        The cluster's metadata; None without a metadata log.
+
+    Raises
+    ------
+    NotKafkaError
+        The log dir has no `meta.properties`.
     """
 
     def __init__(
@@ -252,7 +257,18 @@ class BrokerLogDir:
         self._locks.close()
 
     def check(self, key: kf.TopicPartition) -> tuple[str | None, bool]:
-        """The topic id that the broker will look for, and whether the partition is there; refuse what cannot come."""
+        """Check that a partition can be installed, and lock it.
+
+        Returns
+        -------
+        (str or None, bool)
+            The topic id that the broker expects, and whether the partition's directory exists.
+
+        Raises
+        ------
+        UnsafePathError, OutputExistsError
+            See `install`.
+        """
         known_id = self._expected_id(key)
         self._locks.enter_context(hold_partitions([self._root / str(key)]))
         is_there = _check_target(self._root / str(key), self._replace, self._limits)
@@ -260,7 +276,7 @@ class BrokerLogDir:
         return known_id, is_there
 
     def complete(self, staged: Path) -> None:
-        """Give a partition that was checked, and written elsewhere, what the one in its place would have."""
+        """Prepare a staged partition that was checked: write its topic id, and copy the mode of the directory."""
         known_id, target = self._checked[staged.name], self._root / staged.name
         if known_id is not None:
             with staged_file(staged / kf.PARTITION_METADATA, overwrite=True) as file:
@@ -305,7 +321,7 @@ def _assigned_id(root: Path, key: kf.TopicPartition, cluster: ClusterMetadata, m
 
 
 def _check_source(partition: Partition, verify: bool) -> None:
-    """Refuse what a broker would not serve, or not start on."""
+    """Raise for a partition that a broker would not serve, or not start on."""
     if not partition.segments:
         raise NotKafkaError(Reason.NOT_KAFKA, "it holds no segments", path=partition.path)
     for finding in partition.findings:
@@ -316,7 +332,7 @@ def _check_source(partition: Partition, verify: bool) -> None:
         for finding in verify_path(partition).all_findings():
             if (finding.path or "").endswith(kf.LOG_SUFFIX):
                 _refuse(finding)
-    partition.segments[-1].next_offset  # noqa: B018 - for what it says about the end
+    partition.segments[-1].next_offset  # noqa: B018 - reading it adds findings about the segment's end
     for finding in partition.segments[-1].findings:
         _refuse(finding)
 
@@ -336,7 +352,7 @@ def _refuse(finding: Finding) -> None:
 
 
 def _check_target(target: Path, replace: bool, limits: Limits) -> bool:
-    """Whether a partition is there; refuse one with records."""
+    """Whether the partition exists; raises if it has records and may not be replaced."""
     if not os.path.lexists(target):
         return False
     if not target.is_dir() or target.is_symlink():
@@ -362,7 +378,7 @@ def _epoch_findings(partition: Partition, cluster: ClusterMetadata | None) -> li
 
 
 def _copy(partition: Partition, staged: StagedDirectory, progress: Callable[[int], object]) -> None:
-    """All that belongs to the partition, and nothing that a broker would remove."""
+    """Copy the files of the partition, except those that a broker would delete."""
     bases = {segment.base_offset for segment in partition.segments}
     for segment in partition.segments:
         _copy_file(segment.path, staged, kf.segment_file_name(segment.base_offset), progress)
@@ -389,11 +405,12 @@ def _copy_file(
             source.release(window, start)
             progress(stop - start)
         source.check_unchanged()
+        # a broker's retention uses the modification time of segments without timestamps
         file.set_modified(path.stat().st_mtime_ns // 10**6)
 
 
 def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits: Limits) -> bool:
-    """Make indexes and snapshots anew if some are missing or wrong; whether that was so."""
+    """Rebuild indexes and snapshots if one of them is missing or wrong; returns whether they were rebuilt."""
     if (
         not _lacks_files(partition, staged.path)
         and verify_path(
@@ -422,7 +439,7 @@ def _lacks_files(partition: Partition, path: Path) -> bool:
 
 
 class Checkpoints:
-    """What a log dir's checkpoints say of partitions; put back if the block fails."""
+    """Changes the offset checkpoints of a log dir; restores them if the ``with`` block raises before `settle`."""
 
     def __init__(self, root: Path, stage_in: str | os.PathLike[str]) -> None:
         self._root, self._stage_in = root, stage_in
@@ -430,7 +447,7 @@ class Checkpoints:
 
     def __enter__(self) -> Checkpoints:
         for name in CHECKPOINTS:
-            read_offset_checkpoint(self._root / name)  # one that cannot be read is told before anything changes
+            read_offset_checkpoint(self._root / name)  # an unreadable one raises before anything is changed
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -440,7 +457,7 @@ class Checkpoints:
                     self._write(path, content)
 
     def forget(self, keys: Container[kf.TopicPartition]) -> list[str]:
-        """Take their lines out; the names of the files that had one."""
+        """Remove the lines of partitions, and return the names of the checkpoints that were changed."""
         changed = []
         for name in CHECKPOINTS:
             offsets = read_offset_checkpoint(self._root / name)
@@ -451,11 +468,11 @@ class Checkpoints:
         return changed
 
     def settle(self) -> None:
-        """What was taken out stays out: the partitions that it was about are gone."""
+        """Keep the removals: the partitions they belonged to no longer exist."""
         self._old.clear()
 
     def note_start(self, key: kf.TopicPartition, offset: int) -> None:
-        """Say where a log begins, other than with a segment."""
+        """Write the log start offset of a partition whose log starts inside its first segment."""
         offsets = read_offset_checkpoint(self._root / kf.LOG_START_OFFSET_CHECKPOINT) or {}
         self._change(kf.LOG_START_OFFSET_CHECKPOINT, {**offsets, key: offset})
 

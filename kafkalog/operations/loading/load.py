@@ -1,8 +1,8 @@
-"""Bulk loads: tables and files of records in, partition directories of a log dir out, all of them or none.
+"""Bulk loads: tables and files of records become partition directories of a log dir, all of them or none.
 
-Records go to partitions by a column or by Kafka's default partitioner, wait until there are enough of them to fill
-batches, and are written by a `PartitionWriter` a partition. Everything is staged; the last step is one rename for a
-whole log dir, or one for each partition of a log dir that is there.
+Records are routed to partitions by a column or by Kafka's default partitioner, collected until they fill batches, and
+written by one `PartitionWriter` per partition. Everything is staged first. The last step is one rename for a new log
+dir, or one rename per partition for an existing log dir. This module does not append to existing partitions.
 """
 
 from __future__ import annotations
@@ -47,13 +47,17 @@ _STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
 
 
 class Source(NamedTuple):
-    """Where record batches come from: a table, or a file."""
+    """An input of record batches: a table or a file.
+
+    `batches` is called with a function that chooses the columns to read from a schema. `path` is for messages. `done`
+    returns how many bytes of all inputs are read.
+    """
 
     batches: Callable[[Callable[[pa.Schema], Sequence[str]]], Iterable[pa.RecordBatch]]
     path: str | None = None
     done: Callable[[], int] = lambda: 0
     schema: pa.Schema | None = None
-    """If it is known before the first batch, and there need not be one."""
+    """The schema, if it is known without reading a batch; it is checked even if there are no batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +104,13 @@ class LoadOptions:
             raise ValueError("topic_id is that of one topic: name it (topic)")
 
     def wants(self, topic: str) -> bool:
-        """Whether the records of a topic that the column names are written."""
+        """Whether to write the records of a topic in the column `topic`."""
         if self.topics is not None:
             return topic in self.topics
         return self.internal or topic not in kf.INTERNAL_TOPICS
 
     def writer_options(self) -> dict[str, Any]:
-        """Those that every `PartitionWriter` takes."""
+        """The options for every `PartitionWriter`."""
         return {
             "config": self.config,
             "compression": self.compression,
@@ -135,35 +139,35 @@ def write_table(
     Parameters
     ----------
     data : object
-        Anything that speaks Arrow: pyarrow, pandas, Polars, DuckDB, a `Scan`; or a dict of arrays. Columns: `value`,
-        and any of `key`, `timestamp`, `headers`, `offset`, `partition`, `topic`. It is read as a stream.
+        Any object with Arrow's C interface: pyarrow, pandas, Polars, DuckDB, a `Scan`; or a dict of arrays. Columns:
+        `value`, and any of `key`, `timestamp`, `headers`, `offset`, `partition`, `topic`. It is read as a stream.
     path : path-like
-        A log dir, which holds directories such as ``orders-0``. It is made if it is not there.
+        A log dir: the parent of directories such as ``orders-0``. It is created if it does not exist.
     topic : str, optional
-        Where all records go; default: the column `topic` says.
+        The topic of all records; default: the column `topic`.
     topics : str or sequence of str, optional
-        Only records of these topics, by the column `topic`.
+        Write only the records of these topics in the column `topic`.
     internal : bool
-        Whether the column `topic` may name internal topics (`kafkalog.format.INTERNAL_TOPICS`), such as
-        ``__consumer_offsets``. Without it their records are left out, as `LoadResult.notes` tell, unless `topics` names
-        them.
+        Whether to write records of internal topics (`kafkalog.format.INTERNAL_TOPICS`), such as
+        ``__consumer_offsets``, in the column `topic`. By default they are skipped and counted in `LoadResult.notes`,
+        unless `topics` names them.
     partitions : int, optional
-        Partitions of each topic; records go to them by key as Kafka's default partitioner has it, and a column
-        `partition` is passed over. Default: the column says, and all goes to partition 0 where there is none.
+        Number of partitions of each topic. Kafka's default partitioner then chooses the partition, and a column
+        `partition` is ignored. Default: the column `partition`; without that column, partition 0.
     dry_run : bool
-        Read everything and say what would be written.
+        Read everything, write nothing, and report what would be written.
     config : LogConfig, optional
         Settings of the topics: sizes and times of segments, timestamp type, compression.
     compression, compression_level, batch_size, max_records_per_batch, leader_epoch, topic_id, timestamp_type, \
 log_append_time
         See `PartitionWriter`.
     columns, ignore_columns, naive_timezone, truncate_timestamps
-        Which column is what, which ones are left out, and how timestamps are taken: see
+        Names of columns, columns to skip, and how timestamps are converted: see
         `kafkalog.interchange.arrow_input.record_slices`.
     keep_offsets : bool, optional
-        Whether a column `offset` counts; default: unless records are spread over several partitions.
+        Whether records keep the offsets of a column `offset`; default: True, unless `partitions` is above 1.
     stage_in : path-like, optional
-        Directory on the same file system to write in meanwhile; default: beside the log dir.
+        Directory on the same file system to stage files in; default: beside the log dir.
     limits : Limits
         `max_directories` is the largest number of partitions.
 
@@ -174,21 +178,23 @@ log_append_time
     Raises
     ------
     UnwritableError
-        A column of another type, one that is not known, a value that no record can hold, offsets that do not rise.
+        A column has an unsupported type or is unknown; a value does not fit a record; offsets do not increase.
     OutputExistsError
-        One of the partitions is there already: `PartitionWriter` appends to it.
+        One of the partitions exists. Use `PartitionWriter` to append to it.
     UnsafePathError
-        A broker holds the lock of the log dir; a name that is no topic's; a place inside a log dir or partition.
+        A broker holds the lock of the log dir; a topic's name is invalid; the path lies inside a log dir or partition.
     WriteError
-        It could not be written, and nothing is there; also where more files would be open than this process may have.
+        The partitions could not be written, or the process may not open enough files. Nothing is published.
 
     Notes
     -----
-    A log dir that is not there appears in one step. In one that is there, each partition does, when all are complete
-    and durable: an error takes back what was moved in, a crash between two of these renames leaves the partitions
-    before it, each complete, and none of the others. Memory is bounded: some 100 MiB beside the import for a dozen
-    partitions, and a batch for each of many. Each partition takes two open files: the soft limit on these is raised as
-    far as it takes, and what the hard one (``ulimit -Hn``) does not allow is refused.
+    A new log dir appears in one step. In an existing log dir each partition appears in one step, once all of them are
+    complete and durable. An error moves partitions back out; a crash between two renames leaves the partitions renamed
+    before it, each complete, and none of the others.
+
+    Memory is bounded: about 100 MiB on top of the imported modules for a dozen partitions, and one batch per partition
+    for many. Each partition needs two open files. The soft limit is raised as far as needed; a load that exceeds the
+    hard limit (``ulimit -Hn``) is refused.
 
     Examples
     --------
@@ -221,26 +227,26 @@ def load_files(
     Parameters
     ----------
     inputs : sequence of path-like, or binary files
-        Parquet, Arrow, CSV and JSON lines; text may be packed (``.gz``, ``.zst``). A directory stands for the files in
-        it, and a name such as ``topic=orders`` or ``partition=3`` above a file for the column where that lacks it, as
-        in an export with `partition_by`.
+        Parquet, Arrow, CSV and JSON lines; text may be compressed (``.gz``, ``.zst``). A directory stands for the files
+        in it. A directory name such as ``topic=orders`` or ``partition=3`` supplies a column that the file lacks, as in
+        an export with `partition_by`.
     path : path-like
         See `write_table`.
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
-        Default: what the names end in.
+        Default: by the file names' extensions.
     encoding : {"base64", "utf8", "hex"}
-        Of keys, values and header values in CSV and JSON lines.
+        Encoding of keys, values and header values in CSV and JSON lines.
     null : str
-        Null in CSV, without quotes.
+        The text of a null in CSV, when it is not quoted.
     install : bool
-        Give the partitions to the stopped broker whose log dir it is, under the ids that it knows the topics by: see
-        `kafkalog.install`. All of them are checked before anything moves, also in a dry run.
+        Whether `path` is the log dir of a stopped broker, and the partitions get the topic ids that it expects: see
+        `kafkalog.install`. All partitions are checked before one is moved, also in a dry run.
     replace : bool
-        Whether `install` may replace partitions that hold records.
+        Whether `install` may replace partitions with records.
     metadata_log_dir : path-like, optional
         The broker's `metadata.log.dir`, where `install` finds topic ids; default: the log dir itself.
     progress : callable
-        Told how many bytes of the inputs are done.
+        ``progress(n_bytes)`` is called with the number of input bytes read so far.
     **options
         See `write_table`.
 
@@ -255,7 +261,7 @@ def load_files(
 
     Notes
     -----
-    Files are read one after the other, and offsets go on from one to the next. Beyond that as `write_table`.
+    Files are read in order; offsets continue from one file to the next. See `write_table` for the rest.
     """
     how = LoadOptions(**options)
     roles = {name: role for role, name in how.columns.items()}
@@ -294,7 +300,7 @@ def run_load(
     metadata_log_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[int], object] = lambda done: None,
 ) -> LoadResult:
-    """Read sources one after the other and write partitions: what `write_table` and `load_files` do."""
+    """Read sources in order and write partitions: the common part of `write_table` and `load_files`."""
     log_dir = Path(os.path.realpath(path))
     check_log_dir(log_dir)
     if install and not log_dir.is_dir():
@@ -327,7 +333,7 @@ def run_load(
 
 
 class _Load:
-    """The state of a load: a partition writer a partition, and records that wait."""
+    """The state of a load: one writer per partition, and the records that wait to be written."""
 
     def __init__(self, log_dir: Path, stage: Path | None, options: LoadOptions, targets: BrokerLogDir | None) -> None:
         self._log_dir, self._stage, self._options, self._targets = log_dir, stage, options, targets
@@ -350,7 +356,7 @@ class _Load:
             writer.abort()
 
     def read(self, sources: Sequence[Source], progress: Callable[[int], object]) -> None:
-        """Read everything, and write what batches can be filled with."""
+        """Read all sources, and write records when they fill batches."""
         if self._options.topic is not None:
             self._router.meet(self._options.topic)
         for source in sources:
@@ -374,7 +380,7 @@ class _Load:
             progress(source.done())
 
     def _wanted(self, schema: pa.Schema) -> list[str]:
-        """Columns that count; what is wrong with the others is said without reading them."""
+        """The columns to read; unknown or unsupported other columns raise here, before any of them is read."""
         names = self._reader(schema).names.values()
         return [name for name in schema.names if name in names or name == "is_control"]
 
@@ -408,7 +414,7 @@ class _Load:
             self._waiting.give(routed)
 
     def _n_partitions(self, topic: str) -> int | None:
-        """All partitions of a topic are there, also those that no record comes to."""
+        """Open all partitions of a topic, also those that get no records, and return their number."""
         n = self._options.partitions
         self._waiting.expect(n or 0)
         for number in range(n or 0):
@@ -431,7 +437,7 @@ class _Load:
         return writer
 
     def finish(self) -> LoadResult:
-        """Write what still waits, and finish all partitions."""
+        """Write the waiting records and finish all partitions."""
         partitions = self._waiting.partitions
         if not partitions and self._options.topic is not None:
             self._waiting.partition(kf.TopicPartition(self._options.topic, 0))
@@ -452,7 +458,7 @@ class _Load:
         return [*self._left_out(), *([] if note is None else [note])]
 
     def _left_out(self) -> list[str]:
-        """Which records were not written, or not found, because of their topics."""
+        """Notes about topics that were skipped, or that were asked for and have no records."""
         if self._options.topics is not None:
             there = {key.topic for key in self._waiting.partitions}
             return [f"there are no records of topic {topic!r}" for topic in sorted(set(self._options.topics) - there)]

@@ -1,4 +1,4 @@
-"""What a load wrote."""
+"""The result of a load: partitions, counts and notes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kafkalog.writing.routing import RoutedPartition
 
 @dataclass(frozen=True, slots=True)
 class LoadedPartition:
-    """What became of a partition.
+    """A partition that was written, or would be.
 
     Attributes
     ----------
     topic : str
     partition : int
     n_records, n_batches, n_bytes : int
-        Of its `.log` files; a dry run knows no batches, and the bytes of keys, values and headers.
+        Counts of its `.log` files. A dry run has no batches; its `n_bytes` is the approximate size of the records.
     first_offset, next_offset : int
-        Of its first record, and behind its last one.
+        Offset of the first record, and one past the last.
     """
 
     topic: str
@@ -32,7 +32,7 @@ class LoadedPartition:
 
     @classmethod
     def of(cls, partition: RoutedPartition) -> LoadedPartition:
-        """What a partition says of itself."""
+        """The counts of a `RoutedPartition`."""
         counts = (partition.n_records, partition.n_batches, partition.n_bytes)
         return cls(*partition.key, *counts, partition.first_offset, partition.next_offset)
 
@@ -43,7 +43,7 @@ class LoadedPartition:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What was written.
+    """What a load wrote.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class LoadResult:
         The log dir.
     partitions : list of LoadedPartition
     notes : list of str
-        What is worth knowing, such as records that are older than the topic's retention.
+        Remarks, for example that records are older than the topic's retention.
     """
 
     path: str

@@ -1,7 +1,8 @@
-"""What retention would do to partitions that are written: old records are deleted soon after a broker has started.
+"""Warns of written partitions whose records a broker would delete soon after it starts, by `retention.ms`.
 
-Mirrors `UnifiedLog.deleteRetentionMsBreachedSegments`. What a broker goes by is known as far as somebody said it: the
-settings that records are written with, and those that the metadata of a cluster hold for a topic.
+Mirrors `UnifiedLog.deleteRetentionMsBreachedSegments`. The setting is taken from the cluster's metadata for the topic,
+else from the `LogConfig` that the records are written with. This module deletes nothing, and does not read
+`server.properties`.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ from kafkalog.state.log_config import LogConfig
 def retention_note(
     newest: Mapping[kf.TopicPartition, int], *, config: LogConfig | None, cluster: ClusterMetadata | None, now_ms: int
 ) -> str | None:
-    """Which partitions a broker would soon delete all records of; None if there are none.
+    """Describe the partitions of which a broker would soon delete all records; None if there are none.
 
     Parameters
     ----------
     newest : mapping of TopicPartition to int
-        The largest timestamp of each, ms; where there is none (-1) a broker goes by when the file was written.
+        The largest timestamp of each partition, ms. Without one (-1) a broker uses the time at which the file was
+        written, so such a partition is not reported.
     config : LogConfig, optional
         Default: Kafka's defaults, which keep records for a week.
     cluster : ClusterMetadata, optional
-        What the topics are set to, before `config`.
+        Its topic settings take precedence over `config`.
     now_ms : int
 
     Notes
     -----
-    A segment goes when ``now - its largest timestamp > retention.ms``, and the last one, too. Source:
+    A segment is deleted when ``now - its largest timestamp > retention.ms``; so is the last one. Source:
     UnifiedLog.deleteRetentionMsBreachedSegments, LogSegment.largestTimestamp, Kafka 4.3.
     """
     overdue = []
@@ -52,7 +54,7 @@ def retention_note(
 
 
 def retention_ms(topic: str, config: LogConfig, cluster: ClusterMetadata | None) -> int:
-    """How long a topic keeps records; -1 for ever, as where it is compacted alone."""
+    """How long a topic keeps records, ms; -1 for ever, also if `cleanup.policy` is ``compact`` alone."""
     said = {} if cluster is None else cluster.settings.get((TOPIC, topic), {})
     policy = said.get("cleanup.policy")
     policies = config.cleanup_policy if policy is None else [name.strip() for name in policy.split(",")]

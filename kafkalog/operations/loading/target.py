@@ -1,7 +1,7 @@
-"""Where the partitions of a load are written meanwhile, and the step that brings them into the log dir.
+"""Stages the partitions of a load and moves them into the log dir.
 
-A log dir that is not there appears whole. Into one that is there partitions are moved one by one, to a stopped broker
-as `kafkalog.operations.loading.install` gives it a single one.
+A new log dir appears in one step. Into an existing log dir, partitions are moved one by one; into that of a stopped
+broker they are moved as `kafkalog.operations.loading.install` moves a single one. This module does not write records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkalog.storage.staging import staged_directory
 
 
 class LoadTarget(NamedTuple):
-    """A directory to write partitions in, and what is to be called with their names when all are complete."""
+    """A directory to write partitions in, and a function to call with their keys when all are complete."""
 
     path: Path
     publish: Callable[[set[kf.TopicPartition]], object]
@@ -30,7 +30,7 @@ class LoadTarget(NamedTuple):
 def load_target(
     log_dir: Path, stage_in: str | os.PathLike[str] | None, targets: BrokerLogDir | None
 ) -> Iterator[LoadTarget]:
-    """Where partitions are written, which are in the log dir when the block has ended well, and else not.
+    """Yield a directory to write partitions in; move them into the log dir when the block ends without an error.
 
     Parameters
     ----------
@@ -38,12 +38,13 @@ def load_target(
     stage_in : path-like, optional
         See `kafkalog.write_table`.
     targets : BrokerLogDir, optional
-        What a stopped broker expects of them; they replace what it has then. Default: none of them is there.
+        The stopped broker's log dir to install into; existing partitions are replaced. Default: no broker is concerned,
+        and none of the partitions may exist.
 
     Raises
     ------
     UnsafePathError
-        It is staged where a broker would trip over it.
+        `stage_in` lies where a broker would find the staged files.
     OutputExistsError, WriteError
         See `kafkalog.storage.staging`.
     """
@@ -59,6 +60,7 @@ def load_target(
     with contextlib.nullcontext() if targets is None else Checkpoints(log_dir, near) as checkpoints:
 
         def prepare() -> None:
+            # before the first partition is moved: a crash in between must not leave old offsets for new files
             if checkpoints is not None:
                 checkpoints.forget(keys)
 

@@ -1,12 +1,12 @@
-"""Rebuild: what a broker's recovery derives from `.log` files.
+"""Rebuild: `.log` files become the indexes, snapshots and checkpoints that a broker's recovery derives from them.
 
-    `rebuild`         the function, over log dirs
-    `rebuilder`       the work: segments read ahead, files made in order
-    `choosing`        what is to be rebuilt
-    `index_interval`  the settings that indexes are built with
-    `snapshots`       producer snapshots and aborted transactions
-    `outputs`         where rebuilt files go
-    `report`          what was done
+    `rebuild`         `rebuild_indexes`, for log dirs, partitions and segments
+    `rebuilder`       reads segments ahead and writes their files in order
+    `choosing`        chooses the partitions and segments to rebuild
+    `index_interval`  finds the settings that indexes are built with
+    `snapshots`       replays producers: snapshots and aborted transactions
+    `outputs`         writes rebuilt files: in place, elsewhere, or not at all
+    `report`          the result of a rebuild
 
-Mirrors `LogSegment.recover` and `LogLoader`. `.log` files are never written.
+Mirrors `LogSegment.recover` and `LogLoader`. This package never writes `.log` files.
 """

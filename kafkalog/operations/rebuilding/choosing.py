@@ -1,4 +1,4 @@
-"""What is to be rebuilt of what a path holds, and where output may go."""
+"""Chooses the partitions and segments to rebuild, and checks that the output directory is safe. Writes nothing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Chosen(NamedTuple):
     """A partition to rebuild."""
 
     partition: Partition
-    """With all segments of its directory."""
+    """The partition with all segments of its directory."""
     only: frozenset[int] | None
-    """Base offsets of the segments to rebuild; None for all, and what is the partition's own."""
+    """Base offsets of the segments to rebuild; None for all segments and the files of the partition itself."""
 
 
 def choose(
@@ -32,10 +32,10 @@ def choose(
     partitions: Iterable[int] | int | None,
     report: Callable[[Finding], object] | None = None,
 ) -> Iterator[Chosen]:
-    """Partitions to rebuild, with the segments that were named, if some were.
+    """Yield the partitions to rebuild, restricted to segments if only some were named.
 
-    `report` is given what is found about the names in a log dir, and partitions that cannot be opened; without it the
-    first of the latter raises.
+    `report` is called with the findings of a log dir and with partitions that cannot be opened. Without `report` the
+    first partition that cannot be opened raises.
     """
     if isinstance(opened, Segment):
         yield _named(opened.path.parent, [opened])
@@ -76,7 +76,7 @@ def check_places(
     out: str | os.PathLike[str] | None,
     dry_run: bool,
 ) -> list[Path]:
-    """The log dirs; raises where a broker runs on one, or where output would do harm."""
+    """Return the log dirs; raises if a broker runs on one, or if `out` overlaps the input or lies in a log dir."""
     directories = [one.partition.path.absolute() for one in chosen]
     roots = list(dict.fromkeys(directory.parent for directory in directories))
     refuse_if_locked(roots)
@@ -84,7 +84,7 @@ def check_places(
         if isinstance(opened, LogDir):
             sources = [*opened.paths, *directories]
         elif isinstance(opened, Segment) and kf.parse_partition_directory(directories[0].name) is None:
-            sources = [opened.path]  # it may lie anywhere
+            sources = [opened.path]  # a lone segment is in no partition directory: `out` may be made beside it
         else:
             sources = directories
         check_outside(out, sources)

@@ -1,4 +1,4 @@
-"""A topic's settings of indexes: said, found in the cluster's metadata, or what the indexes agree with."""
+"""Finds a topic's index settings: in the cluster's metadata, or by the entries of existing indexes. Writes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROUND: Final = (kf.INDEX_INTERVAL_BYTES, *(2**power for power in range(30, -1, 
 
 
 class IndexInterval(NamedTuple):
-    """A topic's `index.interval.bytes`, and who says so."""
+    """A topic's `index.interval.bytes`, and where the value comes from."""
 
     n_bytes: int
     origin: str
@@ -27,12 +27,12 @@ class IndexInterval(NamedTuple):
 
 
 def index_interval(partition: Partition, configs: ClusterMetadata | None) -> IndexInterval:
-    """What the topic's setting is, as far as files tell.
+    """Find `index.interval.bytes` of a partition's topic.
 
     Notes
     -----
-    A topic's own setting in the cluster's metadata counts first, then the default that was set for all brokers; what
-    `server.properties` says is in no log dir, so the existing indexes come next.
+    The topic's own setting in the cluster's metadata comes first, then the cluster-wide default for brokers. A setting
+    in `server.properties` is in no log dir; so the existing indexes come next, and Kafka's default last.
     """
     said = _said(partition, configs, "index.interval.bytes", "log.index.interval.bytes")
     if said is not None:
@@ -44,13 +44,13 @@ def index_interval(partition: Partition, configs: ClusterMetadata | None) -> Ind
 
 
 def max_index_bytes(partition: Partition, configs: ClusterMetadata | None) -> int:
-    """A topic's `segment.index.bytes`: what a broker allocates for an index before it fills it."""
+    """A topic's `segment.index.bytes`: the size to which a broker preallocates an index."""
     said = _said(partition, configs, "segment.index.bytes", "log.index.size.max.bytes")
     return LogConfig().segment_index_bytes if said is None else said
 
 
 def _said(partition: Partition, configs: ClusterMetadata | None, of_topic: str, of_broker: str) -> int | None:
-    """The topic's own setting, or the default for all brokers."""
+    """The topic's own setting, else the cluster-wide default for brokers, else None."""
     if configs is None:
         return None
     topic = partition.topic_partition.topic if partition.topic_partition else ""
@@ -62,7 +62,10 @@ def _said(partition: Partition, configs: ClusterMetadata | None, of_topic: str, 
 
 
 def _agreed(segments: list[Segment]) -> int | None:
-    """A value that gives the entries that are there; the roundest, since many do."""
+    """An interval that yields the existing entries; the roundest one, since a range of values does. None if none does.
+
+    At most `_SEGMENTS_ASKED` segments are read.
+    """
     least, most, n_heard = 0, MAX_INDEX_INTERVAL_BYTES, 0
     for segment in segments:
         if n_heard == _SEGMENTS_ASKED:
@@ -80,7 +83,7 @@ def _agreed(segments: list[Segment]) -> int | None:
 
 
 def _roundest(least: int, most: int) -> int:
-    """The number in a range with the most zeros at its end; the smallest of them."""
+    """The number in a range with the most trailing decimal zeros; the smallest of them."""
     for power in range(9, -1, -1):
         number: int = -(-least // 10**power) * 10**power
         if number <= most:
@@ -89,7 +92,11 @@ def _roundest(least: int, most: int) -> int:
 
 
 def interval_bounds(segment: Segment) -> tuple[int, int] | None:
-    """The smallest and the largest interval that give a segment's `.index`; None if none does, or it has no entries."""
+    """The smallest and the largest interval that yield a segment's `.index`; None if none does or it has no entries.
+
+    An entry is added before a batch once more than the interval was written since the last entry. Each entry and each
+    batch without one therefore bounds the interval.
+    """
     index = segment.offset_hint
     if index is None or not len(index):
         return None
@@ -97,7 +104,7 @@ def interval_bounds(segment: Segment) -> tuple[int, int] | None:
     if (np.diff(wanted) <= 0).any() or (np.diff(offsets) <= 0).any():
         return None
     least, most = 0, MAX_INDEX_INTERVAL_BYTES
-    taken, last, before = 0, 0, 0  # entries seen, position of the last one, position of the batch before
+    taken, last, before = 0, 0, 0  # number of entries seen, position of the last one, position of the previous batch
     with segment.open() as source:
         for window in segment.iter_windows(source):
             position = window.batches.position

@@ -1,4 +1,4 @@
-"""Where rebuilt files go: nowhere, into a directory of their own, or in place of those that are there."""
+"""Targets of rebuilt files: a dry run, a directory of their own, or the existing files. Does not make the content."""
 
 from __future__ import annotations
 
@@ -20,53 +20,53 @@ _MAX_OLD_BYTES: Final = 2**30
 
 
 class Target(Protocol):
-    """Takes files as they are made."""
+    """Receives rebuilt files; every `path` lies beside the `.log`."""
 
     def put(self, path: Path, data: bytes) -> Path | None:
-        """Take a file that is new or has changed; `path` is beside the `.log`. Returns where the old one is kept."""
+        """Write a file that is new or has changed. Returns the path of the old file's backup."""
 
     def keep(self, path: Path, data: bytes) -> None:
-        """A file that is right as it is."""
+        """Handle a file whose content is already right."""
 
     def remove(self, path: Path) -> Path | None:
-        """Take note of a file that a broker removes. Returns where it is kept."""
+        """Handle a file that a broker would delete. Returns the path of its backup."""
 
     def settle(self) -> None:
-        """What was put, kept and removed so far has to outlive a crash."""
+        """Make the changes so far durable."""
 
 
 class Nowhere:
-    """A dry run of `InPlace`."""
+    """The target of a dry run: checks what `InPlace` checks and writes nothing."""
 
     def put(self, path: Path, data: bytes) -> None:
-        """Refuse what `InPlace.put` refuses."""
+        """Raise where `InPlace.put` refuses a path."""
         _check_place(path)
 
     def keep(self, path: Path, data: bytes) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def remove(self, path: Path) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def settle(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Apart:
-    """A directory of its own, with a directory a partition; it appears when all is done.
+    """Writes to a staged output directory, with one subdirectory per partition.
 
     Parameters
     ----------
     staged : StagedDirectory
     is_partition : bool
-        It is that of a partition itself.
+        Whether the output directory is that of a single partition, without subdirectories.
     """
 
     def __init__(self, staged: StagedDirectory, *, is_partition: bool = False) -> None:
         self._staged, self._is_partition = staged, is_partition
 
     def put(self, path: Path, data: bytes) -> None:
-        """Write it."""
+        """Write the file."""
         name = path.name if self._is_partition else f"{path.absolute().parent.name}/{path.name}"
         with self._staged.create(name) as file:
             file.write(data)
@@ -74,28 +74,28 @@ class Apart:
     keep = put
 
     def remove(self, path: Path) -> None:
-        """Nothing: it is not there."""
+        """Do nothing: the output directory does not have the file."""
 
     def settle(self) -> None:
-        """Nothing: it all appears at the end."""
+        """Do nothing: the output directory is made durable when it is published."""
 
 
 class InPlace:
-    """Each file is replaced in one step; a crash leaves the old one or the new one.
+    """Replaces each file in one step; a crash leaves the old one or the new one.
 
-    A staged file lies beside its target under a hidden name that ends in no suffix of Kafka's: a broker ignores it, as
-    it ignores backups.
+    A staged file lies beside its target under a hidden name with none of Kafka's suffixes. A broker ignores it, as it
+    ignores backups.
 
     Parameters
     ----------
     backup : bool
-        Keep each old file as ``NAME.kafkalog-backup`` beside it. A backup of an earlier run is never replaced: the next
-        one is ``NAME.kafkalog-backup-2``.
+        Whether to keep each old file as ``NAME.kafkalog-backup`` beside it. A backup of an earlier run is never
+        replaced; the next one is ``NAME.kafkalog-backup-2``.
     """
 
     def __init__(self, *, backup: bool) -> None:
         self._backup = backup
-        self._directory: Path | None = None  # that of the files since `settle`
+        self._directory: Path | None = None  # directory of the files written since `settle`
 
     def put(self, path: Path, data: bytes) -> Path | None:
         """Replace a file, and return the backup of the old one.
@@ -103,7 +103,7 @@ class InPlace:
         Raises
         ------
         UnsafePathError
-            It is a link out of the partition: what it leads to would be written; or it is no file.
+            The path is a link out of the partition, or not a regular file.
         """
         _check_place(path)
         self._enter(path.parent)
@@ -114,13 +114,13 @@ class InPlace:
         except BaseException:
             if backup is not None and is_new:
                 with contextlib.suppress(KafkalogError):
-                    remove_file(backup)  # the file was not replaced
+                    remove_file(backup)  # the old file is still in place: its backup is not needed
             raise
         copy_ownership(path, path.parent)
         return backup
 
     def keep(self, path: Path, data: bytes) -> None:
-        """Nothing: it is there."""
+        """Do nothing: the file is in place."""
 
     def remove(self, path: Path) -> Path | None:
         """Remove a file, and return its backup."""
@@ -130,12 +130,12 @@ class InPlace:
         return backup
 
     def settle(self) -> None:
-        """Make it durable.
+        """Sync the directory, so that the renames in it are durable.
 
         Raises
         ------
         WriteError
-            That failed.
+            The directory could not be synced.
         """
         directory, self._directory = self._directory, None
         if directory is not None:
@@ -148,7 +148,7 @@ class InPlace:
             self._directory = directory
 
     def _keep_old(self, path: Path) -> tuple[Path | None, bool]:
-        """The backup of a file, None for no file, and whether this made it."""
+        """The path of a file's backup (None if there is no file), and whether this call made it."""
         if not self._backup or not path.exists():
             return None, False
         old = read_file(path, max_bytes=_MAX_OLD_BYTES)
@@ -174,12 +174,12 @@ def _check_place(path: Path) -> None:
 
 
 def backup_of(path: Path, number: int = 1) -> Path:
-    """The name of a file's backup, or of a later one."""
+    """The path of a file's backup; a `number` above 1 gives that of a later backup."""
     return path.with_name(path.name + BACKUP_SUFFIX + (f"-{number}" if number > 1 else ""))
 
 
 def old_content(path: Path) -> bytes | None:
-    """What is there; None for nothing, or nothing that can be read."""
+    """The content of an existing file; None if there is none, or it cannot be read."""
     try:
         return read_file(path, max_bytes=_MAX_OLD_BYTES)
     except KafkalogError:
@@ -188,7 +188,7 @@ def old_content(path: Path) -> bytes | None:
 
 @contextlib.contextmanager
 def target_for(out: str | os.PathLike[str] | None, *, in_place: bool, backup: bool, dry_run: bool) -> Iterator[Target]:
-    """The target that the options ask for."""
+    """Yield the target for the given options; settle or publish it at the end."""
     if dry_run:
         yield Nowhere()
     elif in_place:

@@ -1,7 +1,7 @@
 """Rebuilds indexes, producer snapshots and leader epochs from `.log` files alone, as a broker's recovery does.
 
-`rebuild_indexes` goes through segments in order: `recovery` reads them (several at a time), `ProducerReplay` follows
-the producers, and a `Target` takes the files as they are made. Mirrors `LogLoader.recoverLog`; no `.log` is touched.
+`rebuild_indexes` processes segments in order: `recover` reads them (several at a time), `ProducerReplay` replays the
+producers, and a `Target` writes the files. Mirrors `LogLoader.recoverLog`. It does not change `.log` files.
 """
 
 from __future__ import annotations
@@ -57,31 +57,32 @@ def rebuild_indexes(
     kinds : iterable of {"offset", "time", "txn", "snapshot", "epochs"}, or one of them
         `.index`, `.timeindex`, `.txnindex` (default), `.snapshot` of producers and `leader-epoch-checkpoint`.
     out : path-like, optional
-        A directory to make, with a directory a partition.
+        Output directory to create, with one subdirectory per partition.
     in_place : bool
-        Replace the files that are there, each in one step.
+        Replace the existing files, each in one step.
     backup : bool, optional
-        Keep what is replaced or removed in place, as ``NAME.kafkalog-backup`` beside it; the report's files say where.
-        Default: True in place.
+        Keep replaced or removed files as ``NAME.kafkalog-backup`` beside the original; see `RebuiltFile.backup`.
+        Default: True with `in_place`.
     damaged : {"keep", "cut"}
-        A segment whose `.log` is damaged keeps the files it has. With "cut" its indexes end before the damage, as those
-        of a broker that recovers the segment, and the files of later segments, which recovery deletes, are kept.
+        With "keep", a segment whose `.log` is damaged keeps its existing files. With "cut", its indexes end before the
+        damage, as those of a broker that recovers the segment do. Later segments, which recovery would delete, then
+        keep their files.
     index_interval_bytes : int, optional
-        The topics' `index.interval.bytes`. Default: what the log dir's `__cluster_metadata-0` says, else a value that
-        the existing indexes agree with, else 4096; the report says which.
+        The topics' `index.interval.bytes`. Default: the setting in the log dir's `__cluster_metadata-0`, else a value
+        that agrees with the existing indexes, else 4096. See `RebuildReport.intervals` for its origin.
     topics, partitions : iterable, optional
         Only these topics and partition numbers.
     jobs : int
-        Segments to read at a time.
+        Number of segments to read at a time.
     dry_run : bool
         Only report what would change.
     now : int (ms) or aware datetime, optional
-        The time at which a broker would rebuild: producers that were idle for `producer.id.expiration.ms` (a day) by
-        then are left out of snapshots. Default: nothing expires, so that the result does not depend on the day.
+        The time of the rebuild. Producers that were idle for `producer.id.expiration.ms` (one day) by then are left out
+        of snapshots. Default: no producer expires, so that the result does not depend on the date.
     progress : callable
-        Told how many more bytes are done.
+        ``progress(n_bytes)`` is called with the number of bytes processed since the last call.
     on_file : callable
-        Given each row of the report's `files` as soon as the file is there.
+        Called with each row of the report's `files` as soon as the file is written.
     limits : Limits
 
     Returns
@@ -93,26 +94,26 @@ def rebuild_indexes(
     UnsafePathError
         A broker holds the lock of the log dir; or `out` lies in it.
     OutputExistsError
-        `out` is there already.
+        `out` exists.
     WriteError
-        A file could not be written. In place, those before it are there, and the other partitions are done all the
-        same; `out` is absent.
+        A file could not be written. With `in_place`, the files written before it stay, and the other partitions are
+        still rebuilt. `out` does not appear.
 
     Notes
     -----
-    Where a `.log` is damaged, recovery cuts it, and deletes all later segments. Here no `.log` is touched; a finding
-    says where the damage is. A broker that does not recover the segment, as after a clean shutdown, reads on behind the
-    damage with the indexes that it has: so they are kept unless ``damaged="cut"``, and later segments get indexes of
-    offsets and times. Their transaction indexes and snapshots are kept, for they depend on what the damage hides. A
-    partition of a log dir that cannot be opened is a finding, and keeps none of the others from being rebuilt.
+    Recovery cuts a damaged `.log` and deletes all later segments. This function leaves every `.log` unchanged and
+    reports the position of the damage. A broker that does not recover the segment, as after a clean shutdown, reads on
+    after the damage with the existing indexes. They are therefore kept unless ``damaged="cut"``. Later segments still
+    get new offset and time indexes; their transaction indexes and snapshots are kept, since they depend on batches that
+    the damage hides. A partition of a log dir that cannot be opened is reported, and the others are rebuilt.
 
     A crash (SIGKILL, power cut) leaves each file in place as it was or complete, and `out` absent or complete.
 
-    A broker drops idle producers from a snapshot whenever it loads one, by its own clock; so one that still holds them
-    serves it as well. To get the very bytes of a broker's recovery, give its time as `now`.
+    A broker drops idle producers, by its own clock, whenever it loads a snapshot; a snapshot that still has them is
+    harmless. To get the same bytes as a broker's recovery, pass its time as `now`.
 
-    A segment alone gets no leader epochs, which are the whole partition's. Its producers are replayed from the newest
-    usable snapshot or the start of the log; where neither is there, the report says what was left out.
+    A single segment gets no leader epochs, which belong to the whole partition. Its producers are replayed from the
+    newest usable snapshot or from the start of the log; without either, `RebuildReport.skipped` lists what is missing.
 
     Source: LogSegment.recover, LogLoader.recoverLog, UnifiedLog.rebuildProducerState, Kafka 4.3.
 
@@ -153,7 +154,7 @@ def rebuild_indexes(
 def check_options(
     kinds: Iterable[str], *, out: object, in_place: bool, backup: bool | None, damaged: str, dry_run: bool
 ) -> frozenset[str]:
-    """What is wanted; a ValueError where options make no sense."""
+    """Return the kinds to rebuild; raises ValueError if an option is invalid or options contradict each other."""
     wanted = frozenset([kinds] if isinstance(kinds, str) else kinds)
     if unknown := sorted(wanted - set(KINDS)):
         raise ValueError(f"no kind {unknown[0]!r}; there are {', '.join(KINDS)}")

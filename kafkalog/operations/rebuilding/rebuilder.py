@@ -1,6 +1,7 @@
-"""The work of a rebuild: segments are read several ahead, and their files are made in order.
+"""Does the work of a rebuild: reads segments ahead in threads and writes their derived files in order.
 
-Mirrors `LogLoader.recoverLog` and `UnifiedLog.rebuildProducerState`.
+Mirrors `LogLoader.recoverLog` and `UnifiedLog.rebuildProducerState`. It does not change `.log` files; a `Target`
+decides where files are written.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _REPLAYED = frozenset({"txn", "snapshot"})
 
 @dataclass(slots=True)
 class _Work:
-    """A partition, or segments of it, and how far it is."""
+    """The plan and the progress of one partition."""
 
     partition: Partition
     only: frozenset[int] | None
@@ -56,19 +57,19 @@ class _Work:
     found: list[RecoveredSegment] = field(default_factory=list)
     is_stopped: bool = False
     damaged_at: int | None = None
-    """Base offset of the first damaged segment that is left as it is: what producers did is known up to there."""
+    """Base offset of the first damaged segment that keeps its files: producers cannot be replayed from there on."""
 
     def file(self, base_offset: int, suffix: str) -> Path:
         return self.partition.path / kf.segment_file_name(base_offset, suffix)
 
 
 def is_replayed(kinds: Iterable[str]) -> bool:
-    """Whether any of the kinds needs to know what producers did."""
+    """Whether any of the kinds needs a replay of the producers."""
     return not _REPLAYED.isdisjoint(kinds)
 
 
 def _shortened(finding: Finding) -> Finding:
-    """With what to know before a broker is started that does not recover the segment."""
+    """Add to a finding what happens if a broker starts without recovering the segment."""
     if not finding.damage:
         return finding
     detail = (
@@ -79,20 +80,22 @@ def _shortened(finding: Finding) -> Finding:
 
 
 class Rebuilder:
-    """Goes through segments, several ahead, and hands out files in order.
+    """Reads segments ahead and passes their derived files to a target in order.
 
     Parameters
     ----------
     report : RebuildReport
-        What was done is added to it.
+        Rows and findings are added to it.
     target : Target
     is_in_place : bool
+        Whether `target` replaces the existing files, or would in a dry run.
     damaged : {"keep", "cut"}
     limits : Limits
     progress, on_file : callable
-        As `rebuild_indexes`.
+        See `rebuild_indexes`.
     read : callable, optional
-        ``read(segment, index_interval_bytes, with_producers)`` gives what `recover` gives, from where it has been kept.
+        ``read(segment, index_interval_bytes, with_producers)`` returns the result of `recover` from a cache. Default:
+        the segment is read.
     """
 
     def __init__(
@@ -121,7 +124,7 @@ class Rebuilder:
         given: int | IndexInterval | None,
         now_ms: int | None,
     ) -> _Work:
-        """What is to be done in a partition."""
+        """Plan the work on a partition: kinds, settings, segments to read, and the producer state before them."""
         if isinstance(given, IndexInterval):
             interval = given
         else:
@@ -131,20 +134,20 @@ class Rebuilder:
         if only is not None:
             kinds, segments, newest = self._plan_segments(partition, only, kinds)
         replay = ProducerReplay(partition.log_start_offset, now_ms=now_ms, newest=newest, limits=self._limits)
-        # what was not read for the interval is not read for this
+        # no cluster metadata if the interval was given: they are not read for this setting alone
         configs = self._configs.get(partition.path.absolute().parent)
         return _Work(partition, only, kinds, interval, replay, segments, max_index_bytes(partition, configs))
 
     def run(self, works: Iterable[_Work], jobs: int) -> None:
-        """Rebuild all.
+        """Rebuild the planned partitions.
 
         Raises
         ------
         WriteError, UnsafePathError
-            A file could not be written; in place, when all other partitions are done.
+            A file could not be written. In place, the error is raised after all other partitions are done.
         """
         with OrderedPool(jobs, "kafkalog-rebuild") as pool:
-            # as many again are read, lest a reader stand still while files are written
+            # twice as many segments as threads, so that no thread is idle while files are written
             for step in pool.ahead(self._steps(pool, works), 2 * jobs):
                 self._take_step(*step)
         if self._failed:
@@ -157,7 +160,7 @@ class Rebuilder:
     def _steps(
         self, pool: OrderedPool, works: Iterable[_Work]
     ) -> Iterator[tuple[_Work, Segment | None, Pending[RecoveredSegment] | None]]:
-        """Segments as they are read, and the end of each partition."""
+        """Submit segments for reading, in order; a step without a segment ends each partition."""
         for work in works:
             for segment in work.segments:
                 if work.is_stopped:
@@ -175,7 +178,7 @@ class Rebuilder:
             if not self._is_in_place:
                 raise
             self._failed.append(error)
-            work.found.clear()  # nothing more of this partition
+            work.found.clear()  # no snapshots or epochs for this partition
             if segment is not None:
                 self._stop(work, segment, f"behind {Path(error.path or segment.path).name}, which could not be written")
 
@@ -198,7 +201,7 @@ class Rebuilder:
         return recover(segment, work.interval.n_bytes, with_producers=with_producers, progress=self._progress)
 
     def _take(self, work: _Work, found: RecoveredSegment) -> None:
-        """Write the files of a segment."""
+        """Write the files of a recovered segment. Segments must come in order, for the replay of producers."""
         n_files = len(self._report.files)
         base = found.segment.base_offset
         self._report.n_bytes_read += found.n_valid_bytes
@@ -218,7 +221,7 @@ class Rebuilder:
                 self._put_index(work, found, kf.INDEX_SUFFIX, "offset", found.offset_entries)
             if "time" in kinds:
                 self._put_index(work, found, kf.TIME_INDEX_SUFFIX, "time", found.time_entries)
-            # no file is made for no entries, but one that is there is emptied
+            # without entries no file is created, but an existing one is emptied
             if "txn" in kinds and (aborted.size or found.segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists()):
                 self._put_index(work, found, kf.TRANSACTION_INDEX_SUFFIX, "txn", aborted)
         found.drop_entries()
@@ -233,7 +236,8 @@ class Rebuilder:
         self, work: _Work, found: RecoveredSegment, suffix: str, kind: Kind, entries: npt.NDArray[np.void]
     ) -> None:
         path = found.segment.sidecar_path(suffix)
-        # AbstractIndex.isFull, before each entry; and AbstractIndex.resize cannot cut what is in use
+        # a broker fails at AbstractIndex.isFull before an entry that does not fit, and AbstractIndex.resize cannot
+        # shrink an index below its entries; a `.txnindex` has no limit
         if kind == "txn" or entries.size <= work.max_index_bytes // entries.dtype.itemsize:
             self._put(path, kind, entries.tobytes(), entries.size)
             return
@@ -245,7 +249,7 @@ class Rebuilder:
         self._report.findings.add(Finding(Reason.INDEX_SIZE, detail, path=str(path)))
 
     def _leave(self, work: _Work, segment: Segment) -> None:
-        """Keep the files of a damaged segment, and those of later ones that depend on what it hides."""
+        """Keep the files of a damaged segment, and those files of later segments that depend on its lost batches."""
         why = 'its .log is damaged, and it keeps the files it has (damaged="cut", --damaged cut: they end there)'
         if work.only is None or segment.base_offset in work.only:
             self._skip(segment, work.kinds & {"offset", "time", "txn"}, why)
@@ -263,22 +267,23 @@ class Rebuilder:
             self._report.skipped.append(Skipped(at, "epochs", f"no segment before the damage in {segment.path.name}"))
 
     def _stop(self, work: _Work, segment: Segment, why: str) -> None:
-        """Leave the files of later segments as they are."""
+        """Stop this partition: the files of later segments are kept and reported as skipped."""
         work.is_stopped = True
         for later in work.segments[work.segments.index(segment) + 1 :]:
             self._report.skipped.extend(Skipped(str(later.path), kind, why) for kind in KINDS[:3] if kind in work.kinds)
 
     def _finish(self, work: _Work) -> None:
-        """What is the partition's: snapshots, and leader epochs."""
+        """Write the files of the partition itself, and make everything durable."""
         if work.found:
             self._put_common(work)
         self._target.settle()
 
     def _put_common(self, work: _Work) -> None:
+        """Write producer snapshots and leader epochs."""
         log_end_offset = work.found[-1].next_offset
         bases = [found.segment.base_offset for found in work.found]
         if work.damaged_at is not None:
-            log_end_offset = work.damaged_at  # the last snapshot is the one at the damaged segment's base
+            log_end_offset = work.damaged_at  # the last reliable snapshot is at the damaged segment's base offset
             bases.append(log_end_offset)
         if "snapshot" in work.kinds:
             snapshots = work.replay.finish(bases, log_end_offset)
@@ -298,7 +303,7 @@ class Rebuilder:
 
     @staticmethod
     def _snapshots_of(work: _Work, only: frozenset[int]) -> set[int]:
-        """Offsets of the snapshots at the beginning and at the end of segments that were named."""
+        """Offsets of the snapshots at the start and at the end of the named segments."""
         all_bases = [one.base_offset for one in work.partition.segments]
         ends = [*all_bases[1:], work.found[-1].next_offset]
         return set(only) | {end for base, end in zip(all_bases, ends, strict=True) if base in only}
@@ -354,7 +359,14 @@ class Rebuilder:
     def _plan_segments(
         self, partition: Partition, only: frozenset[int], kinds: frozenset[str]
     ) -> tuple[frozenset[str], list[Segment], ProducerSnapshot | None]:
-        """What of the kinds can be made for some segments, which segments to read for it, and the state before."""
+        """Plan a rebuild of some segments of a partition.
+
+        Returns
+        -------
+        (kinds, segments, newest)
+            The kinds that can be rebuilt, the segments to read for them (earlier ones are read only to replay the
+            producers), and the newest usable snapshot before these.
+        """
         named = [one for one in partition.segments if one.base_offset in only]
         first = named[0]
         before = [one for one in partition.segments if one.base_offset <= named[-1].base_offset]

@@ -1,4 +1,4 @@
-"""What a rebuild did, or would do: a row a file, and what could not be done."""
+"""The result of a rebuild or of its dry run: one row per file, and the files that were skipped."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Damaged = Literal["keep", "cut"]
 
 @dataclass(frozen=True, slots=True)
 class RebuiltFile:
-    """A derived file.
+    """A file that is derived from `.log` files.
 
     Attributes
     ----------
     path : str
-        Where it belongs: beside the `.log`.
+        Its path beside the `.log`, also if it was written elsewhere.
     kind : {"offset", "time", "txn", "snapshot", "epochs"}
     n_entries, n_bytes : int
     change : {"new", "changed", "same", "removed"}
-        Compared with what is there.
+        Compared with the existing file.
     backup : str or None
-        Where the old file is kept.
+        Path of the old file's backup.
     """
 
     path: str
@@ -59,11 +59,11 @@ class RebuildReport:
     files : list of RebuiltFile
     skipped : list of Skipped
     intervals : dict of str to IndexInterval
-        `index.interval.bytes` by partition directory, and where it comes from.
+        `index.interval.bytes` by the name of the partition directory, and where the value comes from.
     n_bytes_read : int
         Bytes of `.log` files that a broker's recovery would keep.
     findings : Findings
-        Damage of `.log` files, with the position where recovery would cut them; files that could not be read.
+        Damage in `.log` files, with the position at which recovery would cut them; files that could not be read.
     is_written : bool
         False after a dry run.
     """
@@ -76,5 +76,5 @@ class RebuildReport:
     is_written: bool = False
 
     def count(self, change: Change) -> int:
-        """Files of one kind of change."""
+        """Number of files with a given change."""
         return sum(file.change == change for file in self.files)

@@ -1,8 +1,8 @@
-"""Producer snapshots and aborted transactions of a partition whose segments are recovered one after the other.
+"""Replays the producers of recovered segments: yields producer snapshots and aborted transactions.
 
-Mirrors what `LogLoader.recoverSegment` and `UnifiedLog.rebuildProducerState` do around each segment: the state is read
-from the newest snapshot, and a new one is taken where the segment begins and where it ends. A broker that reads one
-drops idle producers; here that happens at a time that is given, if one is.
+Mirrors what `LogLoader.recoverSegment` and `UnifiedLog.rebuildProducerState` do around each segment: the state is
+loaded from the newest snapshot, and new snapshots are taken at the segment's base offset and at its end. A broker drops
+idle producers when it loads a snapshot; this module does so only for a given time. It does not read or write files.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from kafkalog.state.transactions import ENDED_DTYPE, aborted_entries
 
 
 class ProducerReplay:
-    """Feed recovered segments in order; collect snapshots.
+    """Replays recovered segments, which must come in order, and collects producer snapshots.
 
     Parameters
     ----------
     log_start_offset : int
-        Snapshots at or below it are dropped.
+        Snapshots at or below this offset are dropped.
     now_ms : int, optional
-        The broker's clock; default: no producer expires.
+        The broker's clock, ms; default: no producer expires.
     expiration_ms : int
-        Its `producer.id.expiration.ms`.
+        The broker's `producer.id.expiration.ms`.
     newest : ProducerSnapshot, optional
-        The state before the first segment; default: nothing happened before.
+        The producer state before the first segment; default: no producers.
     limits : Limits
 
     Attributes
     ----------
     snapshots : dict of int to PRODUCER_SNAPSHOT_DTYPE[n]
-        By the offset that their files are named after.
+        Entries of each snapshot, by the offset in its file name.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ProducerReplay:
         Returns
         -------
         TRANSACTION_INDEX_DTYPE[n]
-            What its `.txnindex` holds.
+            The entries of its `.txnindex`.
         """
         base = found.segment.base_offset
         state, last_snapshot = self._load(base)
@@ -64,14 +64,17 @@ class ProducerReplay:
             last_snapshot = self._take(base, state)
         ended = [np.empty(0, ENDED_DTYPE)]
         for batches, coordinator_epoch in found.replay:
-            # transactions begun in segments before lie below: positions would not tell
+            # offsets, not positions: a transaction may have begun in an earlier segment
             ended.append(state.update(batches, place=batches.base_offset, coordinator_epoch=coordinator_epoch))
         if found.map_end_offset > last_snapshot:
             self._take(found.map_end_offset, state)
         return aborted_entries(np.concatenate(ended))
 
     def finish(self, base_offsets: list[int], log_end_offset: int) -> dict[int, npt.NDArray[np.void]]:
-        """The snapshots that are there once all is loaded: at the segments' bases and at the log end offset."""
+        """The snapshots that remain after a broker loaded the log: at base offsets and at the log end offset.
+
+        Of the snapshots that are at no base offset, a broker keeps only the last one, and only above all base offsets.
+        """
         kept = {offset: entries for offset, entries in self.snapshots.items() if offset <= log_end_offset}
         strays = sorted(offset for offset in kept if offset not in base_offsets)
         largest_base = max(base_offsets, default=0)
@@ -86,7 +89,7 @@ class ProducerReplay:
         return self.snapshots
 
     def _load(self, offset: int) -> tuple[ProducerState, int]:
-        """The state of the newest snapshot at or below an offset, and that one's offset."""
+        """The state of the newest snapshot at or below an offset, and the snapshot's offset."""
         usable = [at for at in self.snapshots if self._log_start_offset < at <= offset]
         snapshot = ProducerSnapshot(max(usable), self.snapshots[max(usable)]) if usable else self._newest
         if not offset or snapshot is None:
