@@ -1,16 +1,16 @@
-"""`.index`, `.timeindex` and `.txnindex`: viewed, searched, built, checked, measured.
+"""Reads, searches, builds, checks and measures `.index`, `.timeindex` and `.txnindex` files.
 
     `view`               entries as arrays, and searches in them
-    `builder`            entries made out of batches
-    `index_files`        the three index files: viewed, built, checked, measured
-    `spacing`            how far apart entries lie
-    `checks`             entries held against the batches of a segment
-    `odd_offsets`        which of two batches has a wrong offset, where they contradict each other
-    `transaction_check`  aborted transactions held against the batches of a partition
+    `builder`            builds entries from batches
+    `index_files`        `OffsetIndex`, `TimeIndex` and `TransactionIndex`
+    `spacing`            the distances between entries, and the interval that they agree with
+    `checks`             checks entries against the batches of a segment
+    `odd_offsets`        finds which of two contradicting batches has a wrong offset
+    `transaction_check`  checks aborted transactions against the batches of a partition
     `distribution`       percentiles of many numbers in bounded memory
-    `measures`           the gaps of one offset index, and what other settings would give
-    `statistics`         measures of a segment and of a partition
-    `plot`               pictures of them
+    `measures`           the gaps and the lookup cost of one offset index
+    `statistics`         measures of a segment and of a partition, also for other settings
+    `plot`               draws the statistics
 
 Mirrors `OffsetIndex`, `TimeIndex` and `TransactionIndex`. Indexes are hints: no result may depend on one.
 """

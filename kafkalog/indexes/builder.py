@@ -1,4 +1,7 @@
-"""Makes the entries of a segment's offset and time index out of its batches, as `LogSegment.recover` does."""
+"""Builds the entries of a segment's offset and time index from its batches.
+
+Mirrors `LogSegment.recover`. Nothing is written to files here.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,18 @@ from kafkalog.errors import Reason
 if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
 
-# what the kernel carries from table to table
+# state that the kernel carries from table to table: the slots used here, and their number
 _MAX_TIMESTAMP, _MAX_TIMESTAMP_OFFSET, _LAST_TIME_ENTRY, _LAST_TIME_ENTRY_OFFSET = 3, 4, 5, 6
 _N_CARRIED: Final = 7
 
 
 class IndexBuilder:
-    """Offset index and time index of a segment whose batches come a table at a time.
+    """Builds the offset index and time index of a segment whose batches come one table at a time.
 
     Parameters
     ----------
     base_offset : int
-        Of the segment.
+        Base offset of the segment.
     index_interval_bytes : int
         The topic's `index.interval.bytes`.
     """
@@ -40,14 +43,14 @@ class IndexBuilder:
         self._time_entries: list[npt.NDArray[np.void]] = []
 
     def feed(self, batches: BatchTable) -> tuple[int, Reason | None]:
-        """Take the next batches of the segment.
+        """Add the next batches of the segment.
 
         Returns
         -------
         n_batches : int
-            How many were taken.
+            The number of batches added.
         reason : Reason or None
-            Why not all: `offset_outside_segment` or `offset_order`.
+            Why the batch after those was not added: `offset_outside_segment` or `offset_order`.
         """
         n = len(batches)
         offset, position = np.empty(n, np.int32), np.empty(n, np.int32)
@@ -78,15 +81,15 @@ class IndexBuilder:
 
     @property
     def ends_in_order(self) -> bool:
-        """Whether a broker can add the largest timestamp at the end: its offset must not lie before the last entry."""
+        """Whether a broker can add the final time entry: its offset must not lie before that of the last entry."""
         return bool(self._carried[_MAX_TIMESTAMP_OFFSET] >= self._carried[_LAST_TIME_ENTRY_OFFSET])
 
     def offset_entries(self) -> npt.NDArray[np.void]:
-        """OFFSET_INDEX_DTYPE[n]: what the `.index` holds."""
+        """OFFSET_INDEX_DTYPE[n]: the entries of the `.index`."""
         return _joined(self._offset_entries, kf.OFFSET_INDEX_DTYPE)
 
     def time_entries(self) -> npt.NDArray[np.void]:
-        """TIME_INDEX_DTYPE[n]: what the `.timeindex` holds, the largest timestamp of all at its end."""
+        """TIME_INDEX_DTYPE[n]: the entries of the `.timeindex`; the last one has the segment's largest timestamp."""
         largest, offset = int(self._carried[_MAX_TIMESTAMP]), int(self._carried[_MAX_TIMESTAMP_OFFSET])
         is_new = largest > self._carried[_LAST_TIME_ENTRY]
         final = np.array([(largest, offset - self.base_offset)] if is_new else [], kf.TIME_INDEX_DTYPE)
@@ -94,12 +97,12 @@ class IndexBuilder:
 
 
 def _joined(entries: list[npt.NDArray[np.void]], dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """As one array, in the file's byte order, which `np.concatenate` does not keep."""
+    """Join arrays in the byte order of the file, which `np.concatenate` of structured arrays does not keep."""
     return np.concatenate([np.empty(0, np.uint8), *(one.view(np.uint8) for one in entries)]).view(dtype)
 
 
 def build(batches: BatchTable, base_offset: int, index_interval_bytes: int) -> IndexBuilder:
-    """A builder that has taken all batches of a segment; ValueError where a broker would not build the indexes."""
+    """A builder with all batches of a segment. Raises ValueError if a broker would not build the indexes."""
     builder = IndexBuilder(base_offset, index_interval_bytes)
     n, reason = builder.feed(batches)
     if reason is not None:

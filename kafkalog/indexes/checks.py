@@ -1,9 +1,9 @@
-"""Whether the entries of an index are those that a broker writes for these batches, and what it does if they are not.
+"""Checks the entries of an offset or time index against batches, and reports what a broker does with wrong ones.
 
-The batches come a window at a time, as a table each, and what is kept between windows is a few numbers: the memory does
-not grow with the log. Every entry that would lead a lookup past a record is found; forms that only older brokers,
-followers and cleaners write are accepted. Mirrors the appending half of `LogSegment`, `OffsetIndex` and `TimeIndex`;
-opens no file, and changes nothing.
+Batches come one window at a time, as one table each. Only a few numbers are kept between windows, so memory does not
+grow with the log. Every entry that would make a lookup miss a record is found. Entries as only older brokers, followers
+and cleaners write them are accepted. Mirrors the appending half of `LogSegment`, `OffsetIndex` and `TimeIndex`. Opens
+no file, and changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCAN_ENTRIES: Final = 2**20
 
 
 class Tally:
-    """Entries of which the same is wrong: how many, and the first."""
+    """Counts wrong entries by kind of fault, and keeps the first of each kind."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[Reason, str], tuple[int, str]] = {}
@@ -33,13 +33,13 @@ class Tally:
         return bool(self._kinds)
 
     def add(self, reason: Reason, consequence: str, n: int, first: str) -> None:
-        """Count `n` entries; `first` says what the first of them is."""
+        """Count `n` entries; `first` describes the first of them."""
         if n:
             before, kept = self._kinds.get((reason, consequence), (0, first))
             self._kinds[reason, consequence] = before + int(n), kept
 
     def findings(self, path: str | None, base_offset: int) -> list[Finding]:
-        """A row a kind."""
+        """One finding per kind of fault."""
         rows = []
         for (reason, consequence), (n, first) in self._kinds.items():
             more = f" and {n - 1} more" if n > 1 else ""
@@ -48,23 +48,23 @@ class Tally:
 
 
 class OffsetIndexCheck:
-    """Holds an offset index against batches that are fed in the order of the file.
+    """Checks an offset index against batches that are fed in the order of the file.
 
     Parameters
     ----------
     index : OffsetEntries
     time_index : TimeEntries, optional
-        Of the same segment: many more entries there show that some are gone here.
+        The time index of the same segment. If it has many more entries, some are missing in this index.
     interval_bytes : int, optional
-        The topic's `index.interval.bytes`, if it is known: whether the index is too sparse is judged by it. Without it,
-        by the default, unless the entries agree with another usual setting (a power of two or of ten).
+        The topic's `index.interval.bytes`, if it is known. It decides whether the index is too sparse. Default: Kafka's
+        default, unless the entries agree with another usual setting (a power of two or of ten).
 
     Notes
     -----
-    A healthy entry is (last offset of an append, position of its first batch). A broker from 4.1 on takes a batch for
-    an append; before, an append was all that one request or one buffer of the cleaner held, and the cleaner wrote the
-    last record's offset. So: a batch begins at the position; all batches before it lie below the offset; its own first
-    offset does not lie above; and the batches before the next entry reach it.
+    A healthy entry is (last offset of an append, position of its first batch). From Kafka 4.1 on, each batch is an
+    append. Before, an append was everything in one request or in one buffer of the cleaner, and the cleaner wrote the
+    offset of the last record. So four conditions hold: a batch begins at the position; all batches before it are below
+    the offset; its own first offset is not above the offset; and the batches before the next entry reach the offset.
 
     Source: LogSegment.append, OffsetIndex.append, Kafka 2.8 and 4.3.
     """
@@ -78,8 +78,8 @@ class OffsetIndexCheck:
         self._next = 0  # entry, in the order of positions
         self._end = 0  # position after the batches seen
         self._last_offset = index.base_offset - 1
-        self._before: tuple[int, int, bool] | None = None  # number, offset, whether its append was one batch
-        self._is_holed = False  # since the entry before
+        self._before: tuple[int, int, bool] | None = None  # last entry: number, offset, was its append one batch
+        self._is_holed = False  # whether batches are missing since the last entry
         self._gaps = Gaps(interval_bytes)
         self._entry_position = 0
         self._last_size = 0
@@ -87,7 +87,7 @@ class OffsetIndexCheck:
         self._epoch = -1
 
     def feed(self, batches: BatchTable) -> None:
-        """Take the next batches; entries that point into a gap before them are not judged."""
+        """Check the next batches. Entries that point into a gap before them are not checked."""
         if not len(batches):
             return
         start, end = int(batches.position[0]), int(batches.next_position[-1])
@@ -111,7 +111,7 @@ class OffsetIndexCheck:
         position: npt.NDArray[np.int64],
         offset: npt.NDArray[np.int64],
     ) -> None:
-        """The entries that point into these batches."""
+        """Check the entries that point into these batches."""
         row = np.searchsorted(batches.position, position)
         begins = batches.position[np.minimum(row, len(batches) - 1)] == position
         self._tally.add(
@@ -134,7 +134,7 @@ class OffsetIndexCheck:
         base = batches.base_offset[row]
         first = np.where(base >= 0, base, below + 1)
         early = ~passes & (offset < first)
-        # what comes before the next entry has to reach the offset of this one
+        # the batches before an entry have to reach the offset of the previous entry
         known = self._before is not None and not self._is_holed
         number = np.concatenate([[self._before[0] if self._before else -1], numbers[:-1]])
         told = np.concatenate([[self._before[1] if self._before else 0], offset[:-1]])
@@ -157,12 +157,12 @@ class OffsetIndexCheck:
         self._is_holed = False
 
     def finish(self, size_in_bytes: int | None = None) -> list[Finding]:
-        """What is wrong with the entries.
+        """The findings about the entries.
 
         Parameters
         ----------
         size_in_bytes : int, optional
-            Of the `.log`; default: where the last batch ends.
+            Size of the `.log`; default: the end of the last batch.
         """
         size = self._end if size_in_bytes is None else size_in_bytes
         self._skip(size)
@@ -185,7 +185,7 @@ class OffsetIndexCheck:
 
     @property
     def spacing(self) -> Spacing:
-        """How far apart the entries are; valid after `finish`."""
+        """The distances between the entries; valid after `finish`."""
         return self._gaps.spacing()
 
     def _why_sparse(self) -> str:
@@ -196,7 +196,7 @@ class OffsetIndexCheck:
             tail = np.array([self._end - LARGEST_APPEND], np.int64)
             self._gaps.add(tail, np.array([self._last_size], np.int64))
         n_times = 0 if self._time_index is None else len(self._time_index)
-        # a restart of the broker adds an entry there alone, and often begins a leader epoch
+        # a restart of the broker adds an entry to the time index only, and often begins a new leader epoch
         if n_times > 2 * len(self._index) + _RESTARTS + self._n_epochs:
             return (
                 f"{len(self._index)} entries where the .timeindex has {n_times}: some are gone, and lookups scan more"
@@ -232,9 +232,9 @@ class OffsetIndexCheck:
         return slice(first, stop) if self._order is None else self._order[first:stop]
 
     def _skip(self, end: int) -> None:
-        """Pass over entries that point into what was not fed; nothing is known about it."""
+        """Skip the entries that point into bytes that were not fed: they cannot be checked."""
         numbers, position, _ = self._entries_before(end)
-        inside = position < self._end  # only a position below 0
+        inside = position < self._end  # entries come in order of position: only a negative position can be left here
         self._tally.add(
             Reason.INDEX_POSITION,
             "no batch begins there",
@@ -249,25 +249,25 @@ class OffsetIndexCheck:
 
 
 _RESTARTS: Final = 8
-"""Restarts of a broker that one segment may well see without a new leader epoch."""
+"""Restarts of a broker without a new leader epoch that are plausible within one segment."""
 
 
 class TimeIndexCheck:
-    """Holds a time index against batches that are fed in the order of the file.
+    """Checks a time index against batches that are fed in the order of the file.
 
     Parameters
     ----------
     index : TimeEntries
     offset_index : OffsetEntries, optional
-        Of the same segment: a broker asks for an entry in both at the same time, so no entry of the one goes without
-        the other.
+        The offset index of the same segment. A broker appends to both at the same time, so each of its entries requires
+        one here, if the largest timestamp had risen.
     is_last : bool
-        Whether the segment is the last of its partition, whose last entry may still be to come.
+        Whether the segment is the last of its partition. The entry for its largest timestamp may not be written yet.
 
     Notes
     -----
     A healthy entry is (largest timestamp so far, last offset of the first batch that has it); up to 3.7 it may be the
-    offset of the record itself. Equal timestamps add nothing; a roll or a close adds the largest timestamp.
+    offset of the record itself. Equal timestamps add no entry. A roll or a close adds the largest timestamp.
 
     Source: LogSegment.append, LogSegment.onBecomeInactiveSegment, TimeIndex.maybeAppend, Kafka 2.8 and 4.3.
     """
@@ -288,7 +288,7 @@ class TimeIndexCheck:
         self.starts_with_zeros = False  # an entry for timestamp 0 at the base offset, which looks like padding
 
     def feed(self, batches: BatchTable) -> None:
-        """Take the next batches; where some before them are missing, less can be judged."""
+        """Check the next batches. After missing batches, entries are not checked any more."""
         if not len(batches):
             return
         if int(batches.position[0]) != self._end:
@@ -320,7 +320,7 @@ class TimeIndexCheck:
         before: npt.NDArray[np.int64],
         last_offset: npt.NDArray[np.int64],
     ) -> None:
-        """The entries whose offsets lie in these batches."""
+        """Check the entries whose offsets lie in these batches."""
         entries, first = self._index.entries, self._next
         stop = first
         limit = int(last_offset[-1]) - self._index.base_offset
@@ -353,7 +353,7 @@ class TimeIndexCheck:
         )
 
     def _match(self, largest: npt.NDArray[np.int64], last_offset: npt.NDArray[np.int64]) -> None:
-        """Each entry of the offset index came with an entry here, if the largest timestamp had changed."""
+        """Check that each entry of the offset index came with a time entry, if the largest timestamp had risen."""
         index = self._offset_index
         if index is None:
             return
@@ -371,14 +371,14 @@ class TimeIndexCheck:
             return
         offset = entries["relative_offset"][first : first + n].astype(np.int64)
         wanted = largest[np.searchsorted(last_offset, offset + index.base_offset)]
-        # what the time index says up to there
+        # the timestamp that the time index has at each of these entries
         upto = np.searchsorted(self._index.entries["relative_offset"][: self._next], offset, side="right") - 1
         said = np.full(n, 0 if self.starts_with_zeros else -1, np.int64)
         has = upto >= 0
         said[has] = self._index.entries["timestamp"][upto[has]]
         missing = (said < wanted) & (wanted >= 0)
         if self._is_last and first + n == entries.size and not self._tally:
-            # a broker writes this one's time entry next, and may be killed before: then what is there is still right
+            # a broker writes the offset entry first: killed in between, it leaves an index that is still valid
             missing[-1] = False
         self._tally.add(
             Reason.INDEX_SPARSE,
@@ -389,7 +389,7 @@ class TimeIndexCheck:
         )
 
     def finish(self, size_in_bytes: int | None = None) -> list[Finding]:
-        """What is wrong with the entries; `size_in_bytes` is that of the `.log`."""
+        """The findings about the entries; `size_in_bytes` is the size of the `.log`."""
         is_whole = not self._has_holes and size_in_bytes in (None, self._end)
         entries = self._index.entries
         if is_whole and self._is_ordered:
@@ -431,7 +431,10 @@ def _is_rising(entries: npt.NDArray[np.void], names: tuple[str, ...]) -> bool:
 def _check_order(
     entries: npt.NDArray[np.void], name: str, other: str, describe: Any, tally: Tally
 ) -> npt.NDArray[np.int64] | None:
-    """Whether both fields rise from entry to entry, and none is negative; if not, the order by the first of them."""
+    """Check that both fields rise from entry to entry, and that none is negative.
+
+    Returns None if so, else the entry numbers in the order of the field `name`.
+    """
     if _is_rising(entries, (name, other)):
         return None
     for first in range(0, entries.size, _SCAN_ENTRIES):

@@ -1,4 +1,4 @@
-"""Distributions of many numbers in bounded memory: mean, spread and maximum as they are, percentiles to 1.6 %."""
+"""Distributions of many numbers in bounded memory: exact mean, deviation and maximum, percentiles within 1.6 %."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 EXACT_BITS: Final = 7
-"""Bits of a number that are kept: right to 1/64."""
+"""Leading bits of a number that are kept; the relative error is below 1/64."""
 
 _HALF: Final = 1 << EXACT_BITS - 1
 _N_BUCKETS: Final = (64 - EXACT_BITS) * _HALF + 2 * _HALF
@@ -18,18 +18,18 @@ _N_BUCKETS: Final = (64 - EXACT_BITS) * _HALF + 2 * _HALF
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How numbers are spread.
+    """Summary of a distribution.
 
     Attributes
     ----------
     n : int
-        How many there are; without any the rest is None.
+        How many numbers there are; if 0, the other fields are None.
     mean : float or None
     p50, p99 : int or None
-        What so many percent do not pass, rounded down to `EXACT_BITS` bits: exact below 128, else up to 1.6 % low.
+        Percentiles, rounded down to `EXACT_BITS` bits: exact below 128, else up to 1.6 % low.
     max : int or None
     coefficient_of_variation : float or None
-        Standard deviation (of these numbers, not an estimate) by mean: 0 where all are equal; None for a mean of 0.
+        Population standard deviation divided by the mean: 0 if all numbers are equal, None for a mean of 0.
     """
 
     n: int
@@ -45,7 +45,7 @@ class Spread:
 
 
 class Distribution:
-    """Numbers from 0 to 2**63 - 1, counted by size.
+    """Counts numbers from 0 to 2**63 - 1 in logarithmic buckets.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Distribution:
         self.smallest: int | None = None
         self.largest: int | None = None
         self._mean = 0.0
-        self._squares = 0.0  # of the distances from the mean
+        self._squares = 0.0  # sum of the squared distances from the mean
         self._counts: npt.NDArray[np.int64] | None = None
 
     def add(self, values: npt.NDArray[np.int64]) -> None:
@@ -79,13 +79,14 @@ class Distribution:
         )
 
     def merge(self, other: Distribution) -> None:
-        """Count another one's numbers."""
+        """Add the numbers of another distribution."""
         if other._counts is not None and other.smallest is not None and other.largest is not None:
             self._combine(other.n, other._mean, other._squares, other.smallest, other.largest, other._counts)
 
     def _combine(
         self, n: int, mean: float, squares: float, smallest: int, largest: int, counts: npt.NDArray[np.int64]
     ) -> None:
+        # means and squared distances combine exactly (Chan et al.), without the cancellation of summed squares
         distance, total = mean - self._mean, self.n + n
         self._mean += distance * n / total
         self._squares += squares + distance * distance * (self.n * n / total)
@@ -95,21 +96,21 @@ class Distribution:
         self._counts = counts.copy() if self._counts is None else self._counts + counts
 
     def histogram(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Sizes, rounded down and rising, and how many numbers have each."""
+        """Sizes in rising order, rounded down, and how many numbers have each."""
         if self._counts is None:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         used = np.flatnonzero(self._counts)
         return bucket_starts(used), self._counts[used]
 
     def percentile(self, percent: int) -> int | None:
-        """What so many percent of the numbers do not pass, rounded down to `EXACT_BITS` bits; None without any."""
+        """The nearest-rank percentile, rounded down to `EXACT_BITS` bits; None if there are no numbers."""
         if self.smallest is None:
             return None
         sizes, counts = self.histogram()
         return max(nearest_rank(sizes, counts, percent), self.smallest)
 
     def spread(self) -> Spread:
-        """The figures."""
+        """The summary."""
         if not self.n:
             return Spread(0, None, None, None, None, None)
         deviation = math.sqrt(self._squares / self.n)
@@ -124,41 +125,42 @@ class Distribution:
 
 
 def nearest_rank(sizes: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], percent: int) -> int:
-    """The first of the rising sizes that, with those before it, counts for so many percent."""
+    """The first of the rising sizes whose cumulative count reaches `percent`."""
     seen = np.cumsum(counts)
     wanted = -(-int(seen[-1]) * percent // 100)
     return int(sizes[np.searchsorted(seen, wanted, side="left")])
 
 
 def rounded(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Numbers down to `EXACT_BITS` bits."""
+    """Numbers rounded down to `EXACT_BITS` bits."""
     shift = _shifts(values)
     down: npt.NDArray[np.int64] = (values >> shift) << shift
     return down
 
 
 def buckets(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How many numbers round down to each of the sizes there are, in order."""
+    """How many numbers fall into each bucket, for all buckets in order."""
     return np.bincount(bucket_numbers(values), minlength=_N_BUCKETS).astype(np.int64)
 
 
 def bucket_numbers(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Which size, in order, each number rounds down to."""
+    """The bucket of each number."""
     shift = _shifts(values)
     numbers: npt.NDArray[np.int64] = shift * _HALF + (values >> shift)
     return numbers
 
 
 def bucket_starts(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The sizes that these buckets stand for."""
+    """The smallest number of each bucket."""
     shift = np.maximum(numbers // _HALF - 1, 0)
     starts: npt.NDArray[np.int64] = (numbers - shift * _HALF) << shift
     return starts
 
 
 def _shifts(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How many low bits each number loses."""
-    # the exponent of a number as a float; one of more than 53 bits may be rounded up to the next power of two
+    """How many low bits of each number are dropped."""
+    # The bit length comes from the exponent of the float. A number of more than 53 bits may be rounded up to the next
+    # power of two, which the last line corrects.
     exponents = (values.astype(np.float64).view(np.int64) >> 52) - 1022
     shifts: npt.NDArray[np.int64] = np.maximum(exponents - EXACT_BITS, 0)
     return shifts - ((values >> shifts < _HALF) & (shifts > 0))

@@ -1,7 +1,7 @@
 """The index files of a segment: `OffsetIndex`, `TimeIndex`, `TransactionIndex`.
 
-Each is a view of its entries (`kafkalog.indexes.view`) that can be built from batches, checked against them and, the
-offset index, measured.
+Each is a view of the entries in a file (`kafkalog.indexes.view`). An offset or time index can be built from batches,
+each kind can be checked against batches, and an offset index can be measured. Nothing here writes files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class OffsetIndex(OffsetEntries):
-    """`.index`: (last offset of a batch, its position), 8 bytes an entry.
+    """`.index`: (last offset of a batch, its position), 8 bytes per entry.
 
     Notes
     -----
@@ -45,12 +45,12 @@ class OffsetIndex(OffsetEntries):
     def build(
         cls, batches: BatchTable, base_offset: int, *, index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES
     ) -> OffsetIndex:
-        """The index that a broker's recovery makes for a segment.
+        """The index that a broker's recovery builds for a segment.
 
         Parameters
         ----------
         batches : BatchTable
-            All of the segment's.
+            All batches of the segment.
         base_offset : int
         index_interval_bytes : int
             The topic's `index.interval.bytes`.
@@ -58,23 +58,23 @@ class OffsetIndex(OffsetEntries):
         Raises
         ------
         ValueError
-            Where a broker gives up: offsets do not rise from entry to entry, or lie outside the segment.
+            Offsets do not rise from entry to entry, or lie outside the segment. A broker gives up there too.
 
         Notes
         -----
-        An entry for each batch that begins more than `index_interval_bytes` behind the one of the entry before (or the
-        start of the segment). Source: LogSegment.recover, Kafka 4.3.
+        A batch gets an entry if it starts more than `index_interval_bytes` after the batch of the previous entry (or
+        the start of the segment). Source: LogSegment.recover, Kafka 4.3.
         """
         entries = build(batches, base_offset, index_interval_bytes).offset_entries()
         return cls(entries.view(np.uint8), base_offset)
 
     def statistics(self, batches: BatchTable | Iterable[BatchTable]) -> IndexMeasures:
-        """How good the index is for the batches of its segment: its gaps, its size, what a lookup passes over.
+        """Measure the index against the batches of its segment: its gaps, its size, the bytes that lookups scan.
 
         Parameters
         ----------
         batches : BatchTable, or iterable of BatchTable
-            All of the segment, in order, such as `Segment.iter_batches`.
+            All batches of the segment, in order, such as `Segment.iter_batches`.
 
         Returns
         -------
@@ -83,7 +83,7 @@ class OffsetIndex(OffsetEntries):
         Raises
         ------
         SidecarError
-            The entries do not rise, or one points behind the batch that holds its offset.
+            The entries do not rise, or one points after the batch that holds its offset.
 
         Examples
         --------
@@ -102,25 +102,24 @@ class OffsetIndex(OffsetEntries):
         interval_bytes: int | None = None,
         is_last: bool = False,
     ) -> list[Finding]:
-        """Whether the entries are those that a broker writes for these batches.
+        """Check that the entries are those that a broker writes for these batches.
 
         Parameters
         ----------
         batches : iterable of BatchTable
-            The whole segment, such as `Segment.iter_batches()`; a window of it at a time is enough.
+            The whole segment, one window at a time, such as `Segment.iter_batches()`.
         time_index : TimeIndex, optional
-            Of the same segment.
+            The time index of the same segment.
         interval_bytes : int, optional
             The topic's `index.interval.bytes`, if it is known.
         is_last : bool
-            Whether zeros behind the entries are normal: in the segment that a broker appends to, or did when it
-            crashed.
+            Whether zeros after the entries are normal, as in the active segment of a broker that runs or has crashed.
 
         Returns
         -------
         list of Finding
-            A row for each kind of fault, with the first entry that has it and what a broker does with it; empty for an
-            index that never misleads, by whichever version of Kafka.
+            One finding per kind of fault, with the first entry that has it and what a broker does with it. Empty for an
+            index that no version of Kafka would be misled by.
 
         Examples
         --------
@@ -135,7 +134,7 @@ class OffsetIndex(OffsetEntries):
 
 
 class TimeIndex(TimeEntries):
-    """`.timeindex`: (largest timestamp so far, last offset of the batch that reached it), 12 bytes an entry.
+    """`.timeindex`: (largest timestamp so far, last offset of the batch that reached it), 12 bytes per entry.
 
     Notes
     -----
@@ -146,12 +145,13 @@ class TimeIndex(TimeEntries):
     def build(
         cls, batches: BatchTable, base_offset: int, *, index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES
     ) -> TimeIndex:
-        """The index that a broker's recovery makes for a segment; parameters and errors as `OffsetIndex.build`.
+        """The index that a broker's recovery builds for a segment; for parameters and errors see `OffsetIndex.build`.
 
         Notes
         -----
-        With each entry of the offset index the largest timestamp so far, if it is larger than that of the entry before,
-        and at the end the largest of the segment. Source: LogSegment.recover, TimeIndex.maybeAppend, Kafka 4.3.
+        With each entry of the offset index comes one for the largest timestamp so far, if it has risen since the last
+        entry. The last entry is for the largest timestamp of the segment. Source: LogSegment.recover,
+        TimeIndex.maybeAppend, Kafka 4.3.
         """
         entries = build(batches, base_offset, index_interval_bytes).time_entries()
         return cls(entries.view(np.uint8), base_offset)
@@ -159,17 +159,17 @@ class TimeIndex(TimeEntries):
     def check(
         self, batches: Iterable[BatchTable], *, offset_index: OffsetIndex | None = None, is_last: bool = False
     ) -> list[Finding]:
-        """Whether the entries are those that a broker writes for these batches.
+        """Check that the entries are those that a broker writes for these batches.
 
         Parameters
         ----------
         batches : iterable of BatchTable
-            The whole segment; a window of it at a time is enough.
+            The whole segment, one window at a time.
         offset_index : OffsetIndex, optional
-            Of the same segment: an entry there goes with one here.
+            The offset index of the same segment. A broker writes entries to both at the same time.
         is_last : bool
-            Whether the segment is the last one, where the largest timestamp may still be missing, and zeros behind the
-            entries are normal.
+            Whether the segment is the last one, where the entry for the largest timestamp may still be missing, and
+            zeros after the entries are normal.
 
         Returns
         -------
@@ -185,7 +185,7 @@ class TimeIndex(TimeEntries):
 
 
 class TransactionIndex(IndexEntries):
-    """`.txnindex`: aborted transactions whose abort marker lies in the segment, 34 bytes an entry.
+    """`.txnindex`: aborted transactions whose abort marker is in the segment, 34 bytes per entry.
 
     Notes
     -----
@@ -196,13 +196,13 @@ class TransactionIndex(IndexEntries):
     dtype = kf.TRANSACTION_INDEX_DTYPE
 
     def check(self, batches: Iterable[BatchTable]) -> list[Finding]:
-        """Whether the entries are the aborted transactions of these batches.
+        """Check that the entries are the aborted transactions of these batches.
 
         Parameters
         ----------
         batches : iterable of BatchTable
-            From where the earliest of the transactions began, or from the start of the partition, to the end of the
-            segment; a window of it at a time is enough.
+            From the start of the earliest of the transactions, or of the partition, to the end of the segment, one
+            window at a time.
 
         Returns
         -------

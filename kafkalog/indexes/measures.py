@@ -1,8 +1,8 @@
-"""How good one sparse offset index is: the gaps between its entries, and the bytes that a lookup scans.
+"""Measures one sparse offset index: the gaps between its entries, and the bytes that a lookup scans.
 
-An index is a list of entries (offset, position), be it read from a file or made by the rule by which brokers make one
-(`EntryRule`), and is measured against the batches of its segment, a window at a time. Sums are kept, never rows: the
-work for another index is in proportion to its entries, the memory is constant.
+An index is a list of entries (offset, position), read from a file or made by the rule of a broker (`EntryRule`). It is
+measured against the batches of its segment, one window at a time. Only sums are kept: memory is constant, and the work
+for another index grows with its entries.
 """
 
 from __future__ import annotations
@@ -30,34 +30,33 @@ _TIME_ENTRY: Final = kf.TIME_INDEX_DTYPE.itemsize
 
 @dataclass(frozen=True, slots=True)
 class IndexMeasures:
-    """What an offset index costs and what it is good for.
+    """The size of an offset index, and the cost of lookups through it.
 
     Attributes
     ----------
     index_interval_bytes : int or None
-        The setting that it was made with; None for an index as it is on disk.
+        The setting that the index was made with; None for an index as it is on disk.
     size_in_bytes : int
-        Of the log that it covers.
+        Size of the log that the index covers.
     n_entries : int
     n_time_entries : int or None
-        Of the time index beside it; None where there is none.
+        Entries of the time index of the same segment; None if there is none.
     gap_bytes, gap_offsets, gap_ms : Spread
-        Of the stretches into which the entries cut a segment, from its start to the first entry and from the last entry
-        to its end included; a lookup through an index of today's brokers passes over one at most, through one of
-        before Kafka 4, which were made append by append, over a little more. Milliseconds are those between the largest
-        timestamps up to each entry, where batches have any; stretches over which these do not rise count as 0.
+        The gaps between entries, including those from the start of the segment to the first entry and from the last
+        entry to the end. A lookup scans at most one gap; with indexes from before Kafka 4, which has one entry per
+        append, a little more. Milliseconds are the differences of the largest timestamps up to each entry, where
+        batches have any; a gap over which the largest timestamp does not rise counts as 0.
     expected_scan_by_offset : float or None
-        Bytes that a lookup passes over: from the position that the index gives to the start of the batch that holds
-        the offset. The mean over all offsets that batches hold (from base to last offset of each, so offsets in a
-        batch that compaction emptied count, those between batches do not), each as likely as any other. Without
-        offsets None.
+        Bytes that a lookup scans: from the position that the index gives to the start of the batch that holds the
+        offset. The mean over all offsets of all batches, equally weighted. A batch has the offsets from its base to its
+        last offset, even if compaction emptied it; offsets between batches do not count. None without offsets.
     expected_scan_by_byte : float or None
-        The same for a byte of the log, each as likely as any other: the batch around it is looked up by its base
-        offset, as a consumer does that goes on where it ended.
+        The mean over all bytes of the log, equally weighted. The batch around a byte is looked up by its base offset,
+        like for a consumer that continues where it stopped.
     worst_scan : int
-        The most that a lookup of an offset passes over.
+        Maximum number of bytes that a lookup of an offset scans.
     gaps : Distribution or None
-        The gaps in bytes, where they are kept for drawing.
+        The gaps in bytes, if they are kept for a plot.
     """
 
     index_interval_bytes: int | None
@@ -74,17 +73,17 @@ class IndexMeasures:
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of the entries of both indexes; what is allocated ahead does not count."""
+        """Bytes of the entries of both indexes, without preallocated space."""
         return self.n_entries * _OFFSET_ENTRY + (self.n_time_entries or 0) * _TIME_ENTRY
 
     @property
     def index_bytes_per_log_byte(self) -> float | None:
-        """What the indexes add to the log; None for an empty log."""
+        """Index bytes per byte of log; None for an empty log."""
         return self.index_bytes / self.size_in_bytes if self.size_in_bytes else None
 
     @property
     def entries_per_mib(self) -> float | None:
-        """Entries of the offset index to a MiB of log; None for an empty log."""
+        """Entries of the offset index per MiB of log; None for an empty log."""
         return self.n_entries * _MIB / self.size_in_bytes if self.size_in_bytes else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -103,7 +102,7 @@ class IndexMeasures:
 
 
 class EntryRule:
-    """Which batches of a segment get an index entry, a window at a time.
+    """Decides which batches of a segment get an index entry, one window at a time.
 
     Parameters
     ----------
@@ -111,8 +110,8 @@ class EntryRule:
 
     Notes
     -----
-    A batch gets one if more than so many bytes lie between its start and that of the last batch with one, or the start
-    of the segment. Source: LogSegment.recover, and LogSegment.append for one batch an append, Kafka 4.3.
+    A batch gets an entry if it starts more than `index_interval_bytes` after the last batch with an entry, or after the
+    start of the segment. Source: LogSegment.recover, and LogSegment.append for one batch an append, Kafka 4.3.
 
     Examples
     --------
@@ -125,15 +124,15 @@ class EntryRule:
         if not 0 <= index_interval_bytes < 2**31:
             raise ValueError(f"index.interval.bytes must be from 0 to 2**31 - 1, not {index_interval_bytes}")
         self.index_interval_bytes = index_interval_bytes
-        # the segment starts at position 0, with no entry
+        # state of the kernel: the segment starts at position 0, without an entry
         self._carried = np.array([0, 0, -1, -1, -1, -1, -1], np.int64)
         self._n_rows = 0
 
     def rows(self, position: npt.ArrayLike) -> Numbers:
-        """int64[k]: numbers of the rows with an entry, of batches at these rising positions."""
+        """int64[k]: row numbers of the batches with an entry. The positions rise from call to call."""
         positions = np.ascontiguousarray(position, np.int64)
         n = positions.size
-        # only the positions decide: the number of a row stands for its offset, and there are no timestamps
+        # only positions matter: row numbers take the place of offsets, and there are no timestamps
         numbers, none = np.arange(self._n_rows, self._n_rows + n), np.full(n, -1, np.int64)
         chosen, spare = np.empty(n, np.int32), np.empty(n, np.int32)
         _, _, n_chosen, _ = build_entries(
@@ -154,28 +153,28 @@ class EntryRule:
 
 
 class Rows:
-    """A window of batches with the sums that all indexes are measured by.
+    """A window of batches, with the sums that the measures of all indexes need.
 
     Parameters
     ----------
     batches : BatchTable
         Not empty.
     previous_offset : int
-        The last one before.
+        The last offset before the window.
     timestamp : int
-        The largest one before, -1 for none.
+        The largest timestamp before the window, -1 for none.
 
     Attributes
     ----------
     first_offset, last_offset : int64[n]
-        Of each batch; rising even where those in the file are not.
+        First and last offset of each batch, corrected to rise if those in the file do not.
     position : int64[n]
     timestamp : int64[n]
-        The largest up to and with each batch, -1 for none.
+        The largest timestamp up to and including each batch, -1 for none.
     n_offsets, n_bytes : int64[n + 1]
-        Of the batches before each, and of all.
+        Cumulative counts: those of the batches before each batch, then the total.
     offset_places, byte_places : float
-        Positions from that of the first batch on, summed over offsets and over bytes.
+        Positions of the batches relative to the first one, summed over all offsets and over all bytes.
     """
 
     def __init__(self, batches: BatchTable, previous_offset: int, timestamp: int) -> None:
@@ -184,7 +183,7 @@ class Rows:
             np.maximum.accumulate(np.maximum(batches.last_offset, previous_offset)), _MOST_OFFSET
         )
         lowest = np.concatenate([np.array([previous_offset], np.int64), self.last_offset[:-1]]) + 1
-        # the first offset in a compressed v0 or v1 message is not known: it is taken to follow the batch before
+        # the first offset in a compressed v0 or v1 message is not known: assume that it follows the previous batch
         self.first_offset = np.clip(
             np.where(batches.base_offset >= 0, batches.base_offset, lowest), lowest, self.last_offset + 1
         )
@@ -207,10 +206,11 @@ class IndexMeter:
     Attributes
     ----------
     n_time_entries : int or None
-        Those that a broker makes beside the offset entries; to be set where there is a file.
+        The number of time entries that a broker makes along with the offset entries. The caller overwrites it if there
+        is a `.timeindex`.
     misleading : (int, int) or None
-        Offset and position of the first entry that points after the batch that holds its offset: a lookup through it
-        finds nothing, and the figures mean nothing.
+        Offset and position of the first entry that points after the batch that holds its offset. A lookup through it
+        misses the batch, so the figures are invalid.
     """
 
     def __init__(self, index_interval_bytes: int | None = None) -> None:
@@ -225,14 +225,14 @@ class IndexMeter:
         self._passed_by_offset = 0.0
         self._passed_by_byte = 0.0
         self._worst = 0
-        # the entry before the next one: position, offset, largest timestamp
+        # the last entry seen: position, offset, largest timestamp
         self._position = 0
         self._offset: int | None = None
         self._timestamp = -1
         self._indexed_timestamp = -1
 
     def feed(self, rows: Rows, offset: Numbers, position: Numbers) -> None:
-        """Count a window, and the entries up to its last offset that were not fed before, strictly rising."""
+        """Count a window, and the entries up to its last offset that were not fed before. They rise strictly."""
         if self._offset is None:
             self._offset = int(rows.first_offset[0])
         if self._timestamp < 0:
@@ -247,7 +247,10 @@ class IndexMeter:
         self.n_entries += offset.size
 
     def _feed_lookups(self, rows: Rows, offset: Numbers, position: Numbers, row: Numbers) -> None:
-        """A lookup starts at the largest entry at or below its offset; offsets between two entries share a start."""
+        """Count the bytes that lookups scan.
+
+        A lookup starts at the largest entry at or below its offset; offsets between two entries share a start.
+        """
         start = np.concatenate([np.array([self._position], np.int64), position])
         place = (start - rows.position[0]).astype(np.float64)
         n_before = rows.n_offsets[row] + np.clip(offset - rows.first_offset[row], 0, np.diff(rows.n_offsets)[row])
@@ -279,7 +282,7 @@ class IndexMeter:
         self._gaps[name].add(np.maximum(gaps, 0))
 
     def finish(self, position: int, offset: int, timestamp: int) -> None:
-        """End the segment at a position, with its last offset and its largest timestamp (-1 for none)."""
+        """End the segment, given its end position, last offset and largest timestamp (-1 for none)."""
         self._size = position
         if self._offset is None:
             return
@@ -291,7 +294,7 @@ class IndexMeter:
             self.n_time_entries += timestamp > self._indexed_timestamp
 
     def merge(self, other: IndexMeter) -> None:
-        """Count another segment, which is finished."""
+        """Add the measures of another segment; `finish` has been called on it."""
         self._size += other._size
         self.n_entries += other.n_entries
         if other.n_time_entries is not None:
@@ -322,7 +325,7 @@ class IndexMeter:
 
 
 def _product(counts: Numbers, places: npt.NDArray[np.float64]) -> float:
-    # not np.dot, which may wake threads that cost more than they do
+    # not np.dot: it may start BLAS threads, which cost more than they save here
     return float((counts * places).sum())
 
 
@@ -340,6 +343,6 @@ def _between(inner: Numbers, end: int) -> Numbers:
 
 
 def _first_known(timestamp: Numbers) -> int:
-    """The first that is one, -1 for none."""
+    """The first timestamp that is not negative, -1 for none."""
     row = int(np.argmax(timestamp >= 0))
     return max(int(timestamp[row]), -1)

@@ -1,9 +1,9 @@
-"""Which of two batches has a wrong offset, where one contradicts the other.
+"""Finds which of two neighbouring batches has a wrong offset, if their offsets contradict each other.
 
-No checksum covers the offset of a batch: one flipped bit moves a batch that is otherwise intact. Whoever walks the
-headers notices at the batch after it, whose offset does not rise, and that one is mostly right. Which of the two is the
-odd one is told by the batches before and behind them, and by what was written about them elsewhere: the entries of the
-offset index, the name of the next segment, producer snapshots.
+No checksum covers the base offset of a batch, so one flipped bit changes the offsets of an otherwise intact batch. A
+walk of the headers notices only at the next batch, whose offset does not rise, and that one is usually right. The
+batches before and after the two decide which is wrong, and so do other files: the entries of the offset index, the name
+of the next segment, and producer snapshots.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _N_FOLLOWING: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
-    """What other files say of the offsets of a segment.
+    """Evidence about the offsets of a segment from other files.
 
     Attributes
     ----------
     offset_index : OffsetIndex or None
     next_base_offset : int or None
-        Of the next segment, by its name.
+        Base offset of the next segment, from its file name.
     end_offsets : frozenset of int
-        Where the log ended when producer snapshots were taken.
+        Log end offsets at which producer snapshots were taken, from their file names.
     """
 
     offset_index: OffsetIndex | None = None
@@ -43,7 +43,10 @@ class Witnesses:
     end_offsets: frozenset[int] = frozenset()
 
     def offset_at(self, position: int) -> int | None:
-        """The offset that the index has for a position: the last one of the batch there, or of several appended."""
+        """The offset that the index has for a position, None if it has none.
+
+        It is the last offset of the batch there, or of several batches in one append.
+        """
         if self.offset_index is None:
             return None
         rows = np.flatnonzero(self.offset_index.position == position)
@@ -53,24 +56,24 @@ class Witnesses:
 def odd_end(
     window: Window, source: ByteSource, previous: int | None, max_batch_bytes: int, witnesses: Callable[[], Witnesses]
 ) -> Reason | None:
-    """Whether the last batch of a window is the one that is wrong, rather than what comes after it.
+    """Whether the last batch of a window is wrong, and not the batch after it.
 
     Parameters
     ----------
     window : Window
-        Whose offsets rise.
+        A window whose offsets rise.
     source : ByteSource
     previous : int, optional
-        The last offset before the window; None where nobody has read what comes before it.
+        The last offset before the window; None if the bytes before it were not read.
     max_batch_bytes : int
     witnesses : callable
-        Asked only where there is a contradiction, or a gap before the last batch of a segment.
+        Returns the evidence. Called only for a contradiction, or for a gap before the last batch of a segment.
 
     Returns
     -------
     Reason or None
-        `OFFSET_ORDER` or `OFFSET_OUTSIDE_SEGMENT` for a wrong offset, `CRC_MISMATCH` where the whole batch is damaged;
-        None where the batch is right, or nothing says that it is not.
+        `OFFSET_ORDER` or `OFFSET_OUTSIDE_SEGMENT` for a wrong offset, `CRC_MISMATCH` if the batch is damaged; None if
+        the batch is right, or nothing contradicts it.
     """
     last = int(window.batches.last_offset[-1])
     before = int(window.batches.last_offset[-2]) if len(window.batches) > 1 else previous
@@ -89,7 +92,8 @@ def odd_end(
     known = witnesses()
     if known.next_base_offset is not None:
         return Reason.OFFSET_OUTSIDE_SEGMENT if known.next_base_offset <= last else None
-    # an index alone proves nothing; where the log ended, a broker has written down when it stopped
+    # An index entry alone proves nothing. But a broker that shut down took a producer snapshot at the log end: if the
+    # batch would end there without the gap before it, its offset is wrong.
     end = before + 1 + last - first_offset(batch) + 1
     return Reason.OFFSET_ORDER if end == max(known.end_offsets, default=-1) else None
 
@@ -101,7 +105,7 @@ def _contradicts(
     source: ByteSource,
     witnesses: Callable[[], Witnesses],
 ) -> bool:
-    """Whether a batch, and not the intact one that follows with a smaller offset, is wrong."""
+    """Whether `batch` is wrong, and not `follower`, the intact batch after it with a smaller offset."""
     base, last, first = int(batch.base_offset[0]), int(batch.last_offset[0]), first_offset(batch)
     if before is not None:
         if first_offset(follower) <= before or base == before + 1:
@@ -117,22 +121,23 @@ def _contradicts(
         return indexed >= int(follower.last_offset[0])
     if known.next_base_offset is not None and known.next_base_offset <= last:
         return True
+    # no evidence: the batch is wrong if at least half of the next batches are below it
     following = offsets_from(source, int(follower.position[0]))
     return 2 * sum(offset <= last for offset in following) >= len(following)
 
 
 def first_offset(batches: BatchTable) -> int:
-    """Base offset of the first batch, or what stands for it where that is hidden in a compressed message."""
+    """Base offset of the first batch; its last offset if a compressed v0 or v1 message hides the base offset."""
     return int(batches.base_offset[0]) if batches.base_offset[0] >= 0 else int(batches.last_offset[0])
 
 
 def offsets_from(source: ByteSource, position: int, n: int = _N_FOLLOWING) -> list[int]:
-    """Offsets of the next few batches, in whatever order, as far as their lengths lead from one to the next."""
+    """Base offsets of the next few batches, in any order, as far as their lengths lead from one to the next."""
     offsets: list[int] = []
     while len(offsets) < n and position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD <= source.size:
         head = window_of(source, position, position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD)
         if head.size < LOG_OVERHEAD + MESSAGE_V0_OVERHEAD:
-            break  # cut meanwhile
+            break  # the file was truncated meanwhile
         offset, size, magic = int.from_bytes(head[:8], "big", signed=True), int.from_bytes(head[8:12], "big"), head[16]
         source.release(head, position)
         if size < MESSAGE_V0_OVERHEAD or magic > 2:
@@ -151,7 +156,7 @@ def _offset_at(source: ByteSource, position: int, window: Window) -> int | None:
         return None
     data = window_of(source, position, position + 8)
     if data.size < 8:
-        return None  # cut meanwhile
+        return None  # the file was truncated meanwhile
     offset = int.from_bytes(data.tobytes(), "big", signed=True)
     source.release(data, position)
     return offset
@@ -166,7 +171,7 @@ def _intact(source: ByteSource, position: int, max_batch_bytes: int) -> BatchTab
 
 
 def until_odd_end(window: Window, reason: Reason, path: Path) -> Iterator[Window]:
-    """A window without its last batch, which is damaged although the walk came past it: that is raised."""
+    """Yield the window without its last batch, then raise: that batch is wrong although the walk accepted it."""
     odd = window.batches[-1:]
     if len(window.batches) > 1:
         valid = None if window.valid is None else window.valid[:-1]

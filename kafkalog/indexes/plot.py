@@ -1,4 +1,4 @@
-"""Pictures of index statistics: how long the gaps between entries are, and what other settings would trade for what."""
+"""Draws index statistics with Matplotlib: a histogram of the gaps, and index size against lookup cost."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("svg", "png", "pdf")
 
-# of Okabe and Ito's palette, which the colour-blind tell apart; shapes differ too
+# from Okabe and Ito's palette, safe for colour-blind readers; marker shapes differ too
 _BLUE: Final = "#0072B2"
 _ORANGE: Final = "#D55E00"
 _GREY: Final = "#666666"
 _PALE: Final = "#8FC1E0"
 _MOST_BINS: Final = 48
-_LABEL_WIDTH: Final = 0.09  # of the axis
+_LABEL_WIDTH: Final = 0.09  # fraction of the axis
 _STYLE: Final = {
     "font.size": 10.0,
     "axes.spines.top": False,
@@ -33,7 +33,7 @@ _STYLE: Final = {
     "grid.linewidth": 0.8,
     "axes.titlesize": 11.0,
     "axes.titlelocation": "left",
-    "svg.hashsalt": "kafkalog",  # the same picture is the same file
+    "svg.hashsalt": "kafkalog",  # the same statistics give the same bytes
 }
 
 
@@ -43,9 +43,9 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
     Parameters
     ----------
     statistics : IndexStatistics
-        Of a partition, from `Partition.index_statistics` with `intervals`: those make the curve.
+        From `Partition.index_statistics` with `intervals`, which are the points of the curve.
     name : str
-        For the title.
+        Name in the title.
     format : {"svg", "png", "pdf"}
 
     Returns
@@ -58,7 +58,7 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
     ModuleNotFoundError
         Matplotlib is not installed; the message says how to install it.
     ValueError
-        There is nothing to draw: no entry, and no setting to compare with.
+        The format is unknown, or there are no batches to draw.
     """
     if format not in FORMATS:
         raise ValueError(f"pictures are {', '.join(FORMATS)}, not {format!r}")
@@ -69,9 +69,9 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # of a name in a script that the font does not have
+        warnings.filterwarnings("ignore", "Glyph")  # the font may lack characters of a topic name
         figure = Figure(figsize=(11.5, 5.0), dpi=150, layout="constrained")
-        # a name is no formula, whatever is in it
+        # parse_math: a $ in a name must not start a formula
         options = {"fontsize": 13, "fontweight": "bold", "parse_math": False}
         figure.suptitle(f"Offset index of {name}", x=0.012, ha="left", **options)
         left, right = figure.subplots(1, 2)
@@ -84,12 +84,12 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
 
 
 def import_matplotlib() -> Any:
-    """Matplotlib.
+    """Import Matplotlib.
 
     Raises
     ------
     ModuleNotFoundError
-        It is not installed; the message says how to install it.
+        Matplotlib is not installed; the message says how to install it.
     """
     try:
         import matplotlib as mpl
@@ -101,7 +101,7 @@ def import_matplotlib() -> Any:
 
 
 def _draw_gaps(axes: Any, measures: IndexMeasures) -> None:
-    """A histogram on a logarithmic axis; its bins are the steps in which gaps were counted, or so many of these."""
+    """Draw a histogram on a logarithmic axis. A bin is one bucket of the distribution, or a power of two of them."""
     from matplotlib.ticker import MaxNLocator
 
     if measures.gaps is None:
@@ -146,7 +146,7 @@ def _draw_gaps(axes: Any, measures: IndexMeasures) -> None:
 
 
 def _draw_curve(axes: Any, statistics: IndexStatistics) -> None:
-    """Index size against what a lookup passes over, both logarithmic."""
+    """Draw index size against the bytes that a lookup scans, both logarithmic."""
     points = sorted(
         (one for one in statistics.what_if if one.index_bytes and one.expected_scan_by_offset),
         key=lambda one: (one.index_bytes, -(one.index_interval_bytes or 0)),
@@ -162,7 +162,7 @@ def _draw_curve(axes: Any, statistics: IndexStatistics) -> None:
     before, is_above = -np.inf, True
     for place, intervals in labels.items():
         text = " to ".join(_interval(interval) for interval in dict.fromkeys((min(intervals), max(intervals))))
-        # where two points are too near for both texts, the second one goes above
+        # if two points are too close for both labels, the second label goes above
         is_above = not is_above and np.log(place[0]) - before < _LABEL_WIDTH * reach
         before = np.log(place[0])
         side: dict[str, Any] = (
@@ -200,7 +200,7 @@ def _draw_curve(axes: Any, statistics: IndexStatistics) -> None:
 
 
 def _log_bytes(axes: Any, which: str, low: float, high: float) -> None:
-    """An axis of bytes: powers of two, as many as are legible."""
+    """Set up a logarithmic axis of bytes, with as many ticks at powers of two as are legible."""
     axis = {"x": axes.xaxis, "y": axes.yaxis}[which]
     getattr(axes, f"set_{which}scale")("log", base=2)
     getattr(axes, f"set_{which}lim")(low, high)

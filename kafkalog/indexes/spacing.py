@@ -1,7 +1,7 @@
-"""How far apart the entries of an offset index lie, and whether that is an interval that a topic may have.
+"""Measures the distances between the entries of an offset index, and the interval that they agree with.
 
-An entry is made when more than `index.interval.bytes` were appended since the one before. So the bytes up to the last
-append before an entry never pass the interval, and with that append they do: entries tell what their interval was.
+A broker adds an entry when more than `index.interval.bytes` were appended since the previous entry. So the bytes before
+the last append never exceed the interval, and with that append they do. That bounds the interval from both sides.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ import numpy.typing as npt
 from kafkalog import format as kf
 
 LARGEST_APPEND: Final = 2 * 2**20
-"""Bytes that one append may well have: they get no entry inside."""
+"""A plausible size of one append. No entry points inside an append."""
 
 _TOO_SPARSE: Final = (
-    8  # times the interval: a broker that restarts counts from 0 again, and restarts may come close together
+    8  # times the interval: a broker counts from 0 again after each restart, and there may be several in a row
 )
 _LEAST_INTERVAL: Final = 512
 
 
 class Spacing(NamedTuple):
-    """How far apart the entries of an offset index lie, where each stands for one batch."""
+    """Distances between entries of an offset index, measured only where an append was one batch."""
 
     n: int
+    """Number of gaps."""
     passed_bytes: int
-    """Before the last batch between two entries: on the average; never more than the topic's interval."""
+    """Mean bytes from an entry to the last batch before the next one; each is at most the topic's interval."""
     least_gap_bytes: int
-    """From an entry to the next: always more than the interval."""
+    """Smallest gap between two entries; always more than the interval."""
     is_usual: bool
-    """Whether all agree with an interval that people set."""
+    """Whether all gaps agree with one usual interval (a power of two or of ten)."""
 
     def contradicts(self, other: Spacing) -> bool:
-        """Whether entries are far fewer than in another segment of the same topic, and no other setting explains it."""
+        """Whether entries are far fewer than in `other`, a segment of the same topic, and no usual setting fits."""
         return (
             self.n > 0
             and other.n >= _ENOUGH
@@ -44,11 +45,11 @@ class Spacing(NamedTuple):
 
 
 _ENOUGH: Final = 4
-"""Gaps that tell what a topic's interval is."""
+"""Gaps needed to infer a topic's interval."""
 
 
 class Gaps:
-    """How far apart entries lie, and what interval that agrees with."""
+    """Collects the gaps between entries, and checks which interval they agree with."""
 
     def __init__(self, interval_bytes: int | None) -> None:
         self._interval_bytes = interval_bytes
@@ -58,9 +59,9 @@ class Gaps:
         self._at_least, self._below = -1, 2**62
 
     def add(self, gap: npt.NDArray[np.int64], last_size: npt.NDArray[np.int64], *, is_open: bool = False) -> None:
-        """Bytes from an entry to the next one, and the size of the last batch between them.
+        """Add gaps: bytes from an entry to the next one, and the size of the last batch between them.
 
-        Before that batch was appended the bytes had not passed the interval; with it they had, unless the log ends
+        Before that batch was appended, the bytes did not exceed the interval; with it they did, unless the log ends
         there (`is_open`).
         """
         if not gap.size:
@@ -76,11 +77,11 @@ class Gaps:
             self._below = min(self._below, int(gap.min()))
 
     def spacing(self) -> Spacing:
-        """The same in numbers."""
+        """The distances, summed up."""
         return Spacing(self._n, self._short // max(self._n, 1), self._below, self._is_usual())
 
     def finding(self) -> str:
-        """Why the index is too sparse; empty if it is not."""
+        """The reason why the index is too sparse; empty if it is not."""
         is_wide = 2 * self._n_wide > self._n or self._widest_short > self._limit + LARGEST_APPEND
         if not is_wide or self._is_usual():
             return ""

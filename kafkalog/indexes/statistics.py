@@ -1,9 +1,9 @@
-"""How good the sparse indexes of a segment and of a partition are, and how good others would be in their place.
+"""Measures the sparse indexes of a segment or a partition, and the indexes that other settings would give.
 
-A sparse index trades size and memory for lookup time. Out of one walk of the batch headers come the measures of the
-indexes as they are (`IndexMeasures`), those of indexes that a broker would have made with other settings, how far
-timestamps are out of order, and how near the segment is to each limit that rolls it. Nothing is written, no record is
-decoded, and memory does not grow with the log.
+A sparse index trades size and memory for lookup time. One walk of the batch headers gives the measures of the existing
+indexes (`IndexMeasures`), those of the indexes that a broker would build with other settings, how far timestamps are
+out of order, and how close the segment is to each limit that rolls it. Nothing is written, no record is decoded, and
+memory does not grow with the log.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
 
 KNEE_CANDIDATES: Final = tuple(256 << power for power in range(9))
-"""Values of `index.interval.bytes` among which a knee is looked for: 256 to 65,536, Kafka's default in the middle."""
+"""Values of `index.interval.bytes` to search for a knee: 256 to 65,536, with the default in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollLimits:
-    """What makes a broker begin a new segment; the defaults are Kafka's.
+    """Limits at which a broker rolls a new segment; the defaults are Kafka's.
 
     Attributes
     ----------
@@ -52,33 +52,34 @@ class RollLimits:
 
 @dataclass(frozen=True, slots=True)
 class IndexStatistics:
-    """Indexes of a segment, or of all segments of a partition, measured.
+    """Measures of the indexes of a segment, or of all segments of a partition.
 
     Attributes
     ----------
     path : str
-        Of the `.log`, or of the partition's directory.
+        Path of the `.log`, or of the partition's directory.
     topic_partition : TopicPartition or None
     segment : str or None
         File name; None for a partition.
     size_in_bytes, n_batches, n_segments : int
-        What was walked.
+        Counts of what was walked.
     n_unindexed : int
-        Segments whose offset index is not there, or could not be measured.
+        Segments whose offset index is missing, or could not be measured.
     index : IndexMeasures or None
-        The indexes as they are. None where there are none.
+        The existing indexes. None if there are none.
     what_if : tuple of IndexMeasures
-        Those that a rebuild with other values of `index.interval.bytes` would give, in the order asked for.
+        The indexes that a rebuild with other values of `index.interval.bytes` would give, in the order requested.
     lag : Spread
-        Of the batches whose largest timestamp lies below that of an earlier batch of the segment, and by how many ms.
+        By how many ms the largest timestamp of a batch lies below that of an earlier batch of the segment. Batches
+        that are in order do not count.
     roll : dict of str to float or None
-        How far a segment is towards each condition on which a broker rolls it, 1 being there: `segment.bytes`;
-        `segment.ms`, by record time (its largest timestamp after that of its first batch; None where the first batch
-        has none, for then the broker goes by its clock); `offset index` and `time index` being full; `relative offset`
-        beyond int32. Of a partition: of its last segment, which is the one that will roll. Batches that are still to
-        come, `segment.jitter.ms` and `max.compaction.lag.ms` are not taken into account.
+        How far the segment is towards each limit at which a broker rolls it; 1 is the limit. `segment.bytes`;
+        `segment.ms`, by record time (from the timestamp of the first batch to the largest one; None if the first batch
+        has none, because the broker then uses its clock); `offset index` and `time index`, which are full at 1;
+        `relative offset`, which exceeds int32 beyond 1. For a partition these are the values of its last segment, the
+        one that will roll. The size of the next batch, `segment.jitter.ms` and `max.compaction.lag.ms` are ignored.
     segments : tuple of IndexStatistics
-        Of a partition.
+        The segments of a partition.
     """
 
     path: str
@@ -102,11 +103,11 @@ class IndexStatistics:
 
     @property
     def knee(self) -> IndexMeasures | None:
-        """The index of `what_if` that `find_knee` chooses; None where there is no knee."""
+        """The index of `what_if` that `find_knee` chooses; None if there is no knee."""
         return find_knee(self.what_if)
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields and properties, for JSON; segments have a dict of their own each."""
+        """The fields and properties, for JSON, without `segments`; each segment has its own `as_dict`."""
         topic, partition = self.topic_partition or (None, None)
         knee = self.knee
         return {
@@ -128,9 +129,9 @@ class IndexStatistics:
         }
 
     def to_arrow(self) -> pa.Table:
-        """A `pyarrow.Table` with a row an index: first the partition's or segment's own, then those of its segments.
+        """A `pyarrow.Table` with one row per index: first those of this object, then those of its segments.
 
-        `index_interval_bytes` is null for the index as it is on disk, `segment` for all segments together.
+        `index_interval_bytes` is null for the index on disk, `segment` is null for a whole partition.
         """
         import pyarrow as pa
 
@@ -153,21 +154,20 @@ class IndexStatistics:
 def find_knee(candidates: Iterable[IndexMeasures]) -> IndexMeasures | None:
     """The index at the knee of size against scan cost.
 
-    Each candidate is a point: bytes of its indexes, and bytes that a lookup is expected to pass over (by offset). Both
-    are scaled to 0..1 over the candidates, and the knee is the point that lies farthest below the line from the
-    smallest index to the one with the least to scan: there a smaller index begins to cost much, and a larger one to
-    gain little. Of equal points the one with the larger interval counts. It is a balance among the candidates, not a
-    law: others have another knee.
+    Each candidate is a point: the bytes of its indexes, and the bytes that a lookup is expected to scan (by offset).
+    Both are scaled to 0..1 over the candidates. The knee is the point farthest below the line from the smallest index
+    to the one with the lowest scan cost: a smaller index costs much more scanning, a larger one saves little. Of equal
+    points, the one with the larger interval wins. The knee depends on the candidates: others have another knee.
 
     Parameters
     ----------
     candidates : iterable of IndexMeasures
-        In any order; with `index_interval_bytes`.
+        In any order. Those without `index_interval_bytes` are ignored.
 
     Returns
     -------
     IndexMeasures or None
-        None where fewer than three of them differ, or none lies below the line: then there is no knee.
+        None if fewer than three candidates differ, or if none lies below the line.
     """
     points: dict[tuple[int, float], IndexMeasures] = {}
     known = [one for one in candidates if one.index_interval_bytes is not None]
@@ -179,7 +179,7 @@ def find_knee(candidates: Iterable[IndexMeasures]) -> IndexMeasures | None:
     sizes, costs = (np.array(column, np.float64) for column in zip(*points, strict=True))
     if np.ptp(sizes) == 0 or np.ptp(costs) == 0:
         return None
-    # summed, the scaled values are 1 on the line; rounded, so that noise decides nothing
+    # the scaled values add up to 1 on the line; rounding removes floating-point noise
     heights = np.round((sizes - sizes.min()) / np.ptp(sizes) + (costs - costs.min()) / np.ptp(costs), 9).tolist()
     lowest = min(heights)
     if lowest >= 1:
@@ -194,20 +194,20 @@ class SegmentMeter:
     Parameters
     ----------
     path : str
-        Of the `.log`.
+        Path of the `.log`.
     base_offset : int or None
-        None for a file that is not named after one: its indexes count from an offset that is not known.
+        None if the file name is not an offset: then the offsets in its indexes are not known.
     offset_index : OffsetEntries, optional
     time_index : TimeEntries, optional
     topic_partition : TopicPartition, optional
     intervals : sequence of int
-        Values of `index.interval.bytes` to measure beside the indexes there are.
+        Values of `index.interval.bytes` to measure in addition to the existing indexes.
     limits : RollLimits, optional
 
     Attributes
     ----------
     findings : list of Finding
-        About the indexes. One that misleads is not measured.
+        Findings about the indexes. An index that misleads lookups is not measured.
     """
 
     def __init__(
@@ -244,11 +244,11 @@ class SegmentMeter:
         self.findings.append(Finding(Reason.INDEX_MISLEADS, detail, path=index.path))
 
     def feed(self, batches: BatchTable) -> None:
-        """Count a window of the segment; they come in order."""
+        """Count a window of the segment; windows come in order."""
         if not len(batches):
             return
         if self._previous is None:
-            # a file that is not named after its base offset begins where its first batch does
+            # without a base offset in the file name, the segment begins at its first batch
             base = int(batches.base_offset[0])
             self._previous = (base if base >= 0 else int(batches.last_offset[0])) - 1
         if not self.n_batches:
@@ -272,12 +272,12 @@ class SegmentMeter:
         self.lag.add(lag[(batches.max_timestamp >= 0) & (lag > 0)])
 
     def finish(self, *, is_whole: bool = True) -> None:
-        """No window is left.
+        """End the segment.
 
         Parameters
         ----------
         is_whole : bool
-            Whether the walk found no damage, so that entries after its last batch are wrong.
+            Whether the walk found no damage. Then entries after the last batch are wrong.
         """
         if self._is_finished:
             return
@@ -289,7 +289,7 @@ class SegmentMeter:
         if self.index is None or self._entries is None:
             return
         times = self._time_index
-        # entries after the last batch that was walked are not about it
+        # entries after the last walked batch do not belong to what was measured
         self.index.n_time_entries = None if times is None else int(np.count_nonzero(times.offset <= last))
         if self.index.misleading is not None:
             offset, position = self.index.misleading
@@ -309,7 +309,7 @@ class SegmentMeter:
         if self._base_offset is not None and self._previous is not None:
             span = max(self._previous - self._base_offset, 0) / kf.MAX_RELATIVE_OFFSET
         n_time_entries = None if index is None else index.n_time_entries
-        # the last place of a time index is kept for the entry that a roll adds
+        # a broker reserves the last slot of a time index for the entry that a roll adds
         max_time_entries = limits.segment_index_bytes // kf.TIME_INDEX_DTYPE.itemsize - 1
         max_entries = limits.segment_index_bytes // kf.OFFSET_INDEX_DTYPE.itemsize
         return {
@@ -321,7 +321,7 @@ class SegmentMeter:
         }
 
     def statistics(self) -> IndexStatistics:
-        """The figures; after `finish`."""
+        """The results; call `finish` first."""
         return IndexStatistics(
             self._path,
             self._topic_partition,
@@ -338,14 +338,14 @@ class SegmentMeter:
 
 
 class PartitionMeter:
-    """Sums up segments; several partitions can be merged into one, as for a picture of a whole log dir.
+    """Adds up segments. Several partitions can be merged into one, for example to plot a whole log dir.
 
     Parameters
     ----------
     path : str
     topic_partition : TopicPartition, optional
     intervals : sequence of int
-        Those of the segments.
+        The same values as for the segments' meters.
     """
 
     def __init__(
@@ -359,13 +359,13 @@ class PartitionMeter:
         self._counts = {"size_in_bytes": 0, "n_batches": 0, "n_segments": 0, "n_unindexed": 0}
 
     def add(self, meter: SegmentMeter) -> None:
-        """Count a segment that is finished."""
+        """Add a segment; `finish` has been called on it."""
         statistics = meter.statistics()
         self._segments.append(statistics)
         self._merge(meter.index, meter.what_if, meter.lag, {name: getattr(statistics, name) for name in self._counts})
 
     def merge(self, other: PartitionMeter) -> None:
-        """Count another partition; its segments are not listed."""
+        """Add another partition; its segments are not listed."""
         self._merge(other._index, other._what_if, other._lag, other._counts)
 
     def _merge(
@@ -383,7 +383,7 @@ class PartitionMeter:
             self._counts[name] += count
 
     def statistics(self, *, keep_gaps: bool = False) -> IndexStatistics:
-        """The figures; with `keep_gaps` also what a picture needs."""
+        """The results; with `keep_gaps` also the distribution of gaps, for a plot."""
         return IndexStatistics(
             self._path,
             self._topic_partition,
@@ -411,7 +411,7 @@ def measure_index(index: OffsetEntries, batches: BatchTable | Iterable[BatchTabl
 
 
 def disorder(index: OffsetEntries) -> str:
-    """Why the entries cannot be searched; "" if they can."""
+    """The reason why the entries cannot be searched; "" if they can."""
     for name, values in (("offset", index.offset), ("position", index.position)):
         if (row := _first_drop(values)) is not None:
             return f"its entry {row + 1} has {name} {values[row]}, not above the {values[row - 1]} of the one before"

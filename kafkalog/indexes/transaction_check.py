@@ -1,8 +1,8 @@
-"""Whether transaction indexes name the aborted transactions that the batches of their partition show.
+"""Checks transaction indexes against the aborted transactions in the batches of their partition.
 
-A window of batches at a time, in the order of the log, as `kafkalog.indexes.checks`. In a compacted log an index may
-name transactions of which nothing is left; never may one be missing of which something is. Mirrors the writing half of
-`TransactionIndex`; opens no file.
+Batches come one window at a time, in the order of the log, as in `kafkalog.indexes.checks`. In a compacted log an index
+may have entries for transactions whose batches are gone. An aborted transaction that still has batches must have an
+entry. Mirrors the writing half of `TransactionIndex`. Opens no file.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _NO_ENTRIES = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
 
 
 class TransactionIndexCheck:
-    """Holds the transaction indexes of a partition against its batches.
+    """Checks the transaction indexes of a partition against its batches.
 
     Parameters
     ----------
     first_offsets : int64 arrays
-        `first_offset` of all entries of the indexes that will be checked.
+        `first_offset` of all entries of the indexes to check.
     open_transactions : list of OpenTransaction
         Transactions open before the first batch, from a producer snapshot.
     limits : Limits
 
     Notes
     -----
-    An entry is right if its last offset is that of an abort marker of its producer; its first offset that of the first
-    batch of the transaction, if it is still there; and its last stable offset not above the one after the marker. Which
-    of it may be gone is up to the cleaner and to retention.
+    An entry is right under three conditions. Its last offset is that of an abort marker of its producer. Its first
+    offset is that of the first batch of the transaction, if that batch still exists. Its last stable offset is not
+    above the one after the marker. Compaction and retention may have removed the marker or the batches.
 
     Source: ProducerStateManager.completeTxn, TransactionIndex.collectAbortedTxns, Kafka 4.3.
     """
@@ -52,12 +52,12 @@ class TransactionIndexCheck:
         self._replay.resume(list(open_transactions))
         self._wanted = np.unique(np.concatenate([np.empty(0, np.int64), *first_offsets]))
         self._is_there = np.zeros(self._wanted.size, np.bool_)
-        self._doubtful = -1  # transactions that began below were open where bytes were left out
+        self._doubtful = -1  # transactions that began below this offset may have ended in skipped bytes
         self._n_fed = 0
         self.begin(_NO_ENTRIES, None, 0)
 
     def begin(self, entries: npt.NDArray[np.void], path: str | None, base_offset: int) -> None:
-        """The batches that follow are those of a segment with these entries in its index."""
+        """Start a segment, given the entries of its index; the next batches are those of the segment."""
         self._entries, self._path, self._base_offset = entries, path, base_offset
         self._tally = Tally()
         last = entries["last_offset"].astype(np.int64)
@@ -91,13 +91,13 @@ class TransactionIndexCheck:
         self._next = int(np.searchsorted(self._last, self._base_offset))
 
     def lose(self, next_offset: int) -> None:
-        """Bytes were left out, up to this offset: what was open there is not known any more."""
+        """Bytes were skipped up to this offset: the outcomes of the transactions open there are not known."""
         self._replay.give_up(next_offset, self._n_fed)
         self._doubtful = max(self._doubtful, next_offset)
         self._next = int(np.searchsorted(self._last, next_offset))
 
     def feed(self, batches: BatchTable) -> None:
-        """Batches of the segment, in the order of the file."""
+        """Check the next batches of the segment, in the order of the file."""
         if not len(batches):
             return
         self._see(batches)
@@ -121,13 +121,13 @@ class TransactionIndexCheck:
         if not entries.size:
             return
         first, producer_id = entries["first_offset"].astype(np.int64), entries["producer_id"].astype(np.int64)
-        # the marker, unless compaction took it away
+        # check the marker, unless compaction has removed it
         row = np.minimum(np.searchsorted(batches.last_offset, last), len(batches) - 1)
         covered = (batches.base_offset[row] <= last) & (last <= batches.last_offset[row])
         kind = batches.control_type[row]
         is_marker = batches.is_control[row] & (kind != Outcome.COMMITTED) & (batches.producer_id[row] == producer_id)
         self._bad(numbers, covered & ~is_marker, "there is no abort marker of that producer at its last offset")
-        # the transaction, as far as something of it is left
+        # check the first offset and the last stable offset, if batches of the transaction are left
         place = np.searchsorted(ended["last_offset"], last)
         place = np.minimum(place, max(ended.size - 1, 0))
         known = ended["last_offset"][place] == last if ended.size else np.zeros(last.size, np.bool_)
@@ -148,7 +148,7 @@ class TransactionIndexCheck:
         )
 
     def _see(self, batches: BatchTable) -> None:
-        """Note which of the wanted first offsets still have a batch."""
+        """Record which of the entries' first offsets still have a batch."""
         start = int(np.searchsorted(self._wanted, batches.base_offset.min()))
         stop = int(np.searchsorted(self._wanted, batches.last_offset[-1], side="right"))
         if start < stop:
@@ -157,7 +157,7 @@ class TransactionIndexCheck:
             self._is_there[start:stop] |= (batches.base_offset[row] <= wanted) & (wanted <= batches.last_offset[row])
 
     def finish(self, *, is_whole: bool = True) -> list[Finding]:
-        """What is wrong with the segment's index; `is_whole` says whether the segment was walked to its end."""
+        """The findings about the segment's index; `is_whole` is whether the segment was walked to its end."""
         n_left = self._entries.size - self._next
         if is_whole:
             self._tally.add(

@@ -1,4 +1,4 @@
-"""The entries of a segment's sparse indexes as arrays: viewed, not parsed, and searched many queries at a time.
+"""Views the entries of a segment's sparse indexes as arrays, without parsing, and searches many queries at a time.
 
 All numbers are big-endian, and entries follow one another without a header::
 
@@ -7,9 +7,10 @@ All numbers are big-endian, and entries follow one another without a header::
     .txnindex   | version  i16 | producer id  i64 | first offset  i64 | last offset  i64 | last stable offset  i64 |
                                                                                                           34 bytes
 
-A file that a broker appends to is allocated ahead, so zeros may follow the entries. An index is a hint: a search
-returns what the entries say, and the batch that an entry points at is checked before it is used
-(`kafkalog.log.segment`).
+A broker preallocates the files that it appends to, so zeros may follow the entries. An index is a hint: a search
+returns the contents of the entries unchecked. `kafkalog.log.segment` checks the batch at an entry's position before it
+uses the entry.
+
 Mirrors the reading half of `OffsetIndex`, `TimeIndex` and `TransactionIndex`.
 """
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Queries as an int64 array; TypeError for fractions, and for dates, whose unit is not known."""
+    """Queries as an int64 array. Raises TypeError for floats, and for dates, whose unit is not known."""
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"whole numbers are expected (times in milliseconds), not {array.dtype}")
@@ -48,10 +49,10 @@ class IndexEntries:
     entries : structured array
         The entries as they are in the file, big-endian, without the zeros after them.
     base_offset : int
-        Of the segment.
+        Base offset of the segment.
     path : str or None
     padding_bytes : int
-        Bytes of zeros after the entries: the file of a broker that runs or has crashed is allocated ahead.
+        Bytes of zeros after the entries: a broker preallocates the file, and trims it when it closes the segment.
     """
 
     dtype: ClassVar[np.dtype[np.void]]
@@ -84,10 +85,10 @@ class IndexEntries:
         ----------
         path : path-like
         base_offset : int
-            Of the segment.
+            Base offset of the segment.
         memory_map : bool
         max_entries : int, optional
-            The most that a segment of its size can have; what follows is allocated ahead, and not read.
+            Maximum number of entries for a segment of this size. The rest is preallocated space, and is not read.
         """
         with open_source(path, memory_map=memory_map) as source:
             stop = source.size if max_entries is None else min(source.size, max_entries * cls.dtype.itemsize)
@@ -107,14 +108,14 @@ class IndexEntries:
         return f"{type(self).__name__}({len(self)} entries{padding}, base_offset={self.base_offset})"
 
     def findings(self) -> list[Finding]:
-        """A size that is not that of a whole number of entries."""
+        """The finding for a file size that is not a whole number of entries, if any."""
         if not self.odd_bytes:
             return []
         detail = f"{self.odd_bytes} bytes more than a multiple of {self.dtype.itemsize}"
         return [Finding(Reason.INDEX_SIZE, detail, path=self.path, base_offset=self.base_offset)]
 
     def padding_findings(self, *, is_last: bool = False, used: int = 0) -> list[Finding]:
-        """Zeros after the entries where they are not normal; `used` bytes of them are an entry."""
+        """The finding for zeros after the entries, unless `is_last`; `used` bytes of them are an entry of zeros."""
         padding = self.padding_bytes - used
         if is_last or padding <= 0:
             return []
@@ -167,7 +168,7 @@ class OffsetEntries(IndexEntries):
         return self._floors(offsets)
 
     def lookup(self, offsets: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """int64[m]: position to scan from for each offset, 0 where no entry is small enough (`OffsetIndex.lookup`)."""
+        """int64[m]: position to scan from for each offset; 0 if all entries are above it (`OffsetIndex.lookup`)."""
         return self._positions(offsets)
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
@@ -186,7 +187,7 @@ class TimeEntries(IndexEntries):
 
     @cached_property
     def offset(self) -> npt.NDArray[np.int64]:
-        """int64[n]: absolute."""
+        """int64[n]: last offset of the batch, absolute."""
         return self.entries["relative_offset"].astype(np.int64) + self.base_offset
 
     @cached_property
@@ -196,7 +197,7 @@ class TimeEntries(IndexEntries):
     def lookup(self, timestamps: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """int64[m]: offset of the largest entry at or below each timestamp, the base offset for none.
 
-        What the entries say, which may be wrong (`TimeIndex.lookup`); `Segment.find_timestamps` answers rightly.
+        Entries are not checked and may be wrong (`TimeIndex.lookup`). `Segment.find_timestamps` is always right.
         """
         return self._offsets(timestamps)
 
@@ -205,14 +206,14 @@ class TimeEntries(IndexEntries):
 
 
 class _Search:
-    """Finds the value that belongs to the largest key at or below each of many queries.
+    """Finds the value of the largest key at or below each of many queries.
 
     Parameters
     ----------
     keys : int64[n]
     values : int64[n]
     nothing : int
-        The value for queries below all keys.
+        The result for queries below all keys.
     """
 
     def __init__(self, keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64], nothing: int) -> None:
@@ -231,7 +232,8 @@ class _Search:
 def _used(data: Bytes, entry: int) -> int:
     """Number of entries up to the last one that is not all zeros.
 
-    An entry of zeros says only that the segment begins at position 0, so none is lost.
+    An entry of zeros cannot be told from padding. It only means that the segment begins at position 0, so nothing is
+    lost without it.
     """
     end = data.size
     while end:
