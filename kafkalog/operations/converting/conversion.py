@@ -146,7 +146,7 @@ class Conversion:
                 self._finish(event, sink)
                 if event.is_last:
                     self._leave(event.piece)
-            del event
+            del event  # frees the task's output before the next one is waited for
         self._end(sink)
 
     def _plan(self, pool: OrderedPool) -> Iterator[_Event]:

@@ -56,6 +56,7 @@ class Rules:
         start_offset = None
         if not self.include_deleted and partition.log_start_offset > segment.base_offset:
             start_offset = partition.log_start_offset
+        # `bind` returns True if the filter matches all records of the segment, and None if it matches none
         keep: tuple[Predicate, ...] = ()
         if self.keep is not None:
             bound = self.keep.bind(place)
