@@ -1,7 +1,7 @@
-"""The command line: `kafkalog ls`, `cat`, `batches`, `export`.
+"""The command line `kafkalog`: parses arguments, runs one command, and returns an exit code (`kafkalog.cli.exits`).
 
-stdout is data, stderr is the rest (progress, notes, damage, errors), and the exit code says how it went
-(`kafkalog.cli.exits`). A module a command; NumPy and Arrow are imported by the commands, so that help is quick.
+Data goes to stdout; progress, notes, damage and errors go to stderr. Each command has a module, in `reading` or
+`writing`. The commands import NumPy and Arrow when they run, so that help is quick.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command `kafkalog`: parse, run one command, and turn what happened into an exit code."""
+"""The command `kafkalog`: parses arguments, runs one command, and turns its outcome into an exit code."""
 
 from __future__ import annotations
 
@@ -44,12 +44,13 @@ examples:
 
 
 def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """The parser of the command line.
+    """Return the parser of the command line.
 
     Parameters
     ----------
     argv : sequence of str, optional
-        What is to be parsed: of the commands that it does not name only the summaries are there. Default: all is there.
+        The arguments to parse. A command that they do not name gets only its summary, and is not imported. Default: add
+        all commands in full.
     """
     parser = Parser(
         prog="kafkalog",
@@ -81,9 +82,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         The exit code: see `kafkalog.cli.exits.Exit`.
     """
-    if sys.stdout is None:  # closed by whoever started this: writing to it then fails like any other writing
+    if sys.stdout is None:  # the parent process closed it: make a write fail with OSError, as on any other stdout
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
-    # no command computes with matrices: the threads that NumPy would start for that only cost time
+    # no command does linear algebra, and the threads that OpenBLAS starts for it slow down the import of NumPy
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         return int(_main(argv))
@@ -112,7 +113,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _flushed(code: int) -> int:
-    """Help and versions go to stdout, which may be full or closed."""
+    """Flush stdout after help or the version was printed; return `code`, or another if stdout is full."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -129,7 +130,7 @@ def _no_output(error: OSError) -> int:
 
 
 def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.Namespace) -> int:
-    """One command; what it raises is said and becomes a code."""
+    """Run one command; report what it raises, and return the exit code."""
     console = Console(quiet=args.quiet, verbose=args.verbose)
     try:
         try:

@@ -1,4 +1,4 @@
-"""The commands, in the order of the help, and the module of each one, imported when its command runs."""
+"""The commands in the order of the help, with the module of each, which is imported when its command runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUMMARIES: Final = {
     "load": "write Parquet, Arrow, CSV or JSON lines as partitions that a broker serves",
     "spark": "the same over a cluster, or all processors: scan, batches, verify, rebuild-indexes, export",
 }
-"""A sentence a command."""
+"""One sentence about each command, for the help."""
 
 MODULES: Final = {
     "ls": "kafkalog.cli.reading.ls",

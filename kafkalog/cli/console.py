@@ -1,4 +1,7 @@
-"""stdout and stderr of one run: data goes out, notes, damage, errors and a progress bar go beside it."""
+"""stdout and stderr of one run: data goes to stdout; notes, damage, errors and a progress bar go to stderr.
+
+Also collects the exit code, and the findings for ``--report``.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import Finding, Loss
 
 MAX_DAMAGE_LINES: Final = 50
-"""Findings said one by one; -v says all."""
+"""The most findings printed without -v; with it all are."""
 
 _PROGRESS_AFTER: Final = 1.0
 _TORN_TAIL: Final = frozenset({"partial_tail", "zero_fill"})
@@ -32,14 +35,14 @@ _WORDS: Final = {
 
 
 class Console:
-    """Where a command writes, and how the run stands.
+    """The output of a command, and the exit code so far.
 
     Parameters
     ----------
     quiet : bool
-        No progress bar and no notes. Damage and errors are said all the same.
+        Print no progress bar and no notes. Damage and errors are printed even so.
     verbose : bool
-        Also what is usual, such as a torn tail, and every finding.
+        Also print what is normal, such as a torn tail, and every finding.
 
     Attributes
     ----------
@@ -55,12 +58,12 @@ class Console:
         self._report: Report | None = None
 
     def report_to(self, path: str | None, command: str, sources: Iterable[str]) -> None:
-        """Have everything that is found written to a file when the run ends; None for no file.
+        """Write all findings to a file when the run ends; None for no file.
 
         Raises
         ------
         UnsafePathError
-            The file would lie in a log dir, or where something is read.
+            The file would be inside a log dir or a source.
         """
         if path is not None:
             from kafkalog.cli.report import Report
@@ -69,27 +72,27 @@ class Console:
 
     @property
     def exit_code(self) -> Exit:
-        """The code for all that was said so far."""
+        """The exit code for everything reported so far."""
         return worst(self._codes)
 
     @property
     def shows_progress(self) -> bool:
-        """Whether there is a terminal to show a bar on, and it is wanted."""
+        """Whether stderr is a terminal, and -q was not given."""
         return not self.quiet and sys.stderr.isatty()
 
     def start_progress(self, total: int, what: str, *, unit: str = "B") -> None:
-        """Show a bar of bytes (or something else) from the first second on, if stderr is a terminal."""
+        """Show a progress bar after the first second, in bytes or another unit, if stderr is a terminal."""
         self.progress = Progress(total, what, unit=unit, enabled=self.shows_progress)
 
     def write(self, text: str) -> None:
-        """Data to stdout.
+        """Write data to stdout.
 
         Raises
         ------
         BrokenPipeError
-            Nobody reads it.
+            The reader has closed the pipe.
         OutputError
-            It could not be written, as on a full disk.
+            The write failed, for example because the disk is full.
         """
         with self._output():
             if self.progress.is_shown and sys.stdout.isatty():
@@ -100,7 +103,7 @@ class Console:
                 sys.stdout.write(text)
 
     def write_bytes(self, data: bytes) -> None:
-        """Data to stdout as it is, whatever encoding stdout has; raises as `write`."""
+        """Write bytes to stdout regardless of its encoding; raises as `write` does."""
         stream = getattr(sys.stdout, "buffer", None)
         if stream is None:
             self.write(data.decode(errors="replace"))
@@ -115,7 +118,7 @@ class Console:
                 stream.write(data)
 
     def flush(self) -> None:
-        """What is still buffered for stdout; raises as `write`."""
+        """Flush stdout; raises as `write` does."""
         with self._output():
             sys.stdout.flush()
 
@@ -129,28 +132,28 @@ class Console:
             raise OutputError(f"the output could not be written: {error.strerror or error}") from error
 
     def say(self, word: str, text: str) -> None:
-        """A line to stderr."""
+        """Print a line to stderr: a word for its kind, and a text."""
         with self.progress.hidden():
             print(f"kafkalog: {word}: {escape_line(text)}", file=sys.stderr, flush=True)
 
     def list(self, lines: Iterable[str]) -> None:
-        """Lines to stderr as they are."""
+        """Print lines to stderr without a prefix."""
         with self.progress.hidden():
             for line in lines:
                 print(escape_line(line), file=sys.stderr)
 
     def note(self, text: str) -> None:
-        """A line worth knowing; not with -q."""
+        """Print a note, unless -q was given."""
         if not self.quiet:
             self.say("note", text)
 
     def detail(self, text: str) -> None:
-        """A line for -v."""
+        """Print a note if -v was given."""
         if self.verbose:
             self.say("note", text)
 
     def findings(self, findings: Iterable[Finding]) -> None:
-        """Rows about files: each is said, and counts for the exit code."""
+        """Print findings, and count them for the exit code and the report."""
         for finding in findings:
             code = exit_of_finding(finding)
             self._codes.add(code)
@@ -166,14 +169,14 @@ class Console:
                 self._n_unsaid += 1
 
     def judge(self, findings: Iterable[Finding]) -> None:
-        """Rows that a command shows itself: they count for the exit code."""
+        """Count findings that a command prints itself for the exit code and the report."""
         for finding in findings:
             self._codes.add(exit_of_finding(finding))
             if self._report is not None:
                 self._report.add(finding)
 
     def losses(self, losses: Mapping[str, Loss]) -> None:
-        """What was lost, by partition directory: a line each, and in the report."""
+        """Print and report the lost records, by partition directory."""
         for path, loss in losses.items():
             if loss.n_records or loss.n_unknown:
                 self.say("lost", f"{path}: {loss}")
@@ -181,7 +184,7 @@ class Console:
             self._report.losses.update(losses)
 
     def unkept_findings(self, n: int) -> None:
-        """Damage that was counted but not kept."""
+        """Count damage whose findings were not kept."""
         if n:
             self._codes.add(Exit.DAMAGE)
             if self._report is not None:
@@ -189,7 +192,7 @@ class Console:
             self._n_unsaid += n
 
     def error(self, error: BaseException) -> None:
-        """What was raised, and its notes as a hint: it is said, and counts for the exit code."""
+        """Print an error, with its notes as a hint, and count it for the exit code."""
         code = exit_of_error(error)
         self._codes.add(code)
         if self._report is not None:
@@ -201,7 +204,7 @@ class Console:
         self.say(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)
 
     def close(self) -> None:
-        """Take the bar away, say how much was left unsaid, write the report."""
+        """Remove the progress bar, print how many findings were not printed, and write the report."""
         self.progress.close()
         if self._report is not None:
             try:
@@ -215,16 +218,16 @@ class Console:
 
 
 class Progress:
-    """A bar of bytes on stderr with rate and time left, from one second of work on.
+    """A progress bar on stderr with rate and time left; appears after one second of work.
 
     Parameters
     ----------
     total : int
-        Bytes.
+        The number of bytes, or of other units.
     what : str
         A word before the bar.
     unit : str
-        Of what there are so many, if not bytes.
+        The unit, if not bytes.
     enabled : bool
     """
 
@@ -236,16 +239,16 @@ class Progress:
 
     @property
     def enabled(self) -> bool:
-        """Whether it is worth telling how far the work is."""
+        """Whether a bar may be shown, so that progress should be reported."""
         return self._enabled
 
     @property
     def is_shown(self) -> bool:
-        """Whether the bar is on the screen."""
+        """Whether the bar is visible."""
         return self._bar is not None
 
     def reach(self, done: int) -> None:
-        """Say how many bytes of all are done."""
+        """Report how many bytes are done in total."""
         if not self._enabled or done <= self._done:
             return
         if self._bar is None:
@@ -270,18 +273,18 @@ class Progress:
         self._done = done
 
     def resize(self, total: int) -> None:
-        """Say that there is more to do, or less, than was thought."""
+        """Change the total."""
         self._total = total
         if self._bar is not None:
             self._bar.total = total
 
     def advance(self, n: int) -> None:
-        """Say that so many bytes more are done."""
+        """Report that `n` more bytes are done."""
         self.reach(self._done + n)
 
     @contextlib.contextmanager
     def hidden(self) -> Any:
-        """Take the bar away while something else is written."""
+        """Hide the bar while something else is written."""
         if self._bar is None:
             yield
             return
@@ -292,7 +295,7 @@ class Progress:
             self._bar.refresh()
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -300,7 +303,7 @@ class Progress:
 
 
 def prepare_stdout(*, is_json: bool) -> None:
-    """JSON is UTF-8; text is what the terminal takes."""
+    """Set the encoding of stdout: UTF-8 for JSON; for text escape what the terminal's encoding lacks."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         if is_json:
             sys.stdout.reconfigure(encoding="utf-8")
@@ -309,7 +312,7 @@ def prepare_stdout(*, is_json: bool) -> None:
 
 
 def discard_stdout() -> None:
-    """Let nothing more go to a stdout that takes nothing, or Python complains about it when it ends."""
+    """Redirect a broken stdout to the null device, or Python's flush at exit would print an error."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
         try:

@@ -1,4 +1,4 @@
-"""Exit codes: which there are, which one wins, and which one an error or a finding asks for."""
+"""Exit codes: the codes, their precedence, and the code for an error or a finding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """What the process says when it ends."""
+    """The exit codes of the process."""
 
     GOOD = 0
     DAMAGE = 1
@@ -39,7 +39,7 @@ SEVERITY: Final = (
     Exit.UNSUPPORTED,
     Exit.GOOD,
 )
-"""Highest first. The first three end a run at once."""
+"""The codes by precedence, highest first. The first three end a run at once."""
 
 EXIT_CODES_HELP: Final = """\
 exit codes:
@@ -65,21 +65,21 @@ _UNSUPPORTED_REASONS: Final = frozenset({"unknown_codec"})
 
 
 class UsageError(Exception):
-    """What was asked for makes no sense; the message says why."""
+    """The arguments are invalid; the message says why."""
 
 
 class OutputError(Exception):
-    """stdout did not take what was written."""
+    """A write to stdout failed."""
 
 
 def worst(codes: Iterable[int]) -> Exit:
-    """The code that wins, `Exit.GOOD` where there is none."""
+    """Return the code with the highest precedence, `Exit.GOOD` if there is none."""
     present = set(codes)
     return next((code for code in SEVERITY if code in present), Exit.GOOD)
 
 
 def exit_of_error(error: BaseException) -> Exit:
-    """The exit code for what was raised."""
+    """Return the exit code for an exception."""
     from kafkalog import errors
 
     if isinstance(error, UsageError):
@@ -100,7 +100,7 @@ def exit_of_error(error: BaseException) -> Exit:
 
 
 def exit_of_finding(finding: Finding) -> Exit:
-    """The exit code for a row about a file."""
+    """Return the exit code for a finding."""
     if not finding.damage:
         return Exit.GOOD
     if finding.reason in _LIMIT_NAMES:
@@ -113,5 +113,5 @@ def exit_of_finding(finding: Finding) -> Exit:
 
 
 def limit_hint(reason: str) -> str:
-    """Which option lifts the limit that a reason names; "" for other reasons."""
+    """Return a hint about the option that changes the limit in `reason`; "" for other reasons."""
     return f"--limit {_LIMIT_NAMES[reason]}=N sets another limit" if reason in _LIMIT_NAMES else ""

@@ -1,4 +1,4 @@
-"""Options that commands share, and how their values are read."""
+"""Options that commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ _QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says what is wrong in a line, and where the rest is to be read."""
+    """A parser whose errors are one line that refers to the help."""
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help; unlike argparse's own, a reader that went away is noticed."""
+        """Print the help; unlike argparse's own, it raises if the reader has closed the pipe."""
         (sys.stdout if file is None else file).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
-        """Say it, and end with 2."""
+        """Print the message, and exit with 2."""
         self.exit(Exit.USAGE, f"kafkalog: error: {message} (see {self.prog} --help)\n")
 
 
 @dataclass(frozen=True, slots=True)
 class HelpText:
-    """What the help of a command says.
+    """The texts in the help of a command.
 
     Attributes
     ----------
     description : str
     examples : str
     summary : str, optional
-        A sentence, for the list of commands; default: what `SUMMARIES` says.
+        A sentence for the list of commands; default: the one in `SUMMARIES`.
     """
 
     description: str
@@ -83,14 +83,15 @@ class HelpText:
 def add_command(
     commands: Any, name: str, words: HelpText, *, paths: tuple[str, str, str] | None = None, writes: bool = False
 ) -> argparse.ArgumentParser:
-    """A command's parser, with what all commands have.
+    """Add a command's parser, with the arguments that all commands have.
 
     Parameters
     ----------
     paths : tuple of str, optional
-        What its paths are called, their help, and a paragraph about them; default: log dirs and what is in them.
+        Name of the positional paths, their help, and a paragraph about them. Default: paths of log dirs, partition
+        directories and segments.
     writes : bool
-        Whether files at PATH may be changed.
+        Whether the command may change files at PATH.
     """
     usual = ("PATH", "log dir, partition directory or .log file", PATH_HELP + ("" if writes else _READ_ONLY))
     metavar, path_help, about_paths = paths or usual
@@ -114,7 +115,7 @@ def add_command(
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """``--topics`` and ``--partitions``."""
+    """Add ``--topics`` and ``--partitions``."""
     parser.add_argument(
         "-t", "--topics", metavar="T,...", action="append", type=names, help="only these topics; may be repeated"
     )
@@ -129,7 +130,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
-    """``--filter``; `FILTER_HELP` is for the description."""
+    """Add ``--filter``; the description of the command should include `FILTER_HELP`."""
     parser.add_argument(
         "--filter",
         metavar="'COLUMN OP VALUE'",
@@ -141,7 +142,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    """``--limit``."""
+    """Add ``--limit``."""
     parser.add_argument(
         "--limit",
         metavar="NAME=N",
@@ -156,7 +157,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def add_report(parser: Any) -> None:
-    """``--report``."""
+    """Add ``--report``."""
     parser.add_argument(
         "--report",
         metavar="FILE",
@@ -166,7 +167,7 @@ def add_report(parser: Any) -> None:
 
 
 def names(text: str) -> list[str]:
-    """A comma list of names."""
+    """Parse a comma-separated list of names."""
     found = [name.strip() for name in text.split(",") if name.strip()]
     if not found:
         raise argparse.ArgumentTypeError("a name is expected")
@@ -174,7 +175,7 @@ def names(text: str) -> list[str]:
 
 
 def numbers(text: str) -> list[int]:
-    """A comma list of partition numbers."""
+    """Parse a comma-separated list of partition numbers."""
     try:
         found = [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
@@ -185,14 +186,14 @@ def numbers(text: str) -> list[int]:
 
 
 def count(text: str) -> int:
-    """A number from 0 on."""
+    """Parse a number that is not negative."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"a number of records is expected, not {text!r}")
     return min(int(text[:20]), 2**62)
 
 
 def limit(text: str) -> tuple[str, int]:
-    """``name=value``."""
+    """Parse ``name=value`` of ``--limit``."""
     name, equals, value = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"name=value is expected, such as max_batch_bytes=200M, not {text!r}")
@@ -203,7 +204,7 @@ def limit(text: str) -> tuple[str, int]:
 
 
 def timestamp(text: str) -> int | datetime:
-    """Milliseconds, or ISO 8601 with a zone."""
+    """Parse milliseconds, or ISO 8601 with a time zone."""
     try:
         return int(text)
     except ValueError:
@@ -221,7 +222,7 @@ def timestamp(text: str) -> int | datetime:
 
 
 def condition(text: str) -> tuple[Any, ...]:
-    """``COLUMN OP VALUE`` as a filter; see `FILTER_HELP`."""
+    """Parse ``COLUMN OP VALUE`` into a filter; see `FILTER_HELP`."""
     from kafkalog.scanning.filters import check_term
 
     match = _CONDITION.fullmatch(text)
@@ -255,7 +256,7 @@ def condition(text: str) -> tuple[Any, ...]:
 
 
 def _value(column: str, text: str) -> Any:
-    """A value in the type of a column; a ValueError says what was expected."""
+    """Parse a value of a column's type; raises ValueError with what was expected."""
     from kafkalog.records.columns import BINARY_COLUMNS, FIXED_COLUMNS
 
     quoted = _QUOTED.fullmatch(text)
@@ -294,12 +295,12 @@ def _bytes(text: str) -> str | bytes:
 
 
 def flatten(lists: list[list[Any]] | None) -> list[Any] | None:
-    """The values of an option that may be repeated and takes lists; None if it was not given."""
+    """Return the distinct values of a repeatable option that takes lists; None if it was not given."""
     return None if lists is None else list(dict.fromkeys(value for values in lists for value in values))
 
 
 def selected_bytes(opened: LogDir | Partition | Segment, args: argparse.Namespace) -> int:
-    """Bytes of the `.log` files that ``--topics`` and ``--partitions`` leave, for a progress bar."""
+    """Return the size of the `.log` files that ``--topics`` and ``--partitions`` select, for a progress bar."""
     from kafkalog.errors import KafkalogError
     from kafkalog.log.log_dir import LogDir
 
@@ -307,23 +308,23 @@ def selected_bytes(opened: LogDir | Partition | Segment, args: argparse.Namespac
         return opened.size_in_bytes
     total = 0
     for key in selected_keys(opened, args):
-        with contextlib.suppress(KafkalogError):  # whoever reads it will say so
+        with contextlib.suppress(KafkalogError):  # reported when the partition is read
             total += opened[key].size_in_bytes
     return total
 
 
 def selected_keys(log_dir: LogDir, args: argparse.Namespace) -> list[TopicPartition]:
-    """What ``--topics`` and ``--partitions`` leave, be it there to open or not."""
+    """Return the partitions that ``--topics`` and ``--partitions`` select, also those that cannot be opened."""
     return log_dir.select(flatten(args.topics), flatten(args.partitions))
 
 
 def make_limits(pairs: list[tuple[str, int]]) -> Limits:
-    """The limits that were asked for.
+    """Return the limits given with ``--limit``.
 
     Raises
     ------
     UsageError
-        A limit that is none.
+        The name or the value of a limit is invalid.
     """
     from dataclasses import fields
 

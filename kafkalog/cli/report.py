@@ -1,4 +1,4 @@
-"""``--report FILE``: everything that a run found, as JSON."""
+"""``--report FILE``: writes all findings of a run as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Report:
-    """What is written to the file when a run ends.
+    """Collects findings, and writes them to a file when the run ends.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Report:
     Raises
     ------
     UnsafePathError
-        The file would lie in a log dir, or where something is read.
+        The file would be inside a log dir or a source.
     """
 
     def __init__(self, path: str, command: str, sources: Sequence[str]) -> None:
@@ -40,21 +40,21 @@ class Report:
         self.losses: dict[str, Loss] = {}
 
     def add(self, finding: Finding) -> None:
-        """Keep a finding."""
+        """Add a finding."""
         self._findings.append(finding.as_dict())
 
     def add_error(self, error: BaseException) -> None:
-        """Keep what ended the run, if a file is to blame."""
+        """Add the error that ended the run, if it is about a file."""
         if isinstance(error, KafkalogError):
             self.add(error.to_finding())
 
     def write(self, exit_code: int) -> None:
-        """Write the file, in place of one that is there.
+        """Write the file; replaces an existing one.
 
         Raises
         ------
         OSError
-            It cannot be written.
+            The file cannot be written.
         """
         content = {
             "command": self._command,

@@ -1,4 +1,4 @@
-"""What commands that scan records have in common: the options of a scan, its findings, its progress bar."""
+"""Shared by commands that scan records: the options of a scan, the report of its findings, its progress bar."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def add_scan_selection(parser: argparse.ArgumentParser) -> None:
-    """Which records."""
+    """Add the options that select records."""
     what = parser.add_argument_group("which records")
     add_selection(what)  # type: ignore[arg-type]
     what.add_argument("-n", dest="n", metavar="N", type=count, help="only the first N records")
@@ -64,7 +64,7 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def add_scan_reading(parser: argparse.ArgumentParser) -> None:
-    """How they are read."""
+    """Add the options about how records are read."""
     reading = parser.add_argument_group("reading")
     add_on_corruption(reading, default="raise")
     reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
@@ -74,7 +74,7 @@ def add_scan_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def add_on_corruption(parser: Any, *, default: str) -> None:
-    """``--on-corruption``."""
+    """Add ``--on-corruption``."""
     meanings = {
         "raise": "end with an error",
         "stop": "end that partition there, as a broker would",
@@ -90,12 +90,12 @@ def add_on_corruption(parser: Any, *, default: str) -> None:
 
 
 def columns_of(args: argparse.Namespace) -> list[str] | None:
-    """The names of ``--columns``."""
+    """Return the names in ``--columns``; None if it was not given."""
     return None if args.columns is None else [name.strip() for name in args.columns.split(",")]
 
 
 def record_columns_of(args: argparse.Namespace) -> list[str] | None:
-    """The same for records; with control records among them the default says which ones they are."""
+    """Return the columns of records; with ``--include-control`` the default has `is_control` too."""
     if args.columns is not None or not args.include_control:
         return columns_of(args)
     from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
@@ -104,7 +104,7 @@ def record_columns_of(args: argparse.Namespace) -> list[str] | None:
 
 
 def scan_options(args: argparse.Namespace) -> dict[str, Any]:
-    """What `kafkalog.scan` takes, columns aside."""
+    """Return the options for `kafkalog.scan`, except the columns."""
     return {
         "topics": flatten(args.topics),
         "partitions": flatten(args.partitions),
@@ -125,13 +125,13 @@ def scan_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def path_of(args: argparse.Namespace) -> str | list[str]:
-    """The paths, as `kafkalog.scan` takes them."""
+    """Return the paths in the form that `kafkalog.scan` takes."""
     paths: list[str] = args.paths
     return paths[0] if len(paths) == 1 else paths
 
 
 def open_records(args: argparse.Namespace, console: Console) -> LogDir | Partition | Segment:
-    """Open the paths; a note says which internal topics are not read."""
+    """Open the paths, and print a note with the internal topics that are not read."""
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import open as open_path
 
@@ -143,7 +143,7 @@ def open_records(args: argparse.Namespace, console: Console) -> LogDir | Partiti
 
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
-    """What the library finds wrong with an option is wrong usage."""
+    """Raise UsageError for a TypeError or ValueError about an option."""
     try:
         yield
     except KafkalogError:
@@ -153,7 +153,7 @@ def usage_errors() -> Iterator[None]:
 
 
 def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Console) -> None:
-    """Say that no partition matches, or which internal topics are left out."""
+    """Print a note if no partition matches, or with the internal topics that are not read."""
     from kafkalog.log.log_dir import LogDir
 
     target = scan.target
@@ -166,22 +166,22 @@ def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Consol
 
 
 def note_left_out(log_dir: LogDir, console: Console) -> None:
-    """Say which internal topics of a log dir are not read."""
+    """Print a note with the internal topics of a log dir that are not read."""
     left_out = sorted({key.topic for key in set(log_dir) - set(log_dir.select(internal=False))})
     if left_out:
         console.note(f"internal topics are left out: {', '.join(left_out)}; -t names them, --internal reads all")
 
 
 class ScanReporter:
-    """Says what a pass of a scan finds as it finds it, and how far it is.
+    """Reports the findings of a scan as they come, and its progress.
 
     Parameters
     ----------
     scan : Scan
-        Or anything with its `findings`, `losses`, `n_damage`, `partitions` and `progress`.
+        Or an object with the same `findings`, `losses`, `n_damage`, `partitions` and `progress`.
     console : Console
     what : str, optional
-        A word for a progress bar; none without.
+        A word for the progress bar; without it there is no bar.
     """
 
     def __init__(self, scan: Scan | Any, console: Console, what: str | None = None) -> None:
@@ -197,7 +197,7 @@ class ScanReporter:
         self.look()
 
     def look(self) -> None:
-        """Say new damage."""
+        """Report new damage."""
         if self._scan.n_damage:
             self._say()
 
@@ -207,7 +207,7 @@ class ScanReporter:
         self._n_said = len(findings)
 
     def close(self) -> None:
-        """Say the rest."""
+        """Report the remaining findings, and the lost records."""
         self._say()
         kept = sum(finding.damage for finding in self._scan.findings)
         self._console.unkept_findings(self._scan.n_damage - kept)

@@ -1,4 +1,4 @@
-"""Values as text for people: bytes, sizes, counts, times, tables. Nothing here reads or writes."""
+"""Formats values as text for people: bytes, sizes, counts, times, tables. Nothing here reads or writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-# the backslash is first: those of the others are none of the text
+# the backslash must come first, or the backslashes of the other escapes would be escaped too
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _BYTE_ESCAPES: Final = {
     byte: _ESCAPES.get(chr(byte), chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in range(256)
@@ -20,20 +20,20 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def quote_bytes(value: bytes | None, limit: int | None = None) -> str:
-    r"""Bytes as a quoted string that can be turned back.
+    r"""Return bytes as a quoted string from which they can be restored.
 
     Parameters
     ----------
     value : bytes or None
     limit : int, optional
-        Show no more than so many bytes, and the size.
+        Show at most this many bytes, then the size.
 
     Returns
     -------
     str
-        ``null`` for None. Else in double quotes: valid UTF-8 as text, in which backslash, quote and what does not print
-        are escaped (``\\``, ``\"``, ``\n``, ``\r``, ``\t``, else ``\xNN`` a byte); bytes that are not valid UTF-8 with
-        ``\xNN`` for all that is not printable ASCII.
+        ``null`` for None; else a string in double quotes. Valid UTF-8 is shown as text, with backslash, quote and
+        unprintable characters escaped (``\\``, ``\"``, ``\n``, ``\r``, ``\t``, else ``\xNN`` for each byte). In other
+        bytes everything except printable ASCII is shown as ``\xNN``.
 
     Examples
     --------
@@ -58,12 +58,12 @@ def quote_bytes(value: bytes | None, limit: int | None = None) -> str:
 
 
 def quote_name(name: str) -> str:
-    """A header's name: as it is if it is one plain word, else quoted as `quote_bytes` does."""
+    """Return a header's name unchanged if it is one plain word, else quoted as `quote_bytes` does."""
     return name if _WORD.fullmatch(name) else quote_bytes(name.encode("utf-8", "replace"))
 
 
 def escape_line(text: str) -> str:
-    """A message as one line that does nothing to a terminal: what does not print is escaped."""
+    """Return a message as one line with unprintable characters escaped, so that it cannot control a terminal."""
     return _escape_unprintable(text)
 
 
@@ -83,7 +83,7 @@ def _escape(char: str) -> str:
 
 
 def _cut(value: bytes, limit: int) -> bytes:
-    """At most `limit` bytes, and no part of a UTF-8 character at the end."""
+    """Return at most `limit` bytes, without a partial UTF-8 character at the end."""
     for back in range(min(4, limit)):
         if value[limit - back] & 0xC0 != 0x80:
             return value[: limit - back]
@@ -91,7 +91,7 @@ def _cut(value: bytes, limit: int) -> bytes:
 
 
 def human_bytes(n: int) -> str:
-    """A size in binary units.
+    """Format a size in binary units.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def human_bytes(n: int) -> str:
 
 
 def counted(n: int, name: str, plural: str | None = None) -> str:
-    """A number of things.
+    """Format a number of things.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def counted(n: int, name: str, plural: str | None = None) -> str:
 
 
 def iso_seconds(timestamp: int | None) -> str:
-    """Milliseconds as UTC, whole seconds; ``-`` for none."""
+    """Format milliseconds as UTC in whole seconds; ``-`` for none."""
     if timestamp is None or timestamp < 0:
         return "-"
     try:
@@ -130,13 +130,13 @@ def iso_seconds(timestamp: int | None) -> str:
 
 
 def iso_milliseconds(timestamp: int) -> str:
-    """Milliseconds as UTC, as exactly as they are; ``-`` for none."""
+    """Format milliseconds as UTC with three decimals; ``-`` for none."""
     whole = iso_seconds(timestamp)
     return f"{whole[:-1]}.{timestamp % 1000:03d}Z" if whole.endswith("Z") else whole
 
 
 def parse_bytes(text: str) -> int:
-    """A number of bytes or things, with K, M or G (of 1024) if wished.
+    """Parse a number of bytes or things, with an optional K, M or G (powers of 1024).
 
     Examples
     --------
@@ -150,13 +150,14 @@ def parse_bytes(text: str) -> int:
 
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
-    """Rows as lines with aligned columns.
+    """Format rows as lines with aligned columns.
 
     Parameters
     ----------
-    rows : sequence of rows, the header among them
+    rows : sequence of rows
+        Includes the header.
     right : sequence of bool
-        Which columns stand at the right.
+        Whether a column is right-aligned.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

@@ -1,4 +1,4 @@
-"""A topic's settings named on the command line: one that Kafka does not have is wrong usage, the rest is said."""
+"""Topic settings on the command line: an unknown setting is a usage error, a questionable value is a note."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """UsageError for a name that is not a topic's setting; of a file's names, many are a broker's."""
+    """Raise UsageError for a name that is not a topic's setting.
+
+    Names in a properties file are not checked: many of them are settings of a broker.
+    """
     from kafkalog.state.log_config import is_setting, nearest_setting
 
     for name in names:
@@ -28,7 +31,7 @@ def check_names(names: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def noting(console: Console) -> Iterator[None]:
-    """What is odd about settings is a note, said as soon as it is found out."""
+    """Print warnings about settings as notes, as soon as they are raised."""
     from kafkalog.errors import ConfigWarning
 
     with warnings.catch_warnings():
@@ -46,7 +49,7 @@ def noting(console: Console) -> Iterator[None]:
 
 
 def settings_of(properties: Mapping[str, object], console: Console) -> LogConfig:
-    """Settings; what is odd about them is said."""
+    """Return settings; print warnings about them as notes."""
     from kafkalog.state.log_config import LogConfig
 
     with noting(console), usage_errors():

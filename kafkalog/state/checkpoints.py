@@ -1,6 +1,6 @@
-"""The small text files: leader epochs of a partition, offsets of a log dir, who a partition and a log dir are.
+"""The small text files: leader epochs of a partition, offsets of a log dir, ids of a partition and of a log dir.
 
-Read as a broker reads them, and encoded as it writes them; who writes the bytes where is not decided here. Mirrors
+Files are parsed as a broker parses them, and encoded as it writes them. Nothing here writes a file. Mirrors
 `CheckpointFile`, `LeaderEpochCheckpointFile`, `OffsetCheckpointFile`, `PartitionMetadataFile`, `MetaProperties` and
 `Uuid`.
 """
@@ -28,17 +28,20 @@ Pathish = str | os.PathLike[str]
 
 
 def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
-    """Entries of a checkpoint file, split into fields; None when there is no such file.
+    """Read the entries of a checkpoint file, split into fields; None if the file does not exist.
+
+    An empty file gives an empty list.
 
     Raises
     ------
     SidecarError
-        `checkpoint_syntax`, with the line: another version than 0, a line with another number of fields, more or
-        fewer entries than line 2 says. An empty file is an empty list.
+        `checkpoint_syntax`, with the line number: the version is not 0, a line has another number of fields, or the
+        number of entries differs from line 2.
 
     Notes
     -----
-    Line 1 is the version, line 2 the number of entries, then an entry a line. Source: CheckpointFile.read, Kafka 4.3.
+    Line 1 is the version, line 2 the number of entries; then one entry per line.
+    Source: CheckpointFile.read, Kafka 4.3.
     """
     if not os.path.exists(path):
         return None
@@ -65,7 +68,7 @@ def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
 
 
 def read_offset_checkpoint(path: Pathish) -> dict[kf.TopicPartition, int] | None:
-    """`topic partition offset` lines as a dict; None when there is no such file."""
+    """Read `topic partition offset` lines as a dict; None if the file does not exist."""
     entries = read_checkpoint(path, 3)
     if entries is None:
         return None
@@ -77,9 +80,9 @@ def read_offset_checkpoint(path: Pathish) -> dict[kf.TopicPartition, int] | None
 
 
 def checkpointed_offset(path: Pathish, key: kf.TopicPartition) -> int | None:
-    """What a checkpoint of offsets says of a partition; None where it says nothing or cannot be read.
+    """Offset of a partition in an offset checkpoint; None if it has no entry or the file cannot be read.
 
-    For looking up many partitions one by one: the last few files are remembered as long as they do not change.
+    Suitable for looking up many partitions one by one: the last few files are cached as long as they do not change.
     """
     try:
         status = os.stat(path)
@@ -90,11 +93,12 @@ def checkpointed_offset(path: Pathish, key: kf.TopicPartition) -> int | None:
 
 @functools.lru_cache(maxsize=8)
 def _remembered(path: str, *stamp: int) -> dict[kf.TopicPartition, int]:
+    # `stamp` is only part of the cache's key, so that a changed file is read again
     return read_offset_checkpoint(path) or {}
 
 
 def read_leader_epochs(path: Pathish) -> npt.NDArray[np.void] | None:
-    """Leader epochs and their start offsets, in file order; None when there is no such file.
+    """Read leader epochs and their start offsets, in file order; None if the file does not exist.
 
     Returns
     -------
@@ -111,7 +115,7 @@ def read_leader_epochs(path: Pathish) -> npt.NDArray[np.void] | None:
 
 
 def read_properties(path: Pathish) -> dict[str, str] | None:
-    """`meta.properties` or `partition.metadata` as a dict; None when there is no such file."""
+    """Read `meta.properties` or `partition.metadata` as a dict; None if the file does not exist."""
     if not os.path.exists(path):
         return None
     try:
@@ -124,12 +128,12 @@ def read_properties(path: Pathish) -> dict[str, str] | None:
 
 
 def read_topic_id(directory: Pathish) -> str | None:
-    """The topic id in the `partition.metadata` of a partition directory; None when there is no such file.
+    """Read the topic id from the `partition.metadata` of a partition directory; None if the file does not exist.
 
     Raises
     ------
     SidecarError
-        The file cannot be parsed, or what it has is no topic id.
+        The file cannot be parsed, or it has no valid topic id.
     """
     path = Path(directory) / kf.PARTITION_METADATA
     properties = read_properties(path)
@@ -142,23 +146,26 @@ def read_topic_id(directory: Pathish) -> str | None:
 
 
 def encode_checkpoint(entries: Iterable[Iterable[object]]) -> bytes:
-    """The content of a checkpoint file. Source: CheckpointFile.write, Kafka 4.3."""
+    """Encode the content of a checkpoint file. Source: CheckpointFile.write, Kafka 4.3."""
     lines = [" ".join(map(str, entry)) for entry in entries]
     return "".join(f"{line}\n" for line in ("0", len(lines), *lines)).encode()
 
 
 def encode_offset_checkpoint(offsets: Mapping[kf.TopicPartition, int]) -> bytes:
-    """The content of a checkpoint of offsets, in the order given."""
+    """Encode the content of an offset checkpoint, in the order given."""
     return encode_checkpoint((*key, offset) for key, offset in offsets.items())
 
 
 def encode_partition_metadata(topic_id: str) -> bytes:
-    """The content of `partition.metadata`; no newline ends it. Source: PartitionMetadata.encode, Kafka 4.3."""
+    """Encode the content of `partition.metadata`, without a newline at its end.
+
+    Source: PartitionMetadata.encode, Kafka 4.3.
+    """
     return f"version: 0\ntopic_id: {topic_id}".encode()
 
 
 def parse_topic_id(topic_id: str | bytes | uuid.UUID) -> str:
-    """A topic id as Kafka writes it: 22 characters of URL-safe base64.
+    """Convert a topic id to the text that Kafka writes: 22 characters of URL-safe base64.
 
     Parameters
     ----------
@@ -168,7 +175,7 @@ def parse_topic_id(topic_id: str | bytes | uuid.UUID) -> str:
     Raises
     ------
     ValueError
-        It is none, or the one of all zeros, which brokers take for no id.
+        It is not a topic id, or it is all zeros, which brokers take for no id.
     """
     if isinstance(topic_id, uuid.UUID):
         topic_id = topic_id.bytes
@@ -192,7 +199,7 @@ def _integer(path: Pathish, line: int, text: str, bits: int) -> int:
     return int(text)
 
 
-_MOST_DIGITS = 40  # leading zeros are fine; Python takes a long time over thousands of digits, or refuses them
+_MOST_DIGITS = 40  # leading zeros are allowed, but Python is slow at parsing thousands of digits, or raises
 
 
 def _bad(path: Pathish, line: int, detail: str) -> SidecarError:

@@ -1,8 +1,8 @@
-"""What a log dir's `__cluster_metadata-0` says of topics: their settings, ids and replicas.
+"""Read settings, ids and replicas of topics from `__cluster_metadata-0` of a log dir.
 
-The metadata log is a log like others: its records, and those of its newest snapshot (`OFFSET-EPOCH.checkpoint`, the
-same format), are read by `kafkalog.records.decode`. A record begins with its frame version, type and version, each an
-unsigned varint; other records than these are skipped::
+The metadata log is an ordinary log. Its records, and those of its newest snapshot (`OFFSET-EPOCH.checkpoint`, in the
+same format), are decoded by `kafkalog.records.decode`. A record begins with its frame version, type and version, each
+an unsigned varint. Records of other types than these are skipped::
 
     2  TopicRecord            name | topic id
     3  PartitionRecord        partition  i32 | topic id | replicas | in sync | being removed | being added | leader  i32
@@ -11,7 +11,7 @@ unsigned varint; other records than these are skipped::
     5  PartitionChangeRecord  partition  i32 | topic id | tagged fields: leader, replicas, ...
     9  RemoveTopicRecord      topic id
 
-Strings and arrays are compact: an unsigned varint of the length plus one, then the items; ids are 16 bytes. Mirrors
+Strings and arrays are compact: an unsigned varint of the length plus one, then the items. Ids are 16 bytes. Mirrors
 these records and `PartitionRegistration.merge`.
 """
 
@@ -34,7 +34,7 @@ from kafkalog.state.compact_types import CompactReader
 from kafkalog.storage.source import open_source
 
 BROKER, TOPIC = 4, 2
-"""Types of resources that have settings."""
+"""Types of resources that have settings (`ConfigResource.Type`)."""
 
 _TOPIC_RECORD: Final = 2
 _PARTITION_RECORD: Final = 3
@@ -48,14 +48,14 @@ _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 @dataclass(slots=True)
 class AssignedPartition:
-    """A partition as the cluster's metadata have it.
+    """A partition in the cluster metadata.
 
     Attributes
     ----------
     replicas : list of int
-        Ids of the brokers that hold it.
+        Ids of the brokers that have a replica.
     leader_epoch : int
-        The newest.
+        The newest leader epoch.
     """
 
     replicas: list[int]
@@ -68,12 +68,12 @@ class ClusterMetadata:
     Attributes
     ----------
     settings : dict of (int, str) to dict of str to str
-        What an administrator set, by resource type (`TOPIC`, `BROKER`) and name; the name of the default for all
-        brokers is empty.
+        Settings changed by an administrator, by resource type (`TOPIC`, `BROKER`) and name. The name is empty for the
+        defaults of all brokers.
     topic_ids : dict of str to str
-        By topic.
+        Topic id by topic name.
     findings : list of Finding
-        Where the metadata log could not be read.
+        Errors in the metadata log.
     """
 
     def __init__(self) -> None:
@@ -85,12 +85,12 @@ class ClusterMetadata:
         self._ids: dict[str, bytes] = {}
 
     def partition(self, key: kf.TopicPartition) -> AssignedPartition | None:
-        """A partition; None if the cluster has none of this name."""
+        """Return a partition; None if the cluster does not have it."""
         topic_id = self._ids.get(key.topic)
         return None if topic_id is None else self._partitions.get((topic_id, key.partition))
 
     def apply(self, value: bytes) -> None:
-        """Take a record; one that cannot be parsed is skipped."""
+        """Apply the value of a metadata record; a record that cannot be parsed is skipped."""
         try:
             self._apply(CompactReader(value))
         except ValueError:  # UnicodeDecodeError included
@@ -130,7 +130,7 @@ class ClusterMetadata:
 
 
 def _change(partition: AssignedPartition, reader: CompactReader) -> None:
-    """Apply the tagged fields of a change; an election adds one to the epoch."""
+    """Apply the tagged fields of a PartitionChangeRecord; a new leader raises the leader epoch by one."""
     for _ in range(reader.uvarint()):
         tag, size = reader.uvarint(), reader.uvarint()
         field = CompactReader(reader.take(size))
@@ -143,9 +143,9 @@ def _change(partition: AssignedPartition, reader: CompactReader) -> None:
 def read_cluster_metadata(
     log_dir: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS
 ) -> ClusterMetadata | None:
-    """What a log dir's metadata log says, read from its newest snapshot on; None where it has no metadata log.
+    """Read the metadata log of a log dir, from its newest snapshot on; None if the log dir has none.
 
-    Where the log is damaged, its findings say so, and the rest of that file is not read.
+    If a file is damaged, the error is added to the findings, and the rest of that file is not read.
     """
     directory = Path(log_dir) / kf.METADATA_DIRECTORY
     try:
@@ -177,7 +177,7 @@ def _values(path: Path, start: int, limits: Limits) -> Iterator[bytes]:
     with open_source(path, memory_map=False) as source:
         for window in walk(source, limits=limits):
             done = 0
-            while done < len(window.batches):  # one call stops once it has decompressed its share
+            while done < len(window.batches):  # `decode` stops early once it has decompressed enough bytes
                 decoded = decode(window, ("value",), first=done, selection=Selection(start_offset=start), limits=limits)
                 if decoded.columns is not None:
                     yield from (value for value in decoded.columns.value if value is not None)

@@ -1,4 +1,4 @@
-"""Fields of a message of Kafka's protocol in a flexible version, one behind the other.
+"""Read the fields of a message of Kafka's protocol, in a flexible version.
 
 Mirrors `ByteBufferAccessor` and the compact types of `org.apache.kafka.common.protocol.types`.
 """
@@ -13,10 +13,10 @@ Item = TypeVar("Item")
 
 
 class CompactReader:
-    """Reads fields from the start of a message on.
+    """Reads consecutive fields from the start of a message.
 
-    Each method raises `ValueError` where the bytes end, or are no such field; the message says how it goes on from
-    "the value".
+    Each method raises `ValueError` if the bytes end, or are not such a field. Its text completes a sentence that
+    begins with "the value", such as "the value ends early".
 
     Parameters
     ----------
@@ -27,22 +27,22 @@ class CompactReader:
         self._data, self._at = data, 0
 
     def take(self, n: int) -> bytes:
-        """The next bytes."""
+        """Read the next `n` bytes."""
         if not 0 <= n <= len(self._data) - self._at:
             raise ValueError("ends early")
         self._at += n
         return self._data[self._at - n : self._at]
 
     def integer(self, n: int, *, signed: bool = True) -> int:
-        """Big-endian, of `n` bytes."""
+        """Read a big-endian integer of `n` bytes."""
         return int.from_bytes(self.take(n), "big", signed=signed)
 
     def int32(self) -> int:
-        """Big-endian, signed."""
+        """Read a signed 32-bit integer, big-endian."""
         return self.integer(4)
 
     def uvarint(self) -> int:
-        """Unsigned, of at most five bytes; 32 bits of it count."""
+        """Read an unsigned varint of at most five bytes; its low 32 bits count."""
         number = 0
         for shift in range(0, 35, 7):
             byte = self.take(1)[0]
@@ -52,27 +52,27 @@ class CompactReader:
         raise ValueError("holds an overlong number")
 
     def array(self, item: Callable[[], Item]) -> list[Item]:
-        """A compact array, which is not null."""
+        """Read a compact array that must not be null, one item per call of `item`."""
         n = self.uvarint() - 1
         if not 0 <= n <= len(self._data) - self._at:
             raise ValueError(f"holds an array of {n}")
         return [item() for _ in range(n)]
 
     def int32s(self) -> list[int]:
-        """A compact array of numbers; empty also for null."""
+        """Read a compact array of 32-bit integers; null gives an empty list."""
         return [self.int32() for _ in range(max(self.uvarint() - 1, 0))]
 
     def string(self, errors: str = "strict") -> str | None:
-        """A compact string, or null; `errors` as of `bytes.decode`."""
+        """Read a compact string, or None for null; `errors` as for `bytes.decode`."""
         n = self.uvarint()
         return self.take(n - 1).decode("utf-8", errors) if n else None
 
     def uuid(self) -> str:
-        """As Kafka writes one: 22 characters of URL-safe base64."""
+        """Read a UUID as the text that Kafka writes: 22 characters of URL-safe base64."""
         return base64.urlsafe_b64encode(self.take(16)).decode().rstrip("=")
 
     def tags(self) -> None:
-        """Pass over tagged fields."""
+        """Skip tagged fields."""
         for _ in range(self.uvarint()):
             self.uvarint()
             self.take(self.uvarint())

@@ -1,7 +1,7 @@
-"""Leader epochs of a partition: where each begins, where it ends, and where a follower has to truncate.
+"""Leader epochs of a partition: where each begins and ends, and where a follower has to truncate.
 
 Entries come from `leader-epoch-checkpoint`, from the batches, or from both, merged. Mirrors `LeaderEpochFileCache`, and
-of `AbstractFetcherThread` what a leader's answer makes a follower do; reads no file.
+the part of `AbstractFetcherThread` by which a follower truncates after a leader's response. Reads no file.
 """
 
 from __future__ import annotations
@@ -16,46 +16,47 @@ from kafkalog import format as kf
 from kafkalog.records.batch_table import BatchTable
 
 UNDEFINED: Final = -1
-"""Epoch and offset of an answer that there is none."""
+"""Epoch and offset of a response if there is none."""
 
 
 Epochs = list[tuple[int, int]]
-"""Leader epochs and where they start."""
+"""Leader epochs and their start offsets."""
 
 
 class EpochEndOffset(NamedTuple):
-    """A leader's answer about an epoch."""
+    """A leader's response about the end of an epoch."""
 
     leader_epoch: int
-    """The largest epoch at or below the one asked for; -1 where the leader cannot tell."""
+    """The largest epoch at or below the requested one; -1 if the leader does not know."""
     end_offset: int
-    """Where that epoch ends: the start of the next one, or the log end offset; -1 where it cannot tell."""
+    """End of that epoch: the start of the next one, or the log end offset; -1 if the leader does not know."""
 
 
 class Truncation(NamedTuple):
-    """What a follower does after a leader's answer."""
+    """How a follower truncates after a leader's response."""
 
     leader_epoch: int
     end_offset: int
-    """The answer, as in `EpochEndOffset`."""
+    """The response, as in `EpochEndOffset`."""
     truncate_to: int
-    """The offset that the follower keeps nothing at or behind of; -1 for its own high watermark."""
+    """The follower removes everything from this offset on; -1 means its own high watermark."""
     is_final: bool
-    """Whether that is all. Else the follower knows more epochs than the leader: it truncates there or where its own
-    epoch `leader_epoch` ends, whichever is lower, and asks again about what is then its last epoch."""
+    """Whether truncation is complete. If not, the follower has epochs that the leader does not know: it truncates to
+    `truncate_to` or to the end of its own epoch `leader_epoch`, whichever is lower, and asks again about its epoch that
+    is then the last."""
 
     def removes(self, follower_end_offset: int) -> bool:
-        """Whether a log that ends there loses anything."""
+        """Whether a follower's log that ends at `follower_end_offset` loses records."""
         return 0 <= self.truncate_to < follower_end_offset
 
 
 class LeaderEpochs:
-    """Epochs and their start offsets, both rising.
+    """Epochs and their start offsets, both strictly rising.
 
     Parameters
     ----------
     entries : LEADER_EPOCH_DTYPE[n], optional
-        As a checkpoint has them; what contradicts a later line is dropped, as by a broker that loads it.
+        Entries of a checkpoint. Those that contradict a later entry are dropped, as when a broker loads the file.
     """
 
     def __init__(self, entries: npt.NDArray[np.void] | None = None) -> None:
@@ -66,7 +67,7 @@ class LeaderEpochs:
 
     @classmethod
     def from_batches(cls, batches: Iterable[BatchTable]) -> LeaderEpochs:
-        """Of the batches of a partition, in the order of the log, as a broker makes them when it recovers segments."""
+        """Find the epochs of a partition's batches, in log order, as a broker does when it recovers segments."""
         epochs = cls()
         latest = UNDEFINED
         for table in batches:
@@ -87,7 +88,7 @@ class LeaderEpochs:
         return np.array(self._entries, kf.LEADER_EPOCH_DTYPE)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that an epoch begins at an offset; what contradicts it, later epochs or starts, is forgotten."""
+        """Add an epoch and its start offset; entries with the same or a later epoch or start are removed."""
         if self._entries and self._entries[-1][0] == epoch and start_offset >= self._entries[-1][1]:
             return
         while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start_offset):
@@ -95,16 +96,17 @@ class LeaderEpochs:
         self._entries.append((epoch, start_offset))
 
     def truncate_from_start(self, offset: int) -> None:
-        """Forget what lies below a log start offset; the epoch that goes on there begins there."""
+        """Remove epochs that end below a log start offset; the epoch current at the offset then begins there."""
         self._entries = truncate_from_start(self._entries, offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """Where an epoch ends, as a leader answers.
+        """Return the end of an epoch, as a leader does.
 
         Notes
         -----
-        The latest epoch ends at the log end offset. One above all, or -1, cannot be answered. One that is below all
-        ends where the first begins; one between ends, with the largest below it, where the next begins.
+        The latest epoch ends at the log end offset. For an epoch above all known ones, or -1, the response is
+        undefined. An epoch below all known ones ends where the first begins. For an unknown epoch in between, the
+        response has the largest known epoch below it and the start of the next one.
 
         Source: LeaderEpochFileCache.endOffsetFor, Kafka 4.3.
         """
@@ -117,7 +119,7 @@ class LeaderEpochs:
         return EpochEndOffset(floor, self._entries[number][1])
 
     def truncation_for(self, follower_epoch: int, follower_end_offset: int, log_end_offset: int) -> Truncation:
-        """Where a follower has to truncate whose last epoch and log end offset are given.
+        """Return where a follower with this last epoch and log end offset has to truncate.
 
         Notes
         -----
@@ -131,12 +133,12 @@ class LeaderEpochs:
 
 
 def new_epochs(batches: BatchTable, latest: int) -> Epochs:
-    """Leader epochs of batches above all before them, and the base offset of the first batch of each.
+    """Return epochs of batches that are larger than all before, each with the base offset of its first batch.
 
     Parameters
     ----------
     batches : BatchTable
-        In the order of the log; messages before v2 have no epoch.
+        In log order; messages before v2 have no epoch.
     latest : int
         The largest epoch before them, `UNDEFINED` for none.
     """
@@ -149,7 +151,7 @@ def new_epochs(batches: BatchTable, latest: int) -> Epochs:
 
 
 def epochs_of(segments: Iterable[Epochs]) -> Epochs:
-    """Leader epochs of a partition out of those of its segments: each epoch above all before it, where it begins."""
+    """Combine the leader epochs of segments to those of the partition; epochs that do not rise are left out."""
     found: Epochs = []
     for epochs in segments:
         for epoch, start in epochs:
@@ -163,22 +165,25 @@ def epochs_of(segments: Iterable[Epochs]) -> Epochs:
 def merge(
     existing: npt.NDArray[np.void] | None, found: Epochs, log_end_offset: int | None, *, covered_to: int = 0
 ) -> Epochs:
-    """What the file says and what the batches say.
+    """Merge the epochs of the checkpoint file with those of the batches.
 
     Parameters
     ----------
     existing : LEADER_EPOCH_DTYPE[n] or None
+        Entries of the file.
     found : list of (epoch, start offset)
-        Out of the batches.
+        Epochs of the batches.
     log_end_offset : int or None
-        Epochs that begin behind it are left out; None to keep them.
+        Epochs that begin after it are left out; None to keep them.
     covered_to : int
-        Behind the last batch that has an epoch: below it none begins that is above all that batches have.
+        Offset after the last batch that has an epoch. Below it, no epoch can begin that is larger than all epochs of
+        the batches.
 
     Notes
     -----
-    Where both know an epoch, the file's start counts as long as it is not behind the first batch: a leader is elected
-    before it writes. Epochs and starts both rise; where they cannot, the batches are right.
+    If both have an epoch, the file's start offset is used unless it lies after the epoch's first batch: a leader is
+    elected before it writes. Epochs and start offsets both rise; where the two sources contradict each other, the
+    batches win.
     """
     said: Epochs = [] if existing is None else [(int(epoch), int(start)) for epoch, start in existing.tolist()]
     known = dict(found)
@@ -186,13 +191,14 @@ def merge(
     for epoch, start in said:
         if epoch < 0 or start < 0 or (log_end_offset is not None and start > log_end_offset):
             continue
-        if start > known.get(epoch, start):
+        if start > known.get(epoch, start):  # it has a batch before the start that the file gives
             continue
+        # all batches up to `covered_to` have older epochs, so this one cannot have begun among them
         if known and epoch > max(known) and start < covered_to:
             continue
         after = min((other for one, other in known.items() if one > epoch), default=None)
         before = max((other for one, other in known.items() if one < epoch), default=None)
-        # two elections may come without a batch in between: then both begin at the same offset, and the later counts
+        # Two elections without a batch in between give two epochs with the same start: only the later one counts
         if (after is not None and start >= after) or (before is not None and start <= before):
             continue
         merged[epoch] = start
@@ -206,7 +212,7 @@ def merge(
 
 
 def truncate_from_start(epochs: Epochs, offset: int) -> Epochs:
-    """Leave out what ended before an offset; the epoch that was current there begins there."""
+    """Remove epochs that ended before an offset; the epoch current at the offset then begins there."""
     kept = [one for one in epochs if one[1] > offset]
     gone = epochs[: len(epochs) - len(kept)]
     return [(gone[-1][0], offset), *kept] if gone else kept

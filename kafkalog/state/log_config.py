@@ -1,8 +1,8 @@
 """LogConfig: the settings of a topic, from Kafka's defaults, a topic's properties or a broker's `server.properties`.
 
-Mirrors `LogConfig`, `TopicConfig` and `ServerTopicConfigSynonyms`: names and defaults are Kafka 4.3's, topic names
-become fields in snake_case. A writer uses those that decide on bytes and segments; the others are kept, so that a
-configuration can be passed on. Settings of a broker that no log depends on are skipped.
+Mirrors `LogConfig`, `TopicConfig` and `ServerTopicConfigSynonyms`. Names and defaults are those of Kafka 4.3; setting
+names become fields in snake_case. Writers use the settings that affect bytes and segments. The others are only kept,
+so that a configuration can be passed on. Broker settings that are not defaults of topic settings are skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONG_MAX: Final = 2**63 - 1
 _HOUR: Final = 3_600_000
 _INTERNAL_SEGMENT_BYTES: Final = "internal.segment.bytes"
 _MISSPELT: Final = 0.9
-"""A name so much like a setting is taken for it, misspelt; no other setting of a broker (2.8 to 4.3) comes to 0.88."""
+"""Similarity from which a name counts as a misspelt setting; other broker settings (2.8 to 4.3) stay below 0.88."""
 
 
 def _setting(
@@ -38,7 +38,7 @@ def _setting(
     refused_below: int | None = None,
     also: int | None = None,
 ) -> Any:
-    """A field: its broker names, the strongest first, each with a factor to milliseconds; which values it takes."""
+    """Define a field: broker names in order of precedence, each with a factor to the field's unit; valid values."""
     names = tuple((name, 1) if isinstance(name, str) else name for name in synonyms)
     rules = {"at_least": at_least, "at_most": at_most, "choices": choices, "refused_below": refused_below, "also": also}
     return field(default=default, metadata={"synonyms": names, **rules})
@@ -54,18 +54,18 @@ def _long(default: int, *synonyms: str | tuple[str, int], at_least: int = -LONG_
 
 @dataclass(frozen=True, kw_only=True)
 class LogConfig:
-    """The settings of a topic; the fields are Kafka's topic settings with dots as underscores, the defaults Kafka's.
+    """The settings of a topic. Fields are Kafka's topic settings with dots as underscores; defaults are Kafka's.
 
-    Those that a writer obeys:
+    Writers use these:
 
     Attributes
     ----------
     segment_bytes : int
-        Largest `.log`; at least 14, as Kafka 2.8 has it. A broker of 4.x takes no less than 1048576.
+        Largest `.log`; at least 14, as in Kafka 2.8. A broker of 4.x rejects less than 1048576.
     segment_ms, segment_jitter_ms : int
-        Milliseconds between record timestamps after which a segment ends; a random part of the jitter is taken off.
+        Milliseconds between record timestamps after which a segment ends, reduced by a random part of the jitter.
     segment_index_bytes : int
-        Size at which an index is full. A broker takes 4 or more, but below 12 each of its appends fails.
+        Size at which an index is full. A broker accepts 4 or more, but with less than 12 each of its appends fails.
     index_interval_bytes : int
         Bytes of log between index entries.
     max_message_bytes : int
@@ -73,20 +73,20 @@ class LogConfig:
     message_timestamp_type : str
         "CreateTime" or "LogAppendTime".
     compression_type : str
-        "producer" (as it comes), "uncompressed", "gzip", "snappy", "lz4" or "zstd".
+        "producer" (as produced), "uncompressed", "gzip", "snappy", "lz4" or "zstd".
     compression_gzip_level, compression_lz4_level, compression_zstd_level : int
         -1 or 1 to 9; 1 to 17; -131072 to 22.
     cleanup_policy : tuple of str
-        Of "delete" and "compact"; a string with commas is taken too.
+        "delete", "compact" or both; a comma-separated string is accepted, too.
     max_compaction_lag_ms : int
-        Shortens `segment_ms` where the policy says "compact".
+        Upper bound of `segment_ms` if the policy includes "compact".
 
     Raises
     ------
     ValueError
-        A value outside the range of Kafka 2.8 to 4.3, with the range.
+        A value is outside the range of Kafka 2.8 to 4.3; the message has the range.
     TypeError
-        A value of another type.
+        A value has another type.
 
     Notes
     -----
@@ -162,7 +162,7 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """Milliseconds after which a segment ends: `segment_ms`, or less where a compaction lag asks for it.
+        """Milliseconds after which a segment ends: `segment_ms`; if compacted, at most `max_compaction_lag_ms`.
 
         Notes
         -----
@@ -172,14 +172,14 @@ class LogConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object] | str | os.PathLike[str]) -> LogConfig:
-        """The settings of a topic under a broker, as both name them.
+        """Make a configuration from settings under their topic names or their broker names.
 
         Parameters
         ----------
         properties : mapping or path
             Names and values, or a file in Java's properties format such as `server.properties`. Topic names
-            (`segment.bytes`) win over broker names (`log.segment.bytes`), and among these the finer unit does
-            (`log.roll.ms` over `log.roll.hours`). `internal.segment.bytes` takes any size.
+            (`segment.bytes`) take precedence over broker names (`log.segment.bytes`), and among these the finer unit
+            does (`log.roll.ms` over `log.roll.hours`). `internal.segment.bytes` accepts any size.
 
         Returns
         -------
@@ -188,13 +188,13 @@ class LogConfig:
         Raises
         ------
         ValueError
-            A value that no Kafka of 2.8 to 4.3 takes, with the range.
+            A value that no Kafka of 2.8 to 4.3 accepts; the message has the range.
 
         Warns
         -----
         ConfigWarning
-            A name that is nearly, and not quite, that of a setting; a value that a broker of 4.x refuses. Other names
-            are a broker's, or a plugin's, and are skipped.
+            A name is nearly that of a setting, or a broker of 4.x rejects a value. Other unknown names are taken for
+            settings of a broker or a plugin, and skipped.
 
         Notes
         -----
@@ -227,7 +227,7 @@ class LogConfig:
         return cls(**values)  # type: ignore[arg-type]
 
     def to_properties(self) -> dict[str, str]:
-        """Every setting by its topic name, as text that Kafka and `from_properties` read."""
+        """Return every setting by its topic name, as text that Kafka and `from_properties` accept."""
         return {_topic_name(item): _text(getattr(self, item.name)) for item in fields(self)}
 
 
@@ -244,7 +244,7 @@ _KNOWN: Final = {name for item in fields(LogConfig) for name, _ in _names(item)}
 
 
 def checked_config(config: LogConfig | None) -> LogConfig:
-    """What is given as `config=`, Kafka's defaults for None; TypeError for anything else, such as a dict."""
+    """Check a `config=` argument: returns Kafka's defaults for None, raises TypeError for other types, even a dict."""
     if config is None:
         return LogConfig()
     if not isinstance(config, LogConfig):
@@ -256,12 +256,12 @@ def checked_config(config: LogConfig | None) -> LogConfig:
 
 
 def is_setting(name: str) -> bool:
-    """Whether a topic has a setting of this name, or a broker one that is the topics' default."""
+    """Whether this is the name of a topic setting, or of a broker setting that is the default of one."""
     return name in _KNOWN
 
 
 def nearest_setting(name: str, *, cutoff: float = 0.6) -> str | None:
-    """The setting whose name is most like this one; None where none is like it (see `difflib.get_close_matches`)."""
+    """The setting with the most similar name; None if none is similar enough (see `difflib.get_close_matches`)."""
     return next(iter(difflib.get_close_matches(name, sorted(_KNOWN), 1, cutoff)), None)
 
 
@@ -273,7 +273,7 @@ def _found(item: Field[Any], given: Mapping[str, object]) -> tuple[str, object, 
 
 
 def _retention(name: str, value: object) -> int:
-    """A broker's retention time: any negative one is none at all, zero is refused. Source: KafkaConfig."""
+    """Convert a broker's retention time: any negative value means no limit, zero raises. Source: KafkaConfig."""
     milliseconds = _whole(name, value)
     if milliseconds == 0:
         raise ValueError(f"{name}=0: it must be -1 (no limit) or at least 1")
@@ -281,7 +281,7 @@ def _retention(name: str, value: object) -> int:
 
 
 def _coarse(name: str, value: object) -> int:
-    """Minutes and hours, which are of 32 bits."""
+    """Convert minutes or hours, which are 32-bit integers."""
     number = _whole(name, value)
     if not -INT_MAX - 1 <= number <= INT_MAX:
         raise ValueError(f"{name}={number}: it must be at most {INT_MAX}")
@@ -300,7 +300,10 @@ def _warn_of_refused(cls: type[LogConfig], values: Mapping[str, object]) -> None
 
 
 def _converted(name: str, item: Field[Any], value: object) -> object:
-    """A value as its field has it, from text too; ValueError outside the range, TypeError for another type."""
+    """Convert a value, also from text, to the field's type.
+
+    Raises ValueError if it is outside the field's range, TypeError for other types.
+    """
     default = item.default
     assert default is not MISSING
     kind: type[Any] = type(default)
@@ -397,11 +400,13 @@ _PAIR: Final = re.compile(r"((?:\\.|[^\\:= \t\f])*)[ \t\f]*[:=]?[ \t\f]*(.*)", r
 
 
 def read_properties_file(path: str | os.PathLike[str]) -> dict[str, object]:
-    """A file of Java's: Latin-1, `name=value`, `name: value` or `name value`, comments, a backslash continues a line.
+    """Read a file in Java's properties format.
+
+    Latin-1; `name=value`, `name: value` or `name value`; comments; a backslash at its end continues a line.
 
     Notes
     -----
-    Source: java.util.Properties.load. A later line wins over an earlier one.
+    Of several lines with one name, the last counts. Source: java.util.Properties.load.
     """
     lines = re.split(r"\r\n|\r|\n", read_file(path, max_bytes=MAX_PROPERTIES_BYTES).decode("latin-1"))
     pairs: dict[str, object] = {}

@@ -1,8 +1,8 @@
-"""Producer state: what a broker knows of the producers of a partition, out of its batches or of a snapshot file.
+"""Producer state: the newest batch and the open transaction of each producer, from batches or from a snapshot file.
 
-A snapshot is viewed as an array, an entry a producer. Like an index it is a hint: what is in the batches counts, and
-`ProducerState` replays them as a broker does that appends or recovers them, down to the bytes of the next snapshot.
-Mirrors `ProducerStateManager`, `ProducerStateEntry` and `ProducerAppendInfo`.
+A snapshot is read as an array with one entry per producer. Like an index it is only a hint; the batches decide.
+`ProducerState` replays batches as a broker does when it appends or recovers them, down to the bytes of the next
+snapshot. Mirrors `ProducerStateManager`, `ProducerStateEntry` and `ProducerAppendInfo`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class ProducerSnapshot:
     Attributes
     ----------
     end_offset : int or None
-        The offset that the file is named after: the state is that of everything below it.
+        The offset in the file's name: the entries are the state after all batches below it.
     entries : PRODUCER_SNAPSHOT_DTYPE[n]
-        In file order, which is that of a Java `HashMap`.
+        In file order, which is the order of a Java `HashMap`.
     path : str or None
     """
 
@@ -59,12 +59,12 @@ def read_snapshot(path: str | os.PathLike[str]) -> ProducerSnapshot:
     Raises
     ------
     SidecarError
-        `snapshot_version`, `snapshot_crc` or `snapshot_size`: another version than 1, a wrong checksum, or a size that
-        is not that of the entries announced.
+        `snapshot_version`, `snapshot_crc` or `snapshot_size`: the version is not 1, the checksum is wrong, or the size
+        does not match the number of entries.
 
     Notes
     -----
-    ``i16 version | u32 crc | i32 n | n x 46 bytes``; the CRC-32C covers everything behind itself.
+    ``i16 version | u32 crc | i32 n | n x 46 bytes``. The CRC-32C covers everything after itself, so not the version.
     Source: ProducerStateManager.readSnapshot, Kafka 4.3.
     """
     data = np.frombuffer(read_file(path, max_bytes=MAX_SNAPSHOT_BYTES), np.uint8)
@@ -89,7 +89,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> ProducerSnapshot:
 
 
 def encode_snapshot(entries: npt.NDArray[np.void]) -> bytes:
-    """The content of a snapshot file: PRODUCER_SNAPSHOT_DTYPE[n], in the order given.
+    """Encode the content of a snapshot file from PRODUCER_SNAPSHOT_DTYPE[n], in the order given.
 
     Source: ProducerStateManager.writeSnapshot, Kafka 4.3.
     """
@@ -99,12 +99,12 @@ def encode_snapshot(entries: npt.NDArray[np.void]) -> bytes:
 
 
 class Markers(NamedTuple):
-    """What the control records of some batches say."""
+    """Content of the control records of some batches."""
 
     control_type: npt.NDArray[np.int16]
-    """Of the first record; -2 where there is none that can be read."""
+    """Type of the first record of each batch; -2 if there is none or it cannot be read."""
     coordinator_epoch: npt.NDArray[np.int32]
-    """Of a transaction marker; -1 where there is none."""
+    """Coordinator epoch of a transaction marker; -1 if there is none."""
 
 
 def newest_snapshot(
@@ -115,16 +115,18 @@ def newest_snapshot(
     report: Callable[[KafkalogError], object] = lambda error: None,
     wanted: Callable[[int], bool] = lambda offset: True,
 ) -> ProducerSnapshot | None:
-    """The newest readable snapshot of a partition whose offset lies between two, both included; None for none.
+    """Return the newest readable snapshot of a partition with an offset from `first` to `last`; None if none.
 
     Parameters
     ----------
     directory : pathlib.Path
     first, last : int
+        Range of offsets, both included.
     report : callable
-        Given why a newer one cannot be read: a broker deletes it, and takes an older one.
+        Called with the error about each newer snapshot that cannot be read. A broker deletes such a snapshot and uses
+        an older one.
     wanted : callable
-        Says of an offset whether its snapshot counts.
+        Returns whether the snapshot of an offset may be used.
     """
     for path in sorted(directory.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"), reverse=True):
         offset = kf.parse_base_offset(path.name)
@@ -139,14 +141,14 @@ def newest_snapshot(
 def with_markers(
     window: Window, batches: BatchTable, *, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[BatchTable, npt.NDArray[np.int32]]:
-    """Batches whose `control_type` says what their markers say, also compressed ones, and their coordinator epochs.
+    """Decode the control records of batches; returns the batches, and the coordinator epoch of each (int32[n]).
 
     Parameters
     ----------
     window : Window
-        With the bytes.
+        Must have its bytes.
     batches : BatchTable
-        Rows of the window; their control types are set in place.
+        Rows of the window. Their `control_type` is set in place, also for compressed control batches.
     limits : Limits
     """
     epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)
@@ -161,15 +163,16 @@ def with_markers(
 def read_markers(
     window: Window, batches: BatchTable, rows: npt.NDArray[np.int64], *, limits: Limits = DEFAULT_LIMITS
 ) -> Markers:
-    """Decode control batches, compressed ones as well. Checksums are not looked at.
+    """Decode control batches, including compressed ones. Checksums are not compared.
 
     Parameters
     ----------
     window : Window
-        Its bytes; the rows are those of `batches`, which lie in it.
+        Must have its bytes.
     batches : BatchTable
+        Batches of the window.
     rows : int64[m]
-        Control batches.
+        Row numbers of the control batches in `batches`.
     limits : Limits
 
     Notes
@@ -197,19 +200,20 @@ def read_markers(
                     kinds[done + number] = int.from_bytes(key[2:4], "big", signed=True)
                 if value is not None and len(value) >= 6 and not value[0] & 0x80:
                     epochs[done + number] = int.from_bytes(value[2:6], "big", signed=True)
-        done += decoded.n_batches + (decoded.error is not None)
+        done += decoded.n_batches + (decoded.error is not None)  # skip a batch that cannot be decoded
     return Markers(kinds, epochs)
 
 
 class ProducerState:
-    """The producers of a partition after the batches that were fed so far, in the order of the log.
+    """The producers of a partition after the batches passed to `update` so far, in log order.
 
     Parameters
     ----------
     snapshot : ProducerSnapshot, optional
-        What to begin with, as a broker that loads it.
+        Initial state, as when a broker loads it.
     now_ms, expiration_ms : int, optional
-        Producers of the snapshot that have been idle for so long at that time are left out; default: none.
+        Producers of the snapshot that have been idle for `expiration_ms` at `now_ms` are left out, unless they have a
+        transaction open; default: none.
     limits : Limits
 
     Attributes
@@ -219,10 +223,11 @@ class ProducerState:
     Notes
     -----
     A new producer has epoch, coordinator epoch and timestamp -1 and no batch. A batch of records sets epoch, batch
-    (last sequence, last offset, offset delta) and timestamp; a marker sets epoch, coordinator epoch and timestamp; an
-    epoch unlike the one before makes the batch forgotten.
+    (last sequence, last offset, offset delta) and timestamp. A marker sets epoch, coordinator epoch and timestamp. A
+    change of the epoch clears the batch.
 
-    A snapshot's entries are in the order of a Java ``HashMap<Long, ...>``: by bucket, and within by when they came.
+    A snapshot's entries are in the order of a Java ``HashMap<Long, ...>``: by bucket, and within a bucket in the order
+    of insertion.
 
     Source: ProducerAppendInfo.append, ProducerStateEntry.update, ProducerStateManager, Kafka 4.3.
     """
@@ -236,7 +241,7 @@ class ProducerState:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.transactions = TransactionReplay(limits=limits)
-        self._row_of: dict[int, int] = {}  # in the order in which they came
+        self._row_of: dict[int, int] = {}  # row by producer id, in the order of insertion
         self._entries = np.empty(_FIRST_ENTRIES, _ENTRY_DTYPE)
         self._n_buckets = _FIRST_BUCKETS
         if snapshot is not None:
@@ -249,7 +254,7 @@ class ProducerState:
         return f"ProducerState({len(self)} producers, {len(self.transactions)} open transactions)"
 
     def epoch_and_sequence(self, producer_id: int) -> tuple[int, int] | None:
-        """Epoch and last sequence of a producer, -1 for none; None for a producer that is not known."""
+        """Epoch and last sequence of a producer, each -1 if it has none; None for an unknown producer."""
         row = self._row_of.get(producer_id)
         if row is None:
             return None
@@ -262,7 +267,7 @@ class ProducerState:
         place: npt.NDArray[np.int64] | None = None,
         coordinator_epoch: npt.NDArray[np.int32] | None = None,
     ) -> npt.NDArray[np.void]:
-        """Feed batches.
+        """Update the state with the next batches.
 
         Parameters
         ----------
@@ -270,18 +275,18 @@ class ProducerState:
         place : int64[n], optional
             See `TransactionReplay.update`.
         coordinator_epoch : int32[n], optional
-            What the markers among them say (`read_markers`); default: -1.
+            Coordinator epochs of the markers among them (`with_markers`); default: unchanged.
 
         Returns
         -------
         ENDED_DTYPE[k]
-            The transactions that ended; the aborted ones are what a broker adds to its transaction index.
+            The transactions that ended. A broker adds the aborted ones to its transaction index.
         """
         rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))
         if not rows.size:
             return self.transactions.update(batches, place, rows=rows)
         is_control = (batches.attributes[rows] & kf.CONTROL_BIT) != 0
-        # compaction leaves control batches without a record: their producers are known by them, and nothing else
+        # A control batch that compaction emptied only makes its producer known: it has no marker to apply
         says = ~is_control | (batches.records_count[rows] != 0)
         entry = self._find(batches.producer_id[rows])
         rows, entry, is_data = rows[says], entry[says], ~is_control[says]
@@ -290,7 +295,7 @@ class ProducerState:
         return self.transactions.update(batches, place)
 
     def expire(self, now_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
-        """Forget producers that have been idle for so long and have no transaction open."""
+        """Remove producers that have been idle for `expiration_ms` and have no transaction open."""
         kept = list(self._row_of.values())
         entries = self._entries[kept]
         busy = now_ms - entries["timestamp"] < expiration_ms
@@ -299,9 +304,10 @@ class ProducerState:
         self._row_of = {one: row for row, one in enumerate(self._entries["producer_id"].tolist())}
 
     def entries(self) -> npt.NDArray[np.void]:
-        """PRODUCER_SNAPSHOT_DTYPE[n]: what a snapshot taken now holds, in its order."""
+        """PRODUCER_SNAPSHOT_DTYPE[n]: the entries of a snapshot taken now, in the order that a broker writes them."""
         found = self._entries[list(self._row_of.values())]
         ids = found["producer_id"]
+        # The iteration order of a HashMap: `Long.hashCode`, spread by `HashMap.hash`; the low bits are the bucket
         high = ids.view(np.uint64) >> np.uint64(32)
         hashed = (ids.view(np.uint64) ^ high) & np.uint64(0xFFFFFFFF)
         bucket = (hashed ^ (hashed >> np.uint64(16))) & np.uint64(self._n_buckets - 1)
@@ -323,13 +329,13 @@ class ProducerState:
             self._entries[name][rows] = entries[name]
         ids = entries["producer_id"].tolist()
         order = [row for row in np.argsort(begun, kind="stable").tolist() if begun[row] >= 0]
-        # their places lie before all that will be fed
+        # negative places, so that they lie before all batches passed to `update`
         self.transactions.resume(
             [OpenTransaction(ids[row], int(begun[row]), number - len(order)) for number, row in enumerate(order)]
         )
 
     def _find(self, producer_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The entry of each batch's producer, made where it is new."""
+        """Return the entry row of each batch's producer; new producers get an entry."""
         ids, at, inverse = np.unique(producer_ids, return_index=True, return_inverse=True)
         known = self._row_of
         for number in np.argsort(at).tolist():
@@ -341,7 +347,7 @@ class ProducerState:
                 self._entries = np.concatenate([self._entries, np.empty(max(row, _FIRST_ENTRIES), _ENTRY_DTYPE)])
             self._entries[row] = (producer_id, *_NEW_ENTRY)
             known[producer_id] = row
-            if 4 * len(known) > 3 * self._n_buckets:
+            if 4 * len(known) > 3 * self._n_buckets:  # the load factor of a HashMap is 0.75
                 self._n_buckets *= 2
         rows = np.array([known[producer_id] for producer_id in ids.tolist()], np.int64)
         return rows[inverse]
@@ -354,7 +360,9 @@ class ProducerState:
         is_data: npt.NDArray[np.bool_],
         coordinator_epoch: npt.NDArray[np.int32] | None,
     ) -> None:
-        """Bring the entries of the producers of some batches up to date."""
+        """Update the entries of the producers of some batches."""
+        # Sorted by producer, and by log order within. All that counts is the last data batch, the last marker and the
+        # last change of the epoch of each producer, and which of these comes later
         order = np.argsort(entry, kind="stable")
         rows, entry, is_data = rows[order], entry[order], is_data[order]
         epoch = batches.producer_epoch[rows]

@@ -1,11 +1,10 @@
-"""Which batches of a partition a `read_committed` consumer gets, judged window by window as they are read.
+"""Select the batches of a partition that a `read_committed` consumer gets, window by window as they are read.
 
-A batch of a transaction is wanted if the next marker of its producer commits it; everything from the first transaction
-on that has no marker is held back. So the headers are read ahead of the records, as far as the transactions of a window
-are open and no farther; where there are no transactions, nothing is read twice. Memory: the transactions that are open
-at once, and 48 bytes for each aborted one that ends while an earlier one is still open. Nothing here asks an index or a
-snapshot. Mirrors what `TransactionIndex.collectAbortedTxns`, `UnifiedLog.lastStableOffset` and the consumer's
-`CompletedFetch` do together.
+A transactional batch is committed if the next marker of its producer is a commit. From the first transaction without a
+marker on, everything is held back. So headers are read ahead of the records, but only until the transactions of a
+window have ended; without transactions, nothing is read twice. Memory: the transactions that are open at once, and 48
+bytes for each aborted one that ends while an earlier one is still open. No index or snapshot is used. Mirrors the
+combination of `TransactionIndex.collectAbortedTxns`, `UnifiedLog.lastStableOffset` and the consumer's `CompletedFetch`.
 """
 
 from __future__ import annotations
@@ -37,54 +36,54 @@ IsolationLevel = Literal["read_uncommitted", "read_committed"]
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
 PLACE_BITS: Final = 32
-"""A place in a partition is the number of a segment, shifted by so many bits, and a position in it."""
+"""A place in a partition is the number of a segment, shifted left by this many bits, plus a position in the segment."""
 
 
 class ReplayWindow(NamedTuple):
-    """A window of one of a partition's segments, on its way into a replay."""
+    """A window of one of a partition's segments, to be replayed."""
 
     window: Window
     place: int
-    """Of position 0 of its segment."""
+    """Place of position 0 of its segment."""
     damage: Sequence[Finding] = ()
-    """What was met, and passed over, right before it; that of the end of the log comes with a window of no batches."""
+    """Damage that was skipped right before it. Damage at the end of the log comes with a window without batches."""
 
 
 @dataclass(slots=True)
 class CommittedWindow:
-    """What is left of a window."""
+    """The batches of a window that a consumer gets."""
 
     batches: BatchTable
     findings: list[Finding] = field(default_factory=list)
     is_end: bool = False
-    """Nothing behind these is to be had."""
+    """Whether reading ends after these batches."""
     error: KafkalogError | None = None
-    """To be raised behind these."""
+    """Error to raise after these batches."""
 
 
 class ReadCommitted:
-    """Judges the windows of a partition one after the other.
+    """Selects the committed batches of a partition's windows, given one after the other.
 
     Parameters
     ----------
     paths : sequence of str
         The segments, for messages.
     ahead : callable
-        ``ahead(place, previous_offset)`` gives the windows of the partition from a place on, damage passed over.
+        ``ahead(place, previous_offset)`` yields the windows of the partition from a place on, and skips damage.
     on_corruption : {"raise", "stop", "skip"}
     check_crcs : bool
-        Whether batches have to have the checksum of their bytes to count.
+        Whether batches with a wrong checksum count as damaged.
     is_whole : bool
         Whether the log ends where the last segment does.
     limits : Limits
 
     Notes
     -----
-    Where bytes are damaged, a marker may have been among them. The outcome of a transaction that is open there is not
-    known unless the damage is one batch, larger than any marker, that fills the gap in the offsets by itself. Then
-    ``raise`` raises; ``stop`` ends, like a broker's recovery, at the last stable offset of what lies before the damage;
-    ``skip`` leaves out the transaction's records before the damage, says so in a finding, and does not hold back what
-    follows. Damage where nothing is open changes nothing.
+    Damaged bytes may have contained a marker. So the outcome of a transaction that is open there is unknown, unless the
+    damage is one batch that is larger than any marker and fills the gap in the offsets by itself. If an outcome is
+    unknown, ``raise`` raises; ``stop`` ends, like a broker's recovery, at the last stable offset of the log before the
+    damage; ``skip`` leaves out the transaction's records before the damage, adds a finding, and does not hold back the
+    records after it. Damage where no transaction is open has no effect.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class ReadCommitted:
         self._stream: Generator[ReplayWindow] | None = None
         self._stream_place = 0
         self._lost_at_end: Finding | None = None
-        self._is_in_range = False
+        self._is_in_range = False  # before the first batch of interest, outcomes need not be kept
         self._not_committed: list[npt.NDArray[np.void]] = []
         self._causes: dict[int, Finding] = {}
         self._damaged: list[npt.NDArray[np.int64]] = []
@@ -114,7 +113,7 @@ class ReadCommitted:
         self._error: KafkalogError | None = None
 
     def close(self) -> None:
-        """Give back what was read ahead."""
+        """Close the stream of windows that were read ahead."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -122,14 +121,14 @@ class ReadCommitted:
     def select_committed(
         self, replay: ReplayWindow, start_offset: int | None = None, end_offset: int | None = None
     ) -> CommittedWindow:
-        """What a consumer gets of a window.
+        """Select the batches of a window that a consumer gets.
 
         Parameters
         ----------
         replay : ReplayWindow
-            Behind that of the last call.
+            A window after that of the last call.
         start_offset, end_offset : int, optional
-            What the batches outside are is of no interest; but what was open before those inside is.
+            Range of offsets of interest. Batches before it are still replayed, to know which transactions are open.
         """
         batches = replay.window.batches
         first, n = wanted_rows(batches, start_offset, end_offset)
@@ -145,7 +144,7 @@ class ReadCommitted:
         return self._committed(replay, first, n)
 
     def _committed(self, replay: ReplayWindow, first: int, n: int) -> CommittedWindow:
-        """What is left of the rows up to `n`, of which those from `first` on are of interest."""
+        """Select among the rows up to `n`, of which those from `first` on are of interest."""
         batches = replay.window.batches
         committed = CommittedWindow(batches)
         if first < n and self._cut is not None:
@@ -164,7 +163,7 @@ class ReadCommitted:
         return committed
 
     def replay(self, until_offset: int | None = None) -> tuple[list[npt.NDArray[np.void]], OpenTransaction | None]:
-        """All that is aborted, and the first open transaction, by headers alone.
+        """Return the aborted transactions and the first open one, read from headers alone.
 
         Parameters
         ----------
@@ -178,7 +177,7 @@ class ReadCommitted:
         Raises
         ------
         KafkalogError
-            It cannot be known.
+            The outcome of a transaction cannot be determined.
         """
         aborted: list[npt.NDArray[np.void]] = []
         self._is_in_range = True
@@ -199,7 +198,7 @@ class ReadCommitted:
     # ------------------------------------------------------------------------------------------------ reading ahead
 
     def _next(self) -> ReplayWindow | None:
-        """The replay behind what was fed; None at the end of the log."""
+        """Read the next window after those replayed; None at the end of the log."""
         if self._stream is None or self._stream_place != self._place:
             self.close()
             self._stream = self._open_ahead(self._place, self._last_offset)
@@ -212,13 +211,16 @@ class ReadCommitted:
         return replay
 
     def _is_behind(self, begin: int) -> bool:
-        """Whether segments, or the first part of one, were left out; a gap within one is damage, which was met."""
+        """Whether batches before this window were skipped: the start of the log, or whole segments.
+
+        A gap within a segment, or from one to the next, is damage, and comes with the window.
+        """
         if self._place == 0:
             return begin > 0
         return begin >> PLACE_BITS > (self._place >> PLACE_BITS) + 1
 
     def _catch_up(self, begin: int) -> None:
-        """Learn what happened in batches that are not read."""
+        """Replay the headers of batches that the caller skipped."""
         while self._cut is None and self._place < begin and (replay := self._next()) is not None:
             batches = replay.window.batches
             n = int(np.searchsorted(batches.position, begin - replay.place))
@@ -228,7 +230,7 @@ class ReadCommitted:
                 break
 
     def _resolve(self, until: int) -> None:
-        """Read ahead until what began before a place has ended, or the log has."""
+        """Read ahead until all transactions that began before a place have ended, or to the end of the log."""
         while self._cut is None and (first := self._replay.first_open) is not None and first.place < until:
             replay = self._next()
             if replay is not None:
@@ -251,7 +253,7 @@ class ReadCommitted:
             ]
 
     def _end_is_uncertain(self) -> bool:
-        """At the end of the log, whether markers may have been lost behind what was read."""
+        """Whether damage at the end of the log may have contained markers of open transactions; if so, handles it."""
         if self._lost_at_end is None or self._replay.first_open is None:
             return False
         self._doubt(self._lost_at_end, self._last_offset + 1, self._place)
@@ -263,7 +265,7 @@ class ReadCommitted:
     # ------------------------------------------------------------------------------------------------------ feeding
 
     def _feed(self, replay: ReplayWindow) -> None:
-        """Replay those batches of a replay that were not replayed before."""
+        """Replay the batches of a window that were not read ahead and replayed before."""
         batches = replay.window.batches
         first = int(np.searchsorted(batches.position, self._place - replay.place))
         if first == len(batches) or self._cut is not None:
@@ -272,6 +274,7 @@ class ReadCommitted:
             batches = batches[first:]
         rows = rows_of_transactions(batches)
         if rows.size or len(self._replay):
+            # if the first batches were read ahead, the damage before them was handled then
             damage = [] if first else [finding for finding in replay.damage if _passes_over(finding)]
             try:
                 self._replay_rows(replay, batches, rows, damage)
@@ -308,7 +311,10 @@ class ReadCommitted:
         return np.flatnonzero(~valid_crcs(window, batches))
 
     def _with_control_types(self, window: Window, batches: BatchTable, rows: npt.NDArray[np.int64]) -> BatchTable:
-        """The same, with the types of compressed control batches, which nobody writes and everybody would read."""
+        """Return the batches with `control_type` filled in for compressed control batches.
+
+        No known writer compresses control batches, but Kafka's readers accept them.
+        """
         hidden = rows[(batches.control_type[rows] == kf.NO_CONTROL_RECORD) & (batches.codec[rows] != 0)]
         if not hidden.size:
             return batches
@@ -319,10 +325,12 @@ class ReadCommitted:
     def _causes_of_doubt(
         self, replay: ReplayWindow, batches: BatchTable, damaged: npt.NDArray[np.int64], damage: list[Finding]
     ) -> dict[int, Finding]:
-        """Rows at or right before which a marker may have been lost, and what was found there."""
+        """Rows at or right before which a marker may have been lost, each with the finding about the damage."""
         causes: dict[int, Finding] = {}
         all_of_it = self._on_corruption == "stop" and self._is_in_range
         if damaged.size:
+            # A damaged batch that is larger than a marker and fills the gap in the offsets leaves no room for a lost
+            # marker. With "stop" any damage ends reading, so all of it counts
             before = np.concatenate([[self._last_offset], batches.last_offset[:-1]])
             after = np.concatenate([batches.base_offset[1:], batches.last_offset[-1:] + 1])
             fills = (batches.base_offset == before + 1) & (after == batches.last_offset + 1)
@@ -343,7 +351,7 @@ class ReadCommitted:
     # ----------------------------------------------------------------------------------------------------- outcomes
 
     def _keep(self, ended: npt.NDArray[np.void]) -> None:
-        """Remember what is not committed."""
+        """Keep the transactions that were not committed; ends reading at one whose outcome is unknown, or skips it."""
         not_committed = ended[ended["outcome"] != Outcome.COMMITTED]
         for one in not_committed[not_committed["outcome"] == Outcome.UNKNOWN]:
             path, position = self._where(int(one["end_place"]))
@@ -364,7 +372,7 @@ class ReadCommitted:
             self._not_committed.append(not_committed)
 
     def _doubt(self, cause: Finding, offset: int, place: int) -> None:
-        """A marker may have been lost here."""
+        """Handle damage that may have contained a marker: give the open transactions up, or end at the first one."""
         if self._goes_on:
             given_up = self._replay.give_up(offset, place)
             if self._is_in_range:
@@ -378,7 +386,7 @@ class ReadCommitted:
         return self._on_corruption == "skip" or (self._on_corruption == "stop" and not self._is_in_range)
 
     def _end_at(self, transaction: OpenTransaction, cause: Finding) -> None:
-        """Nothing from a transaction on is to be had."""
+        """End reading where a transaction begins, with findings (`stop`) or an error (`raise`)."""
         self._cut = transaction
         if self._on_corruption == "stop":
             self._cut_findings = [cause, unknown_outcome(transaction.producer_id, transaction.first_offset, cause)]
@@ -395,7 +403,7 @@ class ReadCommitted:
     def _unwanted(
         self, batches: BatchTable, first: int, stop: int, place: int, findings: list[Finding]
     ) -> npt.NDArray[np.int64]:
-        """Rows, out of some, whose transactions are aborted or of unknown outcome; damaged ones are not judged."""
+        """Rows from `first` to `stop` whose transactions are aborted or of unknown outcome, without damaged batches."""
         if first >= stop:
             return np.empty(0, np.int64)
         begin, end = place + int(batches.position[0]), place + int(batches.next_position[stop - 1])
@@ -417,7 +425,7 @@ class ReadCommitted:
         number = np.minimum(np.searchsorted(producer_ids, batches.producer_id[rows]), producer_ids.size - 1)
         known = producer_ids[number] == batches.producer_id[rows]
         rows, number = rows[known], number[known]
-        # one number for producer and place: transactions of a producer do not overlap
+        # Producer and place in one number, for one binary search: transactions of a producer do not overlap
         starts = np.clip(ranges["start_place"] - begin, 0, None)
         starts |= np.searchsorted(producer_ids, ranges["producer_id"]) << PLACE_BITS
         order = np.argsort(starts)
@@ -441,7 +449,7 @@ _IS_PART = "; its end may lie in a later segment: read the partition's directory
 
 
 def wanted_rows(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
-    """The first row and the one behind the last that may have offsets of a range; equal for none."""
+    """Row range (first, stop) of the batches that may have offsets in a range; first equals stop if there are none."""
     first, stop = 0, len(batches)
     if end_offset is not None:
         before = np.flatnonzero(batches.base_offset < end_offset)
@@ -453,12 +461,12 @@ def wanted_rows(batches: BatchTable, start_offset: int | None, end_offset: int |
 
 
 def _passes_over(finding: Finding) -> bool:
-    """Whether records were not read, rather than a batch read in spite of its odd offset, or given already."""
+    """Whether damage caused records to be skipped; false for a batch read in spite of its offset, or read before."""
     return finding.damage and finding.n_records != 0
 
 
 def unknown_outcome(producer_id: int, first_offset: int, cause: Finding) -> Finding:
-    """What is to be said of a transaction whose outcome cannot be known."""
+    """Return the finding about a transaction whose outcome is unknown."""
     why = cause.reason.value + (f": {cause.detail}" if cause.detail else "")
     detail = f"{_doubt_about(producer_id, first_offset)} ({why})"
     return replace(cause, reason=Reason.TRANSACTION_OUTCOME, detail=detail)
@@ -472,4 +480,4 @@ def _doubt_about(producer_id: int, first_offset: int) -> str:
 
 
 _MAX_MARKER_BYTES: Final = 128
-"""More than any marker has: 78 bytes as written, up to 87 once the cleaner gave it a delete horizon."""
+"""More than the size of any marker: 78 bytes as written, up to 87 once the cleaner has added a delete horizon."""

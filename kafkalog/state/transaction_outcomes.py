@@ -1,9 +1,9 @@
-"""How the transactions of a partition ended, learnt once from its batch headers and used wherever parts of it are read.
+"""How the transactions of a partition ended: learned once from batch headers, used by readers of its parts.
 
-A part of a partition cannot tell by itself what of it is committed: the marker may lie behind it, and the beginning of
-the transaction before. `ReadCommitted` finds out by reading ahead, which is right for who reads all; where a partition
-is read in parts, by several processes, one of them learns the outcomes (`learn`) and each part is given its share
-(`Outcomes.between`), small enough to be sent along.
+A part of a partition does not show which of its records are committed: the marker may come after it, and the
+transaction may begin before it. `ReadCommitted` reads ahead, which suits a reader of the whole partition. If several
+processes read parts of a partition, one of them learns the outcomes (`OutcomeLearner.learn`), and each part gets its
+share (`Outcomes.between`), which is small enough to send.
 """
 
 from __future__ import annotations
@@ -30,28 +30,27 @@ from kafkalog.state.transactions import ENDED_DTYPE, OpenTransaction, rows_of_tr
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What a `read_committed` reader of some place in a partition has to know.
+    """Outcomes that a `read_committed` reader of a partition, or of a part of it, needs.
 
     Attributes
     ----------
     not_committed : ENDED_DTYPE[n]
-        Transactions that are aborted, or of which it is not known.
+        Transactions that were aborted, or whose outcome is unknown.
     causes : dict of int to Finding
-        Why it is not known, by the place where the transaction began.
+        Why an outcome is unknown, by the place where the transaction began.
     end : OpenTransaction or None
-        Nothing from where this one begins is to be had.
+        Reading ends where this transaction begins.
     findings : tuple of Finding
-        What to say there.
+        Findings to report there.
     error : KafkalogError or None
-        What to raise there.
-
+        Error to raise there.
     is_by_offset : bool
-        Whether batches are told by their offsets instead of their places: for who learnt of them some time before, as
-        the cleaner may have been there since.
+        Whether batches are matched by offset instead of place: for readers that learned the outcomes earlier, since
+        the cleaner may have rewritten segments in the meantime.
 
     Notes
     -----
-    Places count from the first segment of the partition, or of the part.
+    Places (see `TransactionReplay`) count from the first segment of the partition, or of the part.
     """
 
     not_committed: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, ENDED_DTYPE))
@@ -62,13 +61,13 @@ class Outcomes:
     is_by_offset: bool = False
 
     def between(self, begin: int, stop: int) -> Outcomes:
-        """The share of a part.
+        """Return the outcomes that concern a part of the partition.
 
         Parameters
         ----------
         begin, stop : int
-            Places of its first byte and of the one behind its last. Places in the share count from the segment of the
-            former.
+            Places of its first byte and of the byte after its last. Places in the result count from the segment of
+            `begin`.
         """
         if self.is_by_offset:
             return self
@@ -86,10 +85,10 @@ class Outcomes:
 
 
 class OutcomeLearner(ReadCommitted):
-    """Learns the outcomes by reading headers; what is damaged is met where it would be met by who reads all."""
+    """Learns the outcomes from batch headers; damage has the same effects as for a reader of the whole partition."""
 
     def learn(self, until_offset: int | None = None) -> Outcomes:
-        """The outcomes of all transactions, or of those that began before an offset.
+        """Learn the outcomes of all transactions, or of those that began before an offset.
 
         Raises
         ------
@@ -114,12 +113,12 @@ class OutcomeLearner(ReadCommitted):
         return Outcomes(not_committed, dict(self._causes), self._cut, tuple(self._cut_findings), self._error)
 
     def feed_all(self) -> None:
-        """Learn from what was added to the log since the last call.
+        """Learn from the batches that were added to the log since the last call.
 
         Raises
         ------
         KafkalogError
-            It cannot be known how a transaction ended.
+            The outcome of a transaction cannot be determined.
         """
         self.close()
         self._is_in_range = True
@@ -135,13 +134,13 @@ class OutcomeLearner(ReadCommitted):
         return self._replay.first_open
 
     def known(self) -> Outcomes:
-        """What is known so far, less what was forgotten, by offset."""
+        """The outcomes known so far, without those removed by `forget`, to be matched by offset."""
         return Outcomes(
             np.concatenate([*self._not_committed, np.empty(0, ENDED_DTYPE)]), dict(self._causes), is_by_offset=True
         )
 
     def forget(self, offset: int) -> None:
-        """Drop transactions that ended below an offset."""
+        """Remove transactions that ended below an offset."""
         not_committed = np.concatenate([*self._not_committed, np.empty(0, ENDED_DTYPE)])
         not_committed = not_committed[not_committed["last_offset"] >= offset]
         self._not_committed = [not_committed] if not_committed.size else []
@@ -150,7 +149,7 @@ class OutcomeLearner(ReadCommitted):
 
 
 class KnownOutcomes(ReadCommitted):
-    """Judges the windows of a part, whose outcomes are known; nothing is read ahead.
+    """Selects the committed batches of a part's windows by outcomes learned before; nothing is read ahead.
 
     Parameters
     ----------
@@ -170,11 +169,11 @@ class KnownOutcomes(ReadCommitted):
     def select_committed(
         self, replay: ReplayWindow, start_offset: int | None = None, end_offset: int | None = None
     ) -> CommittedWindow:
-        """What a consumer gets of a window; see `ReadCommitted.select_committed`."""
+        """Select the batches that a consumer gets; see `ReadCommitted.select_committed`."""
         batches = replay.window.batches
         first, n = wanted_rows(batches, start_offset, end_offset)
         if self._not_committed and rows_of_transactions(batches).size:
-            # a damaged batch is not judged: who decodes it is to meet the damage
+            # Damaged batches stay in, so that decoding reports the damage
             damaged = self._damaged_rows(replay.window, batches)
             if damaged.size:
                 self._damaged.append(batches.position[damaged] + replay.place)

@@ -1,9 +1,9 @@
-"""Transactions as batches go by in the order of the log: which are open, how the others ended.
+"""Replay batches in log order to transactions: which are open, and how the others ended.
 
 A transaction of a producer begins with its first transactional batch and ends with the next marker (a control batch) of
-the same producer id, whatever lies between and whoever used the id before. That is all a broker knows of it, too: its
-transaction index and its snapshots are made out of the same replay. Mirrors the half of `ProducerStateManager` and
-`ProducerAppendInfo` that is about transactions; reads no file and decodes nothing.
+the same producer id, whatever lies in between and whatever the producer epochs. A broker does the same replay for its
+transaction index and its snapshots. Mirrors the part of `ProducerStateManager` and `ProducerAppendInfo` that handles
+transactions. Reads no file and decodes no records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TRANSACTION_BITS: Final = kf.TRANSACTIONAL_BIT | kf.CONTROL_BIT
 
 
 class Outcome(IntEnum):
-    """How a transaction ended; the first two are the types of its marker."""
+    """How a transaction ended. The first two values are the types of its marker."""
 
     ABORTED = int(kf.ControlRecordType.ABORT)
     COMMITTED = int(kf.ControlRecordType.COMMIT)
@@ -41,12 +41,12 @@ ENDED_DTYPE: Final = np.dtype(
         ("end_place", np.int64),
     ]
 )
-"""A transaction that ended: offsets of its first batch and of its marker, the last stable offset right after it, and
-the places of both."""
+"""A transaction that ended: offsets of its first batch and of its marker, the last stable offset right after the
+marker, and the places of first batch and marker (see `TransactionReplay`)."""
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction without a marker, as yet."""
+    """A transaction that has no marker yet."""
 
     producer_id: int
     first_offset: int
@@ -54,9 +54,9 @@ class OpenTransaction(NamedTuple):
 
 
 def rows_of_transactions(batches: BatchTable) -> npt.NDArray[np.int64]:
-    """Numbers of the rows that a replay looks at: producers' transactional batches and markers.
+    """Row numbers that matter to a replay: transactional batches and markers of producers.
 
-    Control batches without a record are none of them: compaction emptied them, and nobody takes them for a marker.
+    Control batches without records are left out: compaction emptied them, and no reader takes them for a marker.
     """
     attributes = batches.attributes
     if not len(batches) or not np.bitwise_or.reduce(attributes) & TRANSACTION_BITS:
@@ -68,7 +68,7 @@ def rows_of_transactions(batches: BatchTable) -> npt.NDArray[np.int64]:
 
 
 class TransactionReplay:
-    """What a broker knows of transactions after the batches that were fed so far.
+    """The transactions of a partition after the batches passed to `update` so far.
 
     Parameters
     ----------
@@ -78,21 +78,21 @@ class TransactionReplay:
     Notes
     -----
     A *place* is any number that rises from batch to batch, such as the position in the file, with the number of the
-    segment above it. Offsets would do for a healthy log; in a damaged one they may go back.
+    segment in the higher bits. Offsets are not used as places, because in a damaged log they may fall.
 
     Source: ProducerAppendInfo.append, ProducerStateManager.lastStableOffset and completeTxn, Kafka 4.3.
     """
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._open: dict[int, tuple[int, int]] = {}  # in the order of their places
+        self._open: dict[int, tuple[int, int]] = {}  # first offset and place by producer id, in the order they began
         self._limits = limits
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Number of open transactions."""
         return len(self._open)
 
     def __contains__(self, producer_id: int) -> bool:
-        """Whether a producer has one open."""
+        """Whether a producer has a transaction open."""
         return producer_id in self._open
 
     def __repr__(self) -> str:
@@ -107,16 +107,16 @@ class TransactionReplay:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the open transaction that began first; None when none is open."""
+        """First offset of the open transaction that began first; None if none is open."""
         first = self.first_open
         return None if first is None else first.first_offset
 
     def open_transactions(self) -> list[OpenTransaction]:
-        """The open transactions, by where they began."""
+        """The open transactions, in the order in which they began."""
         return [OpenTransaction(producer_id, *begun) for producer_id, begun in self._open.items()]
 
     def resume(self, transactions: list[OpenTransaction]) -> None:
-        """Take transactions for open, as a snapshot says that they were; to be called before anything is fed."""
+        """Set the open transactions, such as those of a snapshot; to be called before the first `update`."""
         self._open = {one.producer_id: (one.first_offset, one.place) for one in sorted(transactions, key=_place_of)}
 
     def update(
@@ -126,17 +126,17 @@ class TransactionReplay:
         *,
         rows: npt.NDArray[np.int64] | None = None,
     ) -> npt.NDArray[np.void]:
-        """Feed batches.
+        """Replay the next batches.
 
         Parameters
         ----------
         batches : BatchTable
-            The `control_type` of compressed control batches has to be filled in; -2 counts as a marker of unknown
-            outcome, and so does any type but ABORT and COMMIT.
+            The `control_type` of compressed control batches has to be filled in. Any type other than ABORT and COMMIT
+            (-2 included) counts as a marker of unknown outcome.
         place : int64[n], optional
-            Where each batch lies; default: its position.
+            Place of each batch; default: its position.
         rows : int64[m], optional
-            Which rows count; default: `rows_of_transactions`.
+            Row numbers to replay; default: `rows_of_transactions`.
 
         Returns
         -------
@@ -152,8 +152,9 @@ class TransactionReplay:
         if not rows.size:
             return _NONE_ENDED
         row_ids = batches.producer_id[rows]
-        # what was open before goes first, as a batch each: of the producers seen here, and the earliest of the others
-        # in the order in which they began, which places of several segments do not tell
+        # Open transactions of the producers seen here are put in front, as one row each. Of the others only the
+        # earliest matters. `_open` is in the order in which they began; places may be plain positions, which do not
+        # compare across segments
         seen = set(np.unique(row_ids).tolist()) if self._open else set()
         before = [producer_id for producer_id in self._open if producer_id in seen]
         earliest_other = self._earliest_but(set(before))
@@ -163,14 +164,14 @@ class TransactionReplay:
         places = np.concatenate([begun[:, 1], (batches.position if place is None else place)[rows]])
         is_marker = np.concatenate([np.zeros(len(before), np.bool_), (batches.attributes[rows] & kf.CONTROL_BIT) != 0])
 
-        order = np.argsort(ids, kind="stable")  # by producer, and within by place
+        order = np.argsort(ids, kind="stable")  # by producer, then by place
         head = np.concatenate([[True], ids[order[1:]] != ids[order[:-1]]])
         marker = is_marker[order]
         fresh = head | np.concatenate([[True], marker[:-1]])  # nothing is open before this row
         begins, ends = ~marker & fresh, marker & ~fresh
         begin_of = np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
 
-        ended_at = np.sort(order[ends])  # numbers into ids, offset, place
+        ended_at = np.sort(order[ends])  # indices into ids, offset and places
         begun_at = np.empty(ids.size, np.int64)
         begun_at[order[ends]] = order[begin_of[ends]]
         begun_at = begun_at[ended_at]
@@ -192,13 +193,17 @@ class TransactionReplay:
         return ended
 
     def give_up(self, offset: int, place: int) -> npt.NDArray[np.void]:
-        """End all that are open with an unknown outcome: their markers may have been in what could not be read.
+        """End all open transactions with an unknown outcome: their markers may be in a part that could not be read.
+
+        Parameters
+        ----------
+        offset, place : int
+            Offset and place of the next batch that could be read.
 
         Returns
         -------
         ENDED_DTYPE[k]
-            In the order in which they began; `last_offset` and `last_stable_offset` are `offset`, which is that of the
-            next batch that could be read.
+            In the order in which they began; `last_offset` and `last_stable_offset` are `offset`.
         """
         ended = np.zeros(len(self._open), ENDED_DTYPE)
         if self._open:
@@ -213,7 +218,7 @@ class TransactionReplay:
         return ended
 
     def _earliest_but(self, these: set[int]) -> int | None:
-        """First offset of the open transaction that began first, leaving out some producers."""
+        """First offset of the earliest open transaction of any other producer; None if there is none."""
         return next((begun[0] for producer_id, begun in self._open.items() if producer_id not in these), None)
 
     def _replace(
@@ -224,7 +229,7 @@ class TransactionReplay:
         offset: npt.NDArray[np.int64],
         place: npt.NDArray[np.int64],
     ) -> None:
-        """Bring up to date what is open: of those before, some are still, and what began here comes behind them."""
+        """Update the open transactions: remove those that ended, append those that began in these batches."""
         kept = set(still[still < len(before)].tolist())
         for number, producer_id in enumerate(before):
             if number not in kept:
@@ -249,10 +254,11 @@ def _last_stable_offsets(
     offset: npt.NDArray[np.int64],
     earliest_other: int | None,
 ) -> npt.NDArray[np.int64]:
-    """The first offset of the earliest transaction that is open when each one ends; else the one after its marker."""
+    """Last stable offset after each end: first offset of the earliest one still open, else the marker's offset + 1."""
     end_of = np.full(offset.size, offset.size, np.int64)
     end_of[begun_at] = ended_at
-    # of those in the order in which they began, the first that ends later: ends so far, their largest, rise
+    # Find the first transaction (in the order they began) that ends later: the running maximum of the ends rises, so
+    # a binary search finds it
     latest_end = np.maximum.accumulate(end_of[begins])
     first = np.minimum(np.searchsorted(latest_end, ended_at, side="right"), begins.size - 1)
     is_open = (latest_end[first] > ended_at) & (begins[first] < ended_at)
@@ -269,7 +275,7 @@ _NONE_ENDED: Final = np.empty(0, ENDED_DTYPE)
 
 
 def aborted_entries(ended: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """TRANSACTION_INDEX_DTYPE[n]: what a `.txnindex` holds of transactions that ended (ENDED_DTYPE[m])."""
+    """TRANSACTION_INDEX_DTYPE[n]: the entries of a `.txnindex` for transactions that ended (ENDED_DTYPE[m])."""
     aborted = ended[ended["outcome"] == Outcome.ABORTED]
     entries = np.zeros(aborted.size, kf.TRANSACTION_INDEX_DTYPE)
     for name in ("producer_id", "first_offset", "last_offset", "last_stable_offset"):

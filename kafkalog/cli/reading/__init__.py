@@ -1,17 +1,17 @@
 """Commands that read.
 
-    `ls`             topics, partitions, segments
-    `summary`        sums of a log dir
-    `cat`            records
-    `record_text`    a record as a line
-    `batches`        record batches
-    `batch_summary`  who sends what
-    `lookup`         an offset or a time
-    `dump`           as DumpLogSegments
-    `producers`      producers and transactions
-    `epochs`         leader epochs
-    `index_stats`    how good indexes are
-    `verify`         what is damaged
+    `ls`             lists topics, partitions, segments
+    `summary`        sums up the batch headers of a segment or partition, for `ls`
+    `cat`            prints records
+    `record_text`    formats records as lines, for `cat` and `lookup`
+    `batches`        lists record batches
+    `batch_summary`  counts batches by producer, codec and so on, for `batches`
+    `lookup`         finds an offset or a time
+    `dump`           prints what DumpLogSegments prints
+    `producers`      lists producers and transactions
+    `epochs`         lists leader epochs
+    `index_stats`    measures indexes
+    `verify`         checks for damage
 
 A command is imported when it runs; `kafkalog.cli.commands` names them.
 """

@@ -1,4 +1,4 @@
-"""Who sends what: batches counted by producer, codec, format and the like, in bounded memory."""
+"""Counts batches by producer, codec, format and other keys, in bounded memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS: Final = (
     "is_control",
 )
 MAX_GROUPS: Final = 100_000
-"""Groups that are told apart; a log of as many producers as batches must not fill the memory."""
+"""The most groups kept; bounds the memory for a log in which every batch has another producer."""
 
 _CONTEXT: Final = ("topic", "partition", "segment")
 _COUNTS: Final = ("n_batches", "n_records", "n_hidden", "n_bytes", "n_transactional", "n_control", "n_idempotent")
@@ -41,7 +41,7 @@ class _Group:
     n_batches: int = 0
     n_records: int = 0
     n_hidden: int = 0
-    """Batches that hide how many records they hold."""
+    """Batches whose header does not have the number of records (compressed v0 and v1 messages)."""
     n_bytes: int = 0
     n_transactional: int = 0
     n_control: int = 0
@@ -49,10 +49,10 @@ class _Group:
     smallest: int = 2**63 - 1
     largest: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
-    """Batches by size, rounded down to `EXACT_BITS` bits."""
+    """Number of batches by size in bytes, rounded down to `EXACT_BITS` significant bits."""
 
     def merge(self, other: _Group) -> None:
-        """Count another one's batches."""
+        """Add the counts of another group."""
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.smallest, self.largest = min(self.smallest, other.smallest), max(self.largest, other.largest)
@@ -60,19 +60,19 @@ class _Group:
             self.sizes[size] = self.sizes.get(size, 0) + n
 
     def percentile(self, percent: int) -> int:
-        """The size that so many percent of the batches do not pass, rounded down to `EXACT_BITS` bits."""
+        """Return the percentile of the batch sizes, rounded down to `EXACT_BITS` significant bits."""
         sizes = sorted(self.sizes)
         counts = [self.sizes[size] for size in sizes]
         return max(nearest_rank(np.array(sizes, np.int64), np.array(counts, np.int64), percent), self.smallest)
 
     @property
     def records_a_batch(self) -> float | None:
-        """Mean, of the batches of records that say how many they hold; None for none."""
+        """Mean number of records of the batches whose header has it, control batches excluded; None without any."""
         n = self.n_batches - self.n_control - self.n_hidden
         return self.n_records / n if n else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the numbers as a dict for JSON."""
         mean = self.records_a_batch
         return {
             "n_batches": self.n_batches,
@@ -91,17 +91,17 @@ class _Group:
 
 
 class BatchSummary:
-    """Batches by group.
+    """Counts of batches by group.
 
     Parameters
     ----------
     keys : sequence of str
-        What tells groups apart, out of `KEYS`.
+        The columns to group by, out of `KEYS`.
 
     Attributes
     ----------
     n_unlisted : int
-        Batches of groups beyond `MAX_GROUPS`; they are one group, the others.
+        Batches of groups beyond `MAX_GROUPS`, which are counted together.
     """
 
     def __init__(self, keys: Sequence[str] = DEFAULT_KEYS) -> None:
@@ -119,11 +119,11 @@ class BatchSummary:
 
     @property
     def n_unlisted(self) -> int:
-        """See the class."""
+        """Batches of groups beyond `MAX_GROUPS`."""
         return self._others.n_batches
 
     def add(self, rows: BatchRows) -> None:
-        """Count rows."""
+        """Add rows of the batch table."""
         topic, partition = rows.topic_partition or (None, None)
         context = {"topic": topic, "partition": partition, "segment": rows.segment}
         names = [key for key in self._keys if key not in _CONTEXT]
@@ -141,12 +141,12 @@ class BatchSummary:
         return sorted(self._groups.items(), key=lambda item: -item[1].n_bytes)[:n]
 
     def json_lines(self, n: int | None = None) -> Iterator[str]:
-        """An object a group, the largest first."""
+        """Yield a JSON object for each group, the largest first."""
         for key, group in self._sorted(n):
             yield json.dumps({**dict(zip(self._keys, key, strict=True)), **group.as_dict()})
 
     def text_lines(self, n: int | None = None) -> list[str]:
-        """A table of the groups, the largest first, and the total."""
+        """Return a table of the groups, the largest first, and the total."""
         total = _Group()
         for group in (*self._groups.values(), self._others):
             total.merge(group)
@@ -192,7 +192,7 @@ def _key_text(value: Any) -> str:
 
 
 def _by(names: Sequence[str], batches: BatchTable) -> Iterator[tuple[tuple[Any, ...], _Group]]:
-    """Rows by the values of columns, counted; no Python object a row."""
+    """Group rows by the values of columns, and count them; makes no Python object for each row."""
     columns = [batches.codec if name == "compression" else batch_column(name, batches) for name in names]
     order = np.lexsort(columns) if columns else np.arange(len(batches))
     changes = np.zeros(len(batches), np.bool_)

@@ -1,4 +1,4 @@
-"""`kafkalog batches`: the batch table, and who sends what, out of batch headers alone."""
+"""`kafkalog batches`: prints the batch table, or a summary of it, from batch headers alone."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _ALWAYS: Final = ("position", "size_in_bytes", "crc", "attributes", "magic", "co
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "batches", _HELP)
     what = parser.add_argument_group("which batches")
     add_selection(what)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
-    """List batches, or sum them up."""
+    """List batches, or print a summary."""
     if args.by is not None and not args.summary:
         raise UsageError("--by is for --summary")
     if args.columns is not None and args.summary:
@@ -124,7 +124,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     note_if_nothing_matches(args, scan, console)
     watch = ScanReporter(scan, console, "headers")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
+        warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
         try:
             if args.summary:
                 for rows in scan.iter_rows():
@@ -168,7 +168,7 @@ def _json_lines(rows: BatchRows, columns: Sequence[str]) -> Iterator[str]:
 
 
 def _values(name: str, rows: BatchRows) -> list[Any]:
-    """A column as Python's numbers, strings and booleans."""
+    """Return a column as Python numbers, strings and booleans."""
     from kafkalog.scanning.batch_scan import batch_column
 
     if name in _CONTEXT:
@@ -179,18 +179,18 @@ def _values(name: str, rows: BatchRows) -> list[Any]:
 
 
 class _TextTable:
-    """Lines with aligned columns, as wide as what was met so far needs."""
+    """Formats lines with aligned columns; columns grow wider as longer values come."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
         self._widths = [max(len(name), _WIDTHS.get(name, 0)) for name in columns]
 
     def header(self) -> str:
-        """The names."""
+        """Return the line with the column names."""
         return self._line(self._columns)
 
     def lines(self, rows: BatchRows) -> Iterator[str]:
-        """The rows."""
+        """Return a line for each row."""
         cells = [_cells(name, rows) for name in self._columns]
         self._widths = [
             max(width, max(map(len, column), default=0)) for width, column in zip(self._widths, cells, strict=True)
@@ -209,7 +209,7 @@ _WIDTHS: Final = {"segment": 24, "topic": 12, "base_timestamp": 24, "max_timesta
 
 
 def _cells(name: str, rows: BatchRows) -> list[str]:
-    """A column as text: - for none."""
+    """Return a column as text, ``-`` for no value."""
     from kafkalog.cli.text import escape_line
     from kafkalog.format import TIMESTAMP_TYPE_NAMES, ControlRecordType
 

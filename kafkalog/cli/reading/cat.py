@@ -1,4 +1,4 @@
-"""`kafkalog cat`: records as text for people, or as JSON lines for programs."""
+"""`kafkalog cat`: prints records as text for people, or as JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _CUT_AT: Final = 160
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "cat", _HELP)
     add_scan_selection(parser)
     how = parser.add_argument_group("how they are printed")
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     note_if_nothing_matches(args, scan, console)
     watch = ScanReporter(scan, console, None if sys.stdout.isatty() else "records")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
+        warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
         _print(scan, record_format, args.n, watch, console)
 
 
@@ -121,7 +121,7 @@ def _explain(scan: Scan, is_json: bool, console: Console) -> None:
 
 
 def _print(scan: Scan, record_format: RecordFormat, n: int | None, watch: ScanReporter, console: Console) -> None:
-    """Records to stdout, and what is found about the files to stderr as it is found."""
+    """Print records to stdout, and findings to stderr as they come."""
     stream = scan.to_batches()
     try:
         while n is None or n > 0:

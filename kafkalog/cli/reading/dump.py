@@ -1,4 +1,4 @@
-"""`kafkalog dump`: files as Kafka's `DumpLogSegments` prints them, or as JSON lines."""
+"""`kafkalog dump`: prints files as Kafka's `DumpLogSegments` does, or as JSON lines."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ with the log beside it. Files are only read, never written."""
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "dump", _HELP, paths=("FILE", "files of segments", _FILES_HELP))
     what = parser.add_argument_group("what is printed")
     what.add_argument("--deep-iteration", action="store_true", help="records, too, less their keys and values")
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 console.write_bytes(chunk)
                 _say_notes(dump, console)
     except ValueError as error:
-        # a decoder that does not fit; errors about files are ValueErrors of their own class
+        # a value too short for its decoder; errors about files may be ValueErrors too, and have a reason
         if hasattr(error, "reason"):
             raise
         raise UsageError(str(error)) from error

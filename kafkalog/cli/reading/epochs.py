@@ -1,4 +1,4 @@
-"""`kafkalog epochs`: leader epochs, where they end, and where a follower would have to truncate."""
+"""`kafkalog epochs`: prints leader epochs, their end offsets, and the offset to which a follower has to truncate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ truncates, and asks again about what is then its last epoch.""",
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "epochs", _HELP)
     add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
     what = parser.add_argument_group("what is asked (each may be repeated)")
@@ -70,7 +70,7 @@ def _follower(text: str) -> tuple[int, int]:
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
-    """Answer for each partition."""
+    """Print the answers for each partition."""
     from kafkalog.log.log_dir import LogDir
 
     prepare_stdout(is_json=args.json)

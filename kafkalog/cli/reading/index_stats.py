@@ -1,4 +1,4 @@
-"""`kafkalog index-stats`: how good the sparse indexes are, and what other settings would make of them."""
+"""`kafkalog index-stats`: measures the sparse indexes, and estimates the effect of other settings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _TAIL: Final = ["INDEX/LOG", "LATE", "MAX LAG", "NEAREST ROLL"]
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "index-stats", _HELP)
     add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
     what = parser.add_argument_group("what is measured")
@@ -107,7 +107,7 @@ def _intervals(text: str) -> list[int]:
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
-    """Measure, and show."""
+    """Measure, and print the results."""
     with usage_errors():
         from kafkalog.indexes.statistics import KNEE_CANDIDATES, PartitionMeter
         from kafkalog.scanning.batch_scan import BatchScan
@@ -129,7 +129,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     total = PartitionMeter(args.paths[0], None, intervals)
     shown: list[IndexStatistics] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
+        warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
         try:
             for meter in _measure(scan, intervals, roll_limits, args, console):
                 total.merge(meter)
@@ -160,7 +160,7 @@ def _roll_limits(args: argparse.Namespace) -> RollLimits:
 def _measure(
     scan: BatchScan, intervals: Sequence[int], roll_limits: RollLimits, args: argparse.Namespace, console: Console
 ) -> Iterator[PartitionMeter]:
-    """The partitions; one that cannot be read to its end is said, unless damage is to end it all."""
+    """Yield the partitions; report one that cannot be read to its end, unless damage ends the run."""
     if console.shows_progress:
         console.start_progress(sum(partition.size_in_bytes for _, partition in scan.partitions()), "headers")
     console.findings(getattr(scan.target, "findings", ()))
@@ -187,7 +187,7 @@ def _report(console: Console, finding: Any) -> None:
 
 
 class _Picture:
-    """The file of ``--plot``; what is wrong with it is known before anything is read."""
+    """The file of ``--plot``; the constructor raises if it cannot be made, before anything is read."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         from kafkalog.indexes.plot import FORMATS, import_matplotlib
@@ -208,7 +208,7 @@ class _Picture:
             raise exists
 
     def write(self, statistics: IndexStatistics, name: str, n_partitions: int) -> None:
-        """Draw it."""
+        """Draw the statistics, and write the file."""
         from kafkalog.indexes.plot import draw
         from kafkalog.storage.staging import staged_file
 
@@ -290,7 +290,7 @@ def _what_if(rows: list[IndexStatistics], args: argparse.Namespace, names: list[
 
 
 def _sentence(total: IndexStatistics, n: int) -> str:
-    """What it means."""
+    """Return the last line: the totals, and what they mean for a lookup."""
     where = f"{counted(n, 'partition')}, {counted(total.n_segments, 'segment')}"
     parts = [f"total: {where}, {human_bytes(total.size_in_bytes)} of log"]
     measures = total.index

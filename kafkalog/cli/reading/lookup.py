@@ -1,4 +1,4 @@
-"""`kafkalog lookup`: how an offset or a time leads to a record, step by step."""
+"""`kafkalog lookup`: shows step by step how an offset or a time leads to a record."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _Question = tuple[str, Any]
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "lookup", _HELP)
     what = parser.add_argument_group("what to find (at least one; each may be repeated)")
     what.add_argument(
@@ -96,7 +96,7 @@ def _time(text: str) -> _Question:
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
-    """Look up, and show."""
+    """Look up, and print the steps."""
     if not args.questions:
         raise UsageError("what is to be found? say --offset or --timestamp")
     from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
@@ -131,7 +131,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 class _Reach:
-    """Tells the progress bar of segments that are done."""
+    """Advances the progress bar by each segment that is done."""
 
     def __init__(self, console: Console, before: int) -> None:
         self._progress, self._done = console.progress, before
@@ -142,7 +142,7 @@ class _Reach:
 
 
 def _partitions(args: argparse.Namespace) -> list[Partition]:
-    """Those that were chosen."""
+    """Return the partitions that ``--topics`` and ``--partitions`` select."""
     from kafkalog.scanning.scan import Scan
 
     try:
@@ -167,7 +167,7 @@ def _trace(partition: Partition, question: _Question, reach: _Reach) -> Trace:
 
 
 def _record(partition: Partition, trace: Trace, record_format: RecordFormat) -> str | None:
-    """The record that was found, formatted."""
+    """Return the found record as text; None if there is none."""
     from kafkalog.scanning.scan import Scan
 
     if trace.offset < 0 or trace.asked.get("timestamp") in ("earliest", "latest"):
@@ -192,7 +192,7 @@ def _json(trace: Trace, record: str | None) -> str:
 
 
 def _text(partition: Partition, trace: Trace, record: str | None) -> Iterator[str]:
-    """The steps for people."""
+    """Yield the steps as lines for people."""
     name = str(trace.topic_partition or partition.path)
     yield escape_line(f"{name}: {_question(trace)}")
     for word, text in _steps(partition, trace):

@@ -1,4 +1,4 @@
-"""`kafkalog ls`: what is in log dirs, a line a partition or a segment, out of batch headers alone."""
+"""`kafkalog ls`: lists log dirs, a line for each partition or segment, from batch headers alone."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _RIGHT: Final = [False, True, True, True, True, True, False, False, False, False
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "ls", _HELP)
     add_selection(parser)
     parser.add_argument("-s", "--segments", action="store_true", help="a line a segment")
@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
-    """List."""
+    """List partitions or segments."""
     from kafkalog.cli.reading.summary import summarise
 
     prepare_stdout(is_json=args.json)
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if log_dir.is_live:
         console.note("a broker runs on this log dir: the files may change while they are read")
     partitions = list(_partitions(log_dir, wanted, limits, console))
-    # what cannot be opened matches, too, and has been said
+    # a partition that cannot be opened matches too, and has been reported
     if not partitions and not selected_keys(log_dir, args):
         console.note("no partition to list" if len(log_dir) == 0 else "no partition matches")
     console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
@@ -94,7 +94,7 @@ def _reach(console: Console, before: int, position: int) -> None:
 
 
 def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:
-    """The paths that can be read as one log dir; the others are said."""
+    """Open the readable paths as one log dir, and report the others."""
     from kafkalog.errors import KafkalogError
     from kafkalog.log.log_dir import LogDir
 
@@ -131,7 +131,10 @@ def _selector(log_dir: LogDir, topics: list[str] | None, numbers: list[int] | No
 def _partitions(
     log_dir: LogDir, wanted: Callable[[str, int], bool], limits: Limits, console: Console
 ) -> Iterator[Partition]:
-    """Those to list, the ones set apart last; one that cannot be opened is said."""
+    """Yield the partitions to list; report one that cannot be opened.
+
+    Directories that a broker has renamed (deleted, future, stray) come last.
+    """
     from kafkalog.errors import KafkalogError
     from kafkalog.format import parse_partition_directory
     from kafkalog.log.partition import Partition
@@ -150,7 +153,7 @@ def _partitions(
 
 
 def _lines(summaries: list[PartitionSummary], with_segments: bool) -> list[str]:
-    """A table of the partitions, one of those set apart if there are any, and the total."""
+    """Return a table of the partitions, one of renamed directories if there are any, and the total."""
     make = _segment_table if with_segments else _partition_table
     lines = make([summary for summary in summaries if summary.kind is None])
     if apart := [summary for summary in summaries if summary.kind is not None]:

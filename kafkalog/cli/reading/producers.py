@@ -1,4 +1,4 @@
-"""`kafkalog producers`: who writes, and which transactions are open or hang."""
+"""`kafkalog producers`: lists producers, and transactions that are open or hanging."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _RIGHT: Final = [True, True, True, True, False, True, True, False]
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "producers", _HELP)
     add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
     what = parser.add_argument_group("what is listed")
@@ -66,7 +66,7 @@ def _milliseconds(text: str) -> int:
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
-    """List."""
+    """List the producers of each partition."""
     from kafkalog.format import milliseconds
     from kafkalog.log.log_dir import LogDir
     from kafkalog.operations.list_producers import TRANSACTION_MAX_TIMEOUT_MS, list_producers
@@ -170,7 +170,7 @@ def _row(row: Producer, now: int) -> list[str]:
 
 
 def _duration(milliseconds: int) -> str:
-    """A span of time in its two largest units."""
+    """Format a duration in its two largest units."""
     seconds, rest = divmod(milliseconds, 1000)
     units = [("d", seconds // 86400), ("h", seconds // 3600 % 24), ("min", seconds // 60 % 60), ("s", seconds % 60)]
     parts = [f"{n} {unit}" for unit, n in units if n]

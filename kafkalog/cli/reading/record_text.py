@@ -1,4 +1,4 @@
-"""Record batches as lines: text for people here, JSON for programs by `kafkalog.interchange.text_output`."""
+"""Formats records as lines: as text for people, or as JSON with `kafkalog.interchange.text_output`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _WHERE: Final = ("topic", "partition", "offset")
 
 
 class RecordFormat(ABC):
-    """How records become lines.
+    """Formats record batches as lines.
 
     Attributes
     ----------
     shown : sequence of str
-        Columns that are shown.
+        The columns that are shown.
     columns : sequence of str
-        Columns that are needed; `lines` takes batches with these and any others.
+        The columns that are needed; the batches for `lines` must have these, and may have others.
     """
 
     shown: Sequence[str]
@@ -35,17 +35,17 @@ class RecordFormat(ABC):
 
     @abstractmethod
     def lines(self, batch: pa.RecordBatch) -> str:
-        """The records, a line each."""
+        """Return a line for each record."""
 
 
 class JsonFormat(RecordFormat):
-    """A JSON object a record: `kafkalog.interchange.text_output.JsonLines`.
+    """A JSON object for each record: `kafkalog.interchange.text_output.JsonLines`.
 
     Parameters
     ----------
     columns : sequence of str, optional
     encoding : {"base64", "utf8", "hex"}
-        Of key, value and header values.
+        Encoding of keys, values and header values.
     """
 
     def __init__(self, columns: Sequence[str] | None, *, encoding: str = "base64") -> None:
@@ -53,7 +53,7 @@ class JsonFormat(RecordFormat):
         self.shown = self.columns = self._lines.columns
 
     def lines(self, batch: pa.RecordBatch) -> str:
-        """The records, a line each."""
+        """Return a line for each record."""
         return self._lines.lines(batch)
 
 
@@ -64,9 +64,9 @@ class TextFormat(RecordFormat):
     ----------
     columns : sequence of str, optional
     include_control : bool
-        Control records may be among the records; they are named.
+        Whether batches may have control records, which are then shown with their type.
     cut_at : int, optional
-        Show no more than so many bytes of a key or a value.
+        Show at most this many bytes of a key or a value.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class TextFormat(RecordFormat):
         self._cut_at = cut_at
 
     def lines(self, batch: pa.RecordBatch) -> str:
-        """The records, a line each."""
+        """Return a line for each record."""
         n = batch.num_rows
         wheres = self._wheres(batch)
         times = _iso_times(batch) if "timestamp" in self.shown else None
@@ -103,7 +103,7 @@ class TextFormat(RecordFormat):
         return "".join(lines)
 
     def _wheres(self, batch: pa.RecordBatch) -> list[str]:
-        """``topic-partition@offset``, as much of it as is shown and known."""
+        """Return ``topic-partition@offset`` for each record, without the parts that are not shown or not known."""
         names = [name for name in _WHERE if name in self.shown]
         if not names:
             return []
@@ -115,7 +115,7 @@ class TextFormat(RecordFormat):
         return list(map("".join, zip(*columns, strict=True)))
 
     def _cells(self, batch: pa.RecordBatch, name: str) -> list[str]:
-        """``name=value`` for each record; "" for headers where there are none."""
+        """Return ``name=value`` for each record; "" for a record without headers."""
         cut_at = self._cut_at
         if name in BYTES_COLUMNS:
             return [f"{name}={quote_bytes(value, cut_at)}" for value in bytes_list(batch.column(name))]
@@ -131,7 +131,7 @@ class TextFormat(RecordFormat):
         return [f"{name}={'null' if value is None else value}" for value in values]
 
     def _markers(self, batch: pa.RecordBatch) -> list[str | None] | None:
-        """What control records say, None for other records; None if there are no control records."""
+        """Return texts for control records, and None for other records; None if there are no control records."""
         if not self._include_control:
             return None
         is_control = batch.column("is_control").to_pylist()
@@ -145,7 +145,7 @@ class TextFormat(RecordFormat):
 
 
 def control_text(key: bytes | None, value: bytes | None, cut_at: int | None = None) -> str:
-    r"""A control record in words.
+    r"""Return the content of a control record as text.
 
     Notes
     -----
@@ -175,7 +175,7 @@ def _header_text(headers: Headers, cut_at: int | None) -> str:
 
 
 def _iso_times(batch: pa.RecordBatch) -> list[str]:
-    """UTC with milliseconds; ``-`` where a record has no timestamp."""
+    """Return timestamps as UTC with milliseconds; ``-`` for a record without one."""
     times = milliseconds(batch.column("timestamp"))
     texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
     return [f"{text}Z" if time != -1 else "-" for text, time in zip(texts, times.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""What batch headers tell of a segment or a partition, in a few numbers."""
+"""Sums up the batch headers of a segment or a partition: offsets, counts, timestamps, codecs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from kafkalog.records.batch_table import BatchTable
 
 @dataclass(slots=True)
 class Summary:
-    """What segments and partitions have in common.
+    """The numbers that segments and partitions have in common.
 
     Attributes
     ----------
     topic, partition : str, int or None
-        What the directory's name says.
+        From the name of the directory.
     path : str
     size_in_bytes : int
     start, end : int
-        Offsets, half-open.
+        First offset, and the offset after the last one.
     n_batches, n_records, n_control_records : int
-        Records and control records as the headers count them. With `n_records_is_minimum` there are more: compressed v0
-        and v1 messages hide how many they hold (each counts 1), and behind damage nothing is counted.
+        Records and control records according to the headers. With `n_records_is_minimum` there may be more: the header
+        of a compressed v0 or v1 message has no count (it counts as 1), and nothing after damage is counted.
     first_timestamp, max_timestamp : int or None
-        Milliseconds, control batches aside. The first is the smallest first timestamp of a batch: a record inside may
-        be older.
+        Milliseconds, without control batches. `first_timestamp` is the smallest first timestamp of a batch: another
+        record of the batch may be older.
     magics, codecs
-        Sorted, those present.
+        Those that occur, sorted.
     findings : list of Finding
     """
 
@@ -61,11 +61,11 @@ class Summary:
 
     @property
     def codecs(self) -> list[str]:
-        """Names of the codecs."""
+        """The names of the codecs."""
         return [codec_name(codec) for codec in self.codec_ids]
 
     def add(self, other: Summary) -> None:
-        """Count another one's batches."""
+        """Add the numbers of another summary; `start` and `end` stay."""
         self.size_in_bytes += other.size_in_bytes
         self.n_batches += other.n_batches
         self.n_records += other.n_records
@@ -95,7 +95,7 @@ class Summary:
 
 @dataclass(slots=True)
 class SegmentSummary(Summary):
-    """A `.log` file: offsets from what its name says to behind its last whole batch."""
+    """The summary of a `.log` file: from the base offset to the offset after its last whole batch."""
 
     file_name: str = ""
     kind: str | None = None
@@ -116,7 +116,7 @@ class SegmentSummary(Summary):
 
 @dataclass(slots=True)
 class PartitionSummary(Summary):
-    """A topic-partition directory: offsets from the log start offset to the log end offset."""
+    """The summary of a partition directory: from the log start offset to the log end offset."""
 
     name: str = ""
     kind: str | None = None
@@ -144,13 +144,13 @@ class PartitionSummary(Summary):
 
 
 def summarise(partition: Partition, progress: Callable[[int], object]) -> PartitionSummary:
-    """Walk the batch headers of a partition.
+    """Sum up a partition by walking its batch headers.
 
     Parameters
     ----------
     partition : Partition
     progress : callable
-        Told how many bytes of the partition are walked.
+        Called with the number of bytes of the partition that are walked.
     """
     key = partition.topic_partition
     topic, number = (None, None) if key is None else key
@@ -177,13 +177,13 @@ def summarise(partition: Partition, progress: Callable[[int], object]) -> Partit
         summary.topic_id = partition.topic_id
     except KafkalogError as error:
         summary.findings.append(error.to_finding())
-    # checkpoints are read when they are first asked for, so this comes last
+    # the partition reads its checkpoints on first access and adds findings then, so this comes last
     summary.findings = [*partition.findings, *summary.findings]
     return summary
 
 
 def summarise_segment(segment: Segment, progress: Callable[[int], object]) -> SegmentSummary:
-    """Walk the batch headers of a segment; damage ends the walk and is among the findings."""
+    """Sum up a segment by walking its batch headers; damage ends the walk and is a finding."""
     topic, number = (None, None) if segment.topic_partition is None else segment.topic_partition
     summary = SegmentSummary(topic, number, str(segment.path), segment.size_in_bytes, file_name=segment.path.name)
     summary.start = summary.end = segment.base_offset
@@ -200,12 +200,13 @@ def summarise_segment(segment: Segment, progress: Callable[[int], object]) -> Se
 
 
 def _summarise_batches(batches: BatchTable) -> Summary:
-    """One table; the offsets are left to the caller."""
+    """Sum up one batch table, without the offsets."""
     known = batches.records_count >= 0
     is_control = batches.is_control
     n_known = batches.records_count.astype(np.int64) * known
     n_control = int(n_known[is_control].sum())
-    # a broker that stamps leaves the first timestamp as the producer sent it, and the cleaner uses it for its horizon
+    # with LogAppendTime a broker leaves the first timestamp as the producer sent it, and the log cleaner stores its
+    # delete horizon in the field: neither is the timestamp of a record
     first = np.where(batches.timestamp_type == 1, batches.max_timestamp, batches.base_timestamp)
     first = first[(first >= 0) & (batches.delete_horizon_ms < 0) & ~is_control]
     largest = int(batches.max_timestamp[~is_control].max(initial=-1))

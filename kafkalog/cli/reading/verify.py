@@ -1,4 +1,4 @@
-"""`kafkalog verify`: whether batches, indexes, snapshots and checkpoints are as a broker needs them."""
+"""`kafkalog verify`: checks whether a broker can use batches, indexes, snapshots and checkpoints."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Whether an offset index lacks entries can only be judged by the topic's index.in
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "verify", _HELP)
     add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
     what = parser.add_argument_group("what is checked")
@@ -95,7 +95,7 @@ def _jobs(text: str) -> int:
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
-    """Check, and show."""
+    """Verify, and print the results."""
     from kafkalog.log.log_dir import LogDir
     from kafkalog.operations.verifying.verify import Verification, iter_verify
 
@@ -139,7 +139,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 def what_was_not_checked(args: argparse.Namespace, log_dir: LogDir) -> str:
-    """What has to be said beside "all OK"."""
+    """Return a text about what was not checked, to qualify "all OK"."""
     depth = "checksums and records not checked" if args.indexes else "" if args.deep else "records not decoded (--deep)"
     n_apart = sum(map(len, log_dir.set_apart.values()))
     apart = f"{counted(n_apart, 'directory', 'directories')} that a broker set apart not checked" if n_apart else ""
@@ -153,11 +153,11 @@ def _chosen(log_dir: Any, topics: list[str] | None, numbers: list[int] | None) -
         try:
             yield log_dir[key]
         except KafkalogError:
-            continue  # said when it is verified
+            continue  # reported when it is verified
 
 
 class _Totals:
-    """What the last line says."""
+    """The totals in the last line."""
 
     def __init__(self) -> None:
         self.n_partitions = self.n_segments = self.n_batches = self.n_bytes = 0
@@ -207,7 +207,7 @@ def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]
 
 
 def _gap_lines(name: str, partition: VerifiedPartition) -> Iterator[str]:
-    """What the log cleaner has removed; gaps that it does not explain are findings."""
+    """Yield a line about the gaps that the log cleaner explains; other gaps are findings."""
     compacted = [gap.end - gap.start for gap in partition.gaps if gap.is_compacted]
     if compacted:
         between = f"{counted(len(compacted), 'gap')} between segments, {counted(sum(compacted), 'offset')}"
@@ -223,7 +223,7 @@ _MOST_LINES: Final = 20
 
 
 def _finding_lines(findings: list[Finding], *, verbose: bool) -> Iterator[str]:
-    """A line a finding, damage before facts; not all of a long list."""
+    """Yield a line for each finding, damage first; a long list is shortened."""
     ordered = sorted(findings, key=lambda finding: not finding.damage)
     shown = ordered if verbose else ordered[:_MOST_LINES]
     for finding in shown:

@@ -1,10 +1,10 @@
 """Commands that write, and the command for Spark.
 
-    `export`   records to files
-    `reindex`  indexes out of `.log` files
-    `convert`  logs into other logs
-    `load`     files to partitions
-    `spark`    jobs on a cluster
+    `export`   writes records to files
+    `reindex`  rebuilds indexes from `.log` files
+    `convert`  rewrites logs
+    `load`     writes files of records to partitions
+    `spark`    runs jobs on a cluster
 
 A command is imported when it runs; `kafkalog.cli.commands` names them. Only `spark` may import `kafkalog.spark`.
 """

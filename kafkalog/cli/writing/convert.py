@@ -1,4 +1,4 @@
-"""`kafkalog convert`: a log anew, in v2, with another codec, other batches or segments, records out or redacted."""
+"""`kafkalog convert`: rewrites a log in v2, with another codec or other sizes, or without or with redacted records."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _PATHS: Final = (
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "convert", _HELP, paths=_PATHS)
     parser.add_argument("destination", metavar="DST", help="directory to make")
     what = parser.add_argument_group("which records")
@@ -174,7 +174,7 @@ def _size(text: str) -> int:
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
-    """Convert, and say what became of each partition."""
+    """Convert, and print what became of each partition."""
     from kafkalog.log.open import open as open_path
     from kafkalog.operations.converting.convert import convert
 
@@ -194,7 +194,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         )
     console.start_progress(selected_bytes(opened, args), "records")
     with noting(console), usage_errors():
-        warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
+        warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
         try:
             report = convert(
                 opened,

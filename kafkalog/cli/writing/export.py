@@ -1,4 +1,4 @@
-"""`kafkalog export`: records into a Parquet, Arrow, CSV or JSON lines file, or a partitioned directory."""
+"""`kafkalog export`: writes records to a Parquet, Arrow, CSV or JSON lines file, or to a partitioned directory."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _STREAMS: Final = ("arrows", "csv", "jsonl")
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "export", _HELP)
     where = parser.add_argument_group("where to")
     where.add_argument("-o", "--output", metavar="TO", required=True, help="file or directory to make; - for stdout")
@@ -105,7 +105,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
-    """Export."""
+    """Run the export, and print what it wrote."""
     to = _stdout(args) if args.output == "-" else args.output
     with usage_errors():
         from kafkalog.operations.export import Exporter
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     note_if_nothing_matches(args, exporter.scan, console)
     watch = ScanReporter(exporter.scan, console, "records")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CorruptionWarning)  # the findings are said instead
+        warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
         try:
             result = exporter.run()
         except CorruptionError as error:
@@ -163,7 +163,7 @@ def _stdout(args: argparse.Namespace) -> BinaryIO:
 
 
 class _Stdout:
-    """stdout as a binary file; what it does not take is an output error."""
+    """stdout as a binary file; a failed write raises `OutputError`."""
 
     def write(self, data: Any) -> int:
         try:

@@ -1,4 +1,4 @@
-"""`kafkalog load`: files of records into the partitions of a log dir."""
+"""`kafkalog load`: writes files of records to the partitions of a log dir."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _ROLES: Final = ("key", "value", "timestamp", "headers", "offset", "partition", 
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "load", _HELP, paths=_INPUTS)
     where = parser.add_argument_group("where to")
     where.add_argument("-o", "--output", metavar="LOG_DIR", required=True, help="log dir; made if it is not there")
@@ -160,7 +160,7 @@ def _size(text: str) -> int:
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
-    """Load."""
+    """Load the inputs, and print what was written."""
     if args.replace and not args.install:
         raise UsageError("--replace goes with --install")
     if args.metadata_log_dir is not None and not args.install:
@@ -212,7 +212,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 def _config(args: argparse.Namespace, console: Console) -> LogConfig:
-    """Settings of the file, and over them those that were named one by one."""
+    """Return the settings of ``--config-file``, overridden by those of ``--config``."""
     from kafkalog.state.log_config import read_properties_file
 
     with usage_errors():
@@ -234,7 +234,7 @@ def _ignored(text: str | None) -> list[str] | bool:
 
 
 def _size_of(path: str, format: str | None) -> int:
-    """Bytes of the files that an input stands for; what is wrong with it is said when it is read."""
+    """Return the size of the files of an input; errors are ignored here, and reported when it is read."""
     from kafkalog.errors import KafkalogError
     from kafkalog.interchange.input_paths import input_files
 

@@ -1,4 +1,4 @@
-"""`kafkalog reindex`: indexes and the other derived files anew, as a broker's recovery makes them."""
+"""`kafkalog reindex`: rebuilds indexes and the other derived files as a broker's recovery does."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ on which a broker runs is refused. On stdout is a line for each file that is new
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the command."""
+    """Register the command's arguments."""
     parser = add_command(commands, "reindex", _HELP, writes=True)
     add_options(parser)
     parser.add_argument("--jobs", metavar="N", type=_jobs, default=1, help="segments to read at a time (default: 1)")
@@ -70,7 +70,7 @@ def add_parser(commands: Any) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what `kafkalog spark rebuild-indexes` has, too."""
+    """Add the options that `kafkalog spark rebuild-indexes` shares."""
     where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
     where.add_argument("--out", metavar="DIR", help="make this directory, with a directory a partition")
     where.add_argument("--in-place", action="store_true", help="replace the files beside the .log files")
@@ -113,7 +113,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def note_backups(n_backups: int, console: Console) -> None:
-    """Say where old files are."""
+    """Print a note with the names of the old files."""
     if n_backups:
         console.note(
             f"{counted(n_backups, 'old file')} kept beside the new ones as NAME.kafkalog-backup: delete them once all"
@@ -148,7 +148,7 @@ def _jobs(text: str) -> int:
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
-    """Rebuild, and say what became of each file."""
+    """Rebuild, and print what became of each file."""
     if args.backup and not args.in_place:
         raise UsageError("--backup goes with --in-place")
     from kafkalog.log.open import open as open_path
@@ -176,7 +176,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 text = f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}"
                 console.write(escape_line(text) + "\n")
         except (BrokenPipeError, OutputError) as error:
-            unsaid.append(error)  # that nobody listens does not end what has begun
+            unsaid.append(error)  # finish the rebuild even if its output cannot be printed
 
     report = rebuild_indexes(
         opened,

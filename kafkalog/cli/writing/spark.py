@@ -122,7 +122,7 @@ max(last_offset) last_offset from batches group by topic, compression order by t
 
 
 def add_parser(commands: Any) -> None:
-    """Tell the command line of the commands."""
+    """Register the command's arguments."""
     parser = commands.add_parser(
         "spark",
         help=SUMMARIES["spark"],
@@ -232,7 +232,7 @@ def _add_export(jobs: Any) -> None:
 
 @contextlib.contextmanager
 def _running(args: argparse.Namespace, console: Console) -> Iterator[SparkSession]:
-    """A session; what it raises becomes ours, what it does is shown."""
+    """Run a Spark session, show its progress, and turn its failures into kafkalog's errors."""
     prepare_stdout(is_json=args.json)
     from kafkalog.spark.session import SparkUnavailableError, our_errors, session, watched
 
@@ -304,7 +304,7 @@ def _ask(spark: SparkSession, frame: DataFrame, name: str, query: str) -> DataFr
 
 
 def _show(frame: DataFrame, args: argparse.Namespace, console: Console) -> None:
-    """Rows as lines: JSON, or columns side by side."""
+    """Print rows as JSON lines, or as a table."""
     if args.json:
         for row in frame.toLocalIterator():
             console.write(json.dumps(row.asDict(recursive=True), default=_as_json) + "\n")
@@ -319,7 +319,7 @@ def _show(frame: DataFrame, args: argparse.Namespace, console: Console) -> None:
 def _as_json(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
-    # Spark's rows have times of the local zone that do not say so
+    # Spark's rows have naive datetimes in the local time zone
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
 
 
@@ -384,7 +384,7 @@ def _rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _judge(row: dict[str, Any], console: Console) -> list[Finding]:
-    """The findings of a row, which count for the exit code."""
+    """Return the findings of a row, and count them for the exit code."""
     from kafkalog.spark.jobs.tables import findings_of
 
     findings = findings_of(row["findings"])
