@@ -43,7 +43,7 @@ class IndexMeasures:
         Entries of the time index of the same segment; None if there is none.
     gap_bytes, gap_offsets, gap_ms : Spread
         The gaps between entries, including those from the start of the segment to the first entry and from the last
-        entry to the end. A lookup scans at most one gap; with indexes from before Kafka 4, which has one entry per
+        entry to the end. A lookup scans at most one gap; with indexes from before Kafka 4, which have one entry per
         append, a little more. Milliseconds are the differences of the largest timestamps up to each entry, where
         batches have any; a gap over which the largest timestamp does not rise counts as 0.
     expected_scan_by_offset : float or None

@@ -141,7 +141,7 @@ class RecordSink(ABC):
     @abstractmethod
     def _write(self, batch: pa.RecordBatch) -> None: ...
 
-    def flush(self) -> None:  # noqa: B027 - most hold nothing back
+    def flush(self) -> None:  # noqa: B027 - most sinks buffer nothing
         """Write the buffered records."""
 
     @abstractmethod

@@ -179,7 +179,7 @@ def _object(text: bytes, line: int) -> dict[str, Any]:
         except StopIteration:
             end = -1
         if end != len(content):
-            found = _JSON.decode(content)  # raises, with what is wrong
+            found = _JSON.decode(content)  # raises, with the reason and the column
     except (ValueError, RecursionError) as error:
         is_torn = isinstance(error, json.JSONDecodeError) and not text.rstrip().endswith(b"}")
         hint = " (an object a line is expected: jq -c makes that of others)" if is_torn else ""

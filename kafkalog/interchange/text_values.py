@@ -280,6 +280,7 @@ def _moment(text: str) -> tuple[int, bool, bool] | None:
     ahead_hours, ahead_minutes = (int(part or 0) for part in found.group(10, 11))
     if hour > 23 or minute > 59 or second > 59 or ahead_hours > 23 or ahead_minutes > 59:
         return None
+    # `date` ends at year 9999: use a year with the same calendar, and add whole cycles of 400 years
     alike = 2000 + year % 400
     try:
         days = date(alike, month, day).toordinal() - _EPOCH_DAY + (year - alike) // 400 * _CYCLE_DAYS

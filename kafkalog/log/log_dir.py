@@ -60,6 +60,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
         memory_map: bool | str = "auto",
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
+        # each directory once, under the first name that was given for it
         self.paths = list({Path(path).resolve(): Path(path) for path in reversed(paths)}.values())[::-1]
         self.set_apart: dict[str, list[Path]] = {"delete": [], "future": [], "stray": []}
         self.findings: list[Finding] = []
@@ -226,7 +227,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
 
 
 def as_set(wanted: Iterable[Any] | int | None) -> set[Any] | None:
-    """One name or number, or several; None for all."""
+    """A set of names or numbers, from one or several; None, which means all, stays None."""
     return None if wanted is None else {wanted} if isinstance(wanted, (str, int)) else set(wanted)
 
 
@@ -234,7 +235,7 @@ def _holds_segments(path: Path) -> bool:
     try:
         return any(_is_segment(entry) for entry in _list(path))
     except ReadError:
-        return True  # something is there that we may not look at: reading it will say so
+        return True  # the directory exists but cannot be listed: reading it raises the error
 
 
 def _is_segment(entry: os.DirEntry[str]) -> bool:

@@ -174,7 +174,7 @@ class Segment:
                 first_window_bytes=first_window_bytes,
                 limits=self.limits,
             )
-            # what a lookup jumps over is not known: a batch after a jump cannot be told by the offset before it
+            # after a jump the previous offset is not known: it is no evidence against the first batch
             known_offset = None if start else previous_offset
             for window in windows:
                 reason = odd_end(window, source, known_offset, self.limits.max_batch_bytes, self._witnesses)

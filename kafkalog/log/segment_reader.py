@@ -222,7 +222,7 @@ class SegmentReader:
                 self._known.at_end(last_offset, on_corruption, report)
         finally:
             if judge is not None:
-                judge.close()
+                judge.close()  # it may have read ahead for markers, and hold a file open
 
     def _all_windows(
         self,

@@ -120,7 +120,7 @@ class SegmentStream:
         if last is not None and not self.segment.is_batch_at(self.source, last, 2**63 - 1):
             # The batch before this one is damaged too. Its length led here, so this position may be wrong.
             position = self._resynchroniser.after(last, -1)
-            self.previous = -1
+            self.previous = -1  # the offset of a damaged batch proves nothing
         else:
             position = self._resynchroniser.after(where, self.previous)
         self._last_position = None

@@ -114,6 +114,7 @@ class LogTail:
     def _list(self) -> None:
         if self._roots and not any(watched.has_changed() for watched in self._roots.values()):
             return
+        # before the listing, so that the next call sees any change in between
         roots = {path: _Watched(path) for path in self._roots}
         log_dir = self._open()
         self._roots = roots or {path: _Watched(path) for path in log_dir.paths}
@@ -203,7 +204,7 @@ class PartitionTail:
             self._transactions.forget(offset)
 
     def _list(self) -> None:
-        watched = _Watched(self.path)
+        watched = _Watched(self.path)  # before the listing, so that the next call sees any change in between
         try:
             names = os.listdir(self.path)
         except OSError as error:

@@ -180,7 +180,7 @@ class Scan:
                 break
             batches.append(batch[:left])
             left -= len(batches[-1])
-        cast(Any, stream).close()
+        cast(Any, stream).close()  # stops the threads that decode ahead
         return pa.Table.from_batches(batches, self.schema)
 
     def count_rows(self) -> int:

@@ -93,6 +93,7 @@ class _Compiled:
         self._loop, self._columns = _compile(label, self.function, self.names, None if dtype is None else dtype.str)
 
     def __reduce__(self) -> Any:
+        # compiled code is not pickled: the other process compiles the function again
         return type(self), (self.label, self.function, self.dtype)
 
     @property
