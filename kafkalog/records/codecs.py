@@ -244,6 +244,7 @@ def _gzip(arena: Arena, data: Bytes, limit: int) -> None:
                 pending = view[at : at + step]
                 at, step = at + len(pending), 4 * step
             try:
+                # one byte more than the limit is enough to find that it is exceeded
                 out = member.decompress(pending, min(max(8 * len(pending), _CHUNK), limit + 1 - total))
             except isal_zlib.IsalError:
                 if start and total and not _is_gzip_header(view[start:]):
@@ -309,6 +310,7 @@ def _snappy_block(arena: Arena, block: memoryview, limit: int, total: int) -> in
             break
     else:
         raise _stream_error(kf.Codec.SNAPPY, "the block's length is damaged")
+    # Both checks come before memory is reserved: a few damaged bytes can declare gigabytes
     if declared > len(block) * MAX_RATIO[kf.Codec.SNAPPY] + _SLACK:
         raise CorruptionError(
             Reason.CODEC_RATIO, f"snappy: {len(block)} bytes declare {declared}, more than any block can hold"
@@ -402,7 +404,7 @@ def _zstd(arena: Arena, data: Bytes, limit: int) -> None:
     guess = max(4 * len(data), _CHUNK)
     with _zstd_decoder().stream_reader(memoryview(data), read_across_frames=True, closefd=False) as reader:
         while True:
-            wanted = min(guess, limit + 1 - total)
+            wanted = min(guess, limit + 1 - total)  # one byte more than the limit shows that it is exceeded
             n = reader.readinto(arena.reserve(wanted))
             total += n
             arena.used += n

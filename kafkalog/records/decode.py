@@ -125,6 +125,7 @@ def decode(
             break
     else:
         return Decoded(job.result(), stop - first, None, job.n_records, job.failures)
+    # batches that their headers rule out count as done, up to the first selected one that is not
     return Decoded(job.result(), done if numbers is None else int(numbers[done]), error, job.n_records, job.failures)
 
 

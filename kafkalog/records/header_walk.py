@@ -107,6 +107,7 @@ def walk(
         next_bytes = min(2 * next_bytes, window_bytes)
         stop, size, before = min(stop, source.size), data.size, previous_offset
         tables, status, reached, needed, previous_offset = scratch.walk(data, position, before)
+        # the first batch is larger than the window: read it whole
         if not tables and status == _NEED_MORE and size < needed <= stop - position:
             _check_batch_size(source, position, needed, stop, limits)
             source.release(data, position)
@@ -120,6 +121,7 @@ def walk(
         is_half_written = False
         if tables:
             table = BatchTable.concatenate(tables) if len(tables) > 1 else tables[0]
+            # A wrong checksum may be a batch that the broker is still writing: end before it, and read it again
             if source.is_being_written() and (row := _half_written(source, Window(data, position, table))) is not None:
                 is_half_written, reached, table = True, int(table.position[row]), table[:row]
                 previous_offset = int(table.last_offset[-1]) if row else before
@@ -241,6 +243,7 @@ def _explain(
     left = stop - position
     offset = int.from_bytes(head[:8], "big", signed=True) if len(head) >= 8 else None
     if status == _NEED_MORE:
+        # A wrong size field looks like a batch that is cut off: believe the size only if no intact batch follows
         if left <= _TORN_ENVELOPE or (
             needed <= limits.max_batch_bytes and not _holds_batch(source, position + 1, stop, previous_offset)
         ):

@@ -110,7 +110,7 @@ def _walk_wrappers(
     codecs = (batches.attributes & kf.CODEC_MASK).tolist()
     for row, codec in enumerate(codecs):
         if arena.used >= room or arena.used > MAX_ARENA - limits.max_decompressed_bytes:
-            error = None
+            error = None  # the bad batch was not reached: the next call finds it again
             break
         at = arena.used
         try:
@@ -124,7 +124,7 @@ def _walk_wrappers(
                 decompress_into(arena, codec, payload, magic=int(batches.magic[row]), limits=limits)
                 parts.append(_message_set(batches, row, arena, at, limits, path))
         except KafkalogError as problem:
-            arena.used = at
+            arena.used = at  # the wrapper may have been decompressed before its messages turned out to be bad
             error = place(problem, batches, row, path)
             break
     n_done = len(parts)

@@ -159,7 +159,7 @@ def decompress_payloads(
         # Kafka does not read the payload of a batch whose record count is 0
         if counts[row] != 0:
             if ends[-1] >= room or arena.used > MAX_ARENA - limits.max_decompressed_bytes:
-                error = None
+                error = None  # the batch with the wrong checksum was not reached: the next call finds it again
                 break
             payload = window.data[payload_start[row] : payload_stop[row]]
             try:
@@ -167,6 +167,7 @@ def decompress_payloads(
             except KafkalogError as problem:
                 error = place(problem, batches, row, path)
                 break
+            # A record count that the payload cannot hold is damage, which the walk reports; a possible one is a limit
             n_most = (arena.used - ends[-1]) // kf.MIN_RECORD_BYTES
             if limits.max_records_per_batch < counts[row] <= n_most:
                 arena.used = ends[-1]

@@ -156,6 +156,7 @@ def plan(
     target = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     found: list[Finding] = list(target.findings) if isinstance(target, LogDir) else []
     wanted: list[Partition] = []
+    internal = internal or topic_partitions is not None  # then those that are wanted have been named
     for partition in partitions_of(target, topics, partitions, among=topic_partitions, internal=internal):
         if isinstance(partition, KafkalogError):
             if on_corruption == "raise":

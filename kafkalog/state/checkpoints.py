@@ -93,6 +93,7 @@ def checkpointed_offset(path: Pathish, key: kf.TopicPartition) -> int | None:
 
 @functools.lru_cache(maxsize=8)
 def _remembered(path: str, *stamp: int) -> dict[kf.TopicPartition, int]:
+    # `stamp` is only part of the cache's key, so that a changed file is read again
     return read_offset_checkpoint(path) or {}
 
 

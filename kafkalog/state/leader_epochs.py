@@ -191,8 +191,9 @@ def merge(
     for epoch, start in said:
         if epoch < 0 or start < 0 or (log_end_offset is not None and start > log_end_offset):
             continue
-        if start > known.get(epoch, start):
+        if start > known.get(epoch, start):  # it has a batch before the start that the file gives
             continue
+        # all batches up to `covered_to` have older epochs, so this one cannot have begun among them
         if known and epoch > max(known) and start < covered_to:
             continue
         after = min((other for one, other in known.items() if one > epoch), default=None)

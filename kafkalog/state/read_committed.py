@@ -104,7 +104,7 @@ class ReadCommitted:
         self._stream: Generator[ReplayWindow] | None = None
         self._stream_place = 0
         self._lost_at_end: Finding | None = None
-        self._is_in_range = False
+        self._is_in_range = False  # before the first batch of interest, outcomes need not be kept
         self._not_committed: list[npt.NDArray[np.void]] = []
         self._causes: dict[int, Finding] = {}
         self._damaged: list[npt.NDArray[np.int64]] = []
@@ -274,6 +274,7 @@ class ReadCommitted:
             batches = batches[first:]
         rows = rows_of_transactions(batches)
         if rows.size or len(self._replay):
+            # if the first batches were read ahead, the damage before them was handled then
             damage = [] if first else [finding for finding in replay.damage if _passes_over(finding)]
             try:
                 self._replay_rows(replay, batches, rows, damage)

@@ -110,6 +110,7 @@ def swap(one: Path, other: Path) -> None:
     """Exchange two names, in one step if the file system supports it; a failure leaves both unchanged."""
     if try_move(one, other, replace=True):
         return
+    # Three renames instead of an exchange; if one fails, those before it are undone
     aside = one.with_suffix(OLD_SUFFIX)
     os.rename(other, aside)
     try:

@@ -21,6 +21,8 @@ from kafkalog.storage.atomic import STAGED_SUFFIX, is_same, try_lock, writing
 from kafkalog.storage.open_file_limit import allow_open_files, count_open_files
 
 _FLOCK = "hhqqi4x"  # struct flock on Linux, 64-bit
+# Open file description locks: they conflict with a broker's record lock, and unlike record locks they are not lost
+# when this process closes another descriptor of the file
 _F_OFD_GETLK = 36
 _F_OFD_SETLK = 37
 

@@ -116,6 +116,7 @@ def move_groups(
     for group in groups:
         for name, what in group:
             new, there, aside = staged / name, target / name, staged / f"{name}{OLD_SUFFIX}"
+            # a file that is no longer staged was moved by the process that died
             is_done = resumes and name in added and not os.path.lexists(new)
             with writing(there):
                 if is_done or (what == "take" and (os.path.lexists(aside) or not os.path.lexists(there))):
@@ -124,6 +125,7 @@ def move_groups(
                     undo.append(partial(rename_back, aside, there))
                     os.rename(there, aside)
                     continue
+                # recorded before the move: an interrupt may come right after it, and `take_back` checks what was done
                 undo.append(partial(take_back, there, new, identity(new), aside if resumes and what == "put" else None))
                 if what == "add" or not os.path.lexists(there):
                     rename_new(new, there)
@@ -133,6 +135,7 @@ def move_groups(
                     # no exchange here: a resuming process takes a missing staged name as "this move is done"
                     _keep(there, aside)
                     os.replace(new, there)
+        # A crash must not leave a later group in place without an earlier one
         with writing(target):
             fsync_directory(target)
 

@@ -488,7 +488,7 @@ def _carry_out(place: Place, job: Path, intent: _Intent) -> None:
         for each in intent.partitions:
             staged, there = job / each.staged, place.log_dir / each.name
             if not staged.exists():
-                continue
+                continue  # a process that died had moved it already
             copy_ownership(staged, place.log_dir if each.stamp is None else there)
             if each.stamp is None:
                 with writing(there):

@@ -126,6 +126,7 @@ def read_log_end(
     # a broker rebuilds all indexes of a segment that has no offset index
     if found.is_cut or _is_allocated_ahead(last) or last.read_index(OffsetIndex) is None:
         log.tail = found
+    # a record below the log start offset would count as deleted
     log.next_offset = max(found.next_offset, partition.log_start_offset)
     log.is_last_empty = not found.n_valid_bytes and log.next_offset == last.base_offset
     log.latest_epoch = max([log.latest_epoch, *(epoch for epoch, _ in found.epochs)])

@@ -204,7 +204,7 @@ class PartitionWriter:
             limits=limits,
         )
         self._failure: BaseException | None = None
-        self._is_closed = True
+        self._is_closed = True  # until set-up is done: `__del__` aborts only an open writer
         self._has_records = False
         self._destination = Destination(
             self.path,
@@ -414,7 +414,7 @@ class PartitionWriter:
         """
         if self._is_closed:
             return
-        if self._process != os.getpid():
+        if self._process != os.getpid():  # a fork shares the staged files: only the process that made them publishes
             self.abort()
             detail = f"process {self._process} writes it, and this is a fork of that"
             raise WriteError(Reason.WRITE_FAILED, detail, path=self.path)

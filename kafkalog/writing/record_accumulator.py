@@ -72,6 +72,7 @@ class RecordAccumulator:
         if not piece.n_records:
             return None
         self._keep(piece, _least_bytes(piece))
+        # merge the last eight pieces only when they are of similar size: a record is then copied few times
         while len(self._parts) >= _TOGETHER and self._sizes[-_TOGETHER] < _TOGETHER * self._sizes[-1]:
             merged, size = RecordColumns.concatenate(self._parts[-_TOGETHER:]), sum(self._sizes[-_TOGETHER:])
             del self._parts[-_TOGETHER:], self._sizes[-_TOGETHER:]

@@ -1,15 +1,15 @@
-"""Convert: a partition read, rewritten window by window, and written to a new place.
+"""Convert: a log is read, rewritten window by window, and written to a new directory.
 
-    `convert`         the function, over log dirs
-    `rules`           which records are kept, dropped or changed
-    `needed_batches`  batches that producers and transactions need
-    `conversion`      one partition: planned, rewritten, written in order
-    `rewrite`         a window of batches to a window of batches
-    `redaction`       parts of records made null or hashed
-    `recut`           records cut into batches again
-    `assemble`        a window put together
-    `target`          where a converted partition goes
-    `report`          what was done
+    `convert`         `convert`, for log dirs, partitions and segments
+    `rules`           decides which records are kept, dropped or redacted
+    `needed_batches`  finds batches that producers and transactions need
+    `conversion`      converts one partition: plans, rewrites and writes windows in order
+    `rewrite`         turns a window of batches into a window of batches
+    `redaction`       sets parts of records to null or replaces them by hashes
+    `recut`           cuts records into batches again
+    `assemble`        joins copied, encoded and empty batches into one window
+    `target`          opens the writer of a converted partition
+    `report`          the result of a conversion
 
-The source is only read.
+This package only reads the source.
 """

@@ -1,6 +1,7 @@
-"""Windows put together: runs of batches as they are, encoded ones, and batches that are empty but for their header.
+"""Joins copied, encoded and empty batches into one window, in the order of the log.
 
-Mirrors `DefaultRecordBatch.writeEmptyHeader`.
+Mirrors `DefaultRecordBatch.writeEmptyHeader` for batches that consist of a header only. This module does not encode
+records.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ _HEADER: Final = np.dtype(
         ("records_count", ">i4"),
     ]
 )
-_CRC_END: Final = 21
+_CRC_END: Final = 21  # the checksum covers the bytes after itself, not the base offset or the leader epoch
 
 
 class Part(NamedTuple):
-    """Some batches of an output, in a window of their own."""
+    """Some batches of the output, in a window of their own."""
 
     order: npt.NDArray[np.int64]
-    """int64[n]: where each batch belongs, by the row of the source that it comes from."""
+    """int64[n]: row of the source batch that each one comes from; the output is sorted by it."""
     window: Window
 
 
 def empty_batches(batches: BatchTable) -> Window:
-    """Batches with the offsets, producers and largest timestamps of these, and no records.
+    """Make batches without records that keep the offsets, producers and largest timestamps of the given ones.
 
-    Legacy messages become v2 batches. Of the attributes, the codec and the delete horizon go.
+    Legacy messages become v2 batches. The codec and the delete horizon are removed from the attributes.
 
     Source: DefaultRecordBatch.writeEmptyHeader, Kafka 4.3.
     """
@@ -97,7 +98,7 @@ _SAME: Final = (
 
 
 def assemble(parts: Sequence[Part]) -> Window | None:
-    """All batches in their order, one behind the other; None if there are none."""
+    """Join the batches of all parts in order, contiguous in one window; None if there are none."""
     parts = [part for part in parts if part.order.size]
     if not parts:
         return None
@@ -124,7 +125,7 @@ def assemble(parts: Sequence[Part]) -> Window | None:
 
 
 def _run(window: Window) -> Window | None:
-    """The same bytes, if the batches lie one behind the other in them."""
+    """The window trimmed to its batches, without a copy; None if the batches are not contiguous."""
     batches = window.batches
     if (batches.position[1:] != batches.next_position[:-1]).any():
         return None

@@ -1,7 +1,7 @@
-"""One partition converted: windows are planned by one thread, rewritten by several, and written in order.
+"""Converts one partition: one thread plans windows, several rewrite them, and the output is written in order.
 
-What is in memory at once is a few windows and what becomes of them. Where a window is cut does not depend on the number
-of threads, so neither does the output.
+Memory holds a few windows and their output at a time. The division into windows does not depend on the number of
+threads, and so the output does not, either. This module does not choose partitions or open writers.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ _MAX_OFFSET: Final = 2**63 - 1
 
 
 class Sink(Protocol):
-    """Takes the batches of a partition, in order."""
+    """Receives the output batches of a partition, in order."""
 
     def roll(self, base_offset: int) -> None:
-        """Begin a segment."""
+        """Start a new segment at `base_offset`."""
 
     def append(self, window: Window, segment: Segment) -> None:
-        """Batches that come from a segment, as they are."""
+        """Append batches; `segment` is the one of the source that they come from."""
 
 
 class Nowhere:
-    """Takes the batches of a dry run and writes nothing."""
+    """The sink of a dry run: writes nothing."""
 
     def roll(self, base_offset: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def append(self, window: Window, segment: Segment) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @dataclass(slots=True)
 class _Task:
-    """Batches of a window, on their way through the pool."""
+    """Batches of a window that a thread of the pool rewrites."""
 
     piece: SegmentWindow
     work: BatchTask[Rewritten]
@@ -70,7 +70,7 @@ _Event = _Task | Finding | _End | KafkalogError
 
 
 class Conversion:
-    """The work on one partition.
+    """Converts one partition.
 
     Parameters
     ----------
@@ -78,17 +78,17 @@ class Conversion:
     rules : Rules
     settings : Settings
     keeps_segments : bool
-        Whether segments begin where those of the source do.
+        Whether segments of the output begin where those of the source do.
     on_corruption : {"raise", "stop", "skip"}
     report : callable
-        Given each finding.
+        Called with each finding.
     progress : callable
-        Told how many more bytes are done.
+        ``progress(n_bytes)`` is called with the number of bytes read since the last call.
 
     Attributes
     ----------
     start_offset, end_offset : int
-        Of the output; the end as far as it is written.
+        Start offset of the output, and its log end offset so far.
     counts : Counts
     """
 
@@ -111,6 +111,7 @@ class Conversion:
         if self._start is None:
             self._bases = bases or [partition.log_start_offset]
         else:
+            # segments that end at or below the log start offset get it as their base, and so no segment is started
             n_below = sum(following <= self._start for following in bases[1:])
             self._bases = [max(base, self._start) for base in bases]
             self._bases[:n_below] = [self._start] * n_below
@@ -126,12 +127,12 @@ class Conversion:
         self._needed: NeededBatches | None = None
 
     def run(self, sink: Sink, pool: OrderedPool, ahead: int) -> None:
-        """Convert everything into a sink whose first segment has begun at `start_offset`.
+        """Convert the partition into a sink whose first segment begins at `start_offset`.
 
         Raises
         ------
         KafkalogError
-            On damage, unless `on_corruption` says otherwise.
+            The source is damaged, with `on_corruption="raise"`.
         """
         for event in pool.ahead(self._plan(pool), ahead):
             if isinstance(event, KafkalogError):
@@ -145,11 +146,14 @@ class Conversion:
                 self._finish(event, sink)
                 if event.is_last:
                     self._leave(event.piece)
-            del event
+            del event  # frees the task's output before the next one is waited for
         self._end(sink)
 
     def _plan(self, pool: OrderedPool) -> Iterator[_Event]:
-        """Tasks and findings in the order of the log; an error is the last one."""
+        """Yield tasks and findings in the order of the log; an error comes last.
+
+        Findings are yielded like tasks, so that `run` reports them in the order of the log.
+        """
         partition = self.partition
         found: list[Finding | _End] = list(partition.findings)
         selection = Selection(self._start, include_control=True)
@@ -180,16 +184,16 @@ class Conversion:
                     work = BatchTask(pool, rewrite_rows, first, stop)
                     yield _Task(piece, work, stop == len(batches))
                     del work
-                del piece, batches, rewrite_rows  # the memory of a window serves the next one once nobody holds it
+                del piece, batches, rewrite_rows  # without references the window's memory is reused for the next one
             yield from found
         except KafkalogError as error:
             yield error
 
     def _look_for_needed(self, batches: BatchTable) -> None:
-        """Before the first batch of a producer, if batches may go or be joined, look which ones are needed."""
+        """Find the needed batches, at the first batch of a producer, if batches may be dropped or joined at all."""
         matters = self._rules.drops_by_content or self._settings.batch_size is not None
         if self._needed is None and matters and (batches.producer_id >= 0).any():
-            # what cannot be walked is met, and reported, when it is read again
+            # findings of this walk are ignored: the main pass reports the same damage
             self._needed = find_needed_batches(self.partition, self._start, self._on_corruption)
 
     def _rewrite(
@@ -206,12 +210,12 @@ class Conversion:
         )
 
     def _leave(self, piece: SegmentWindow) -> None:
-        """A window is done with."""
+        """Release a window and report progress."""
         piece.release()
         self._progress(piece.n_bytes)
 
     def _finish(self, task: _Task, sink: Sink) -> None:
-        """Write what became of a task, until all of it is done or damage has ended the log."""
+        """Write the output of a task, unless damage ends the log before."""
         if self._stopped:
             return
         for done in task.work.results():
@@ -235,7 +239,7 @@ class Conversion:
             self._report(lost_batch(error, batches))
 
     def _stop(self, finding: Finding) -> None:
-        """Damage ends the log: nothing behind it counts, not even where later segments begin."""
+        """End the log at damage: nothing after it is written, not even the base offsets of later segments."""
         if self._stopped:
             return
         self._stopped = True
@@ -257,19 +261,19 @@ class Conversion:
         self._tail = None
 
     def _begin_segments(self, number: int, sink: Sink) -> None:
-        """Start all segments up to `number`, including those without a batch."""
+        """Start all segments up to `number`, also those that get no batch."""
         while self._keeps_segments and self._n_begun <= number:
             base_offset = self._bases[self._n_begun]
             self._n_begun += 1
-            if base_offset > self._bases[self._n_begun - 2]:
+            if base_offset > self._bases[self._n_begun - 2]:  # equal for segments below the log start offset
                 sink.roll(base_offset)
                 self.end_offset = max(self.end_offset, base_offset)
 
     def _in_order(self, number: int, window: Window) -> Window | None:
-        """The batches whose offsets rise within the segment; the others are reported and dropped."""
+        """The batches whose offsets increase within the segment; others are handled as damage and dropped."""
         batches = window.batches
         least = max(self.end_offset, self._bases[number])
-        # the names of the files say where the next segment begins, and no checksum covers the offset of a batch
+        # no checksum covers a batch's offset: it is checked against the base offset in the next segment's file name
         end = next((base for base in self._bases[number + 1 :] if base > self._bases[number]), _MAX_OFFSET)
         behind = np.concatenate([[least], batches.last_offset[:-1] + 1])
         if (batches.base_offset >= behind).all() and (batches.last_offset < end).all():
@@ -296,7 +300,10 @@ class Conversion:
         return assemble([Part(rows, Window(window.data, window.start, batches[rows]))])
 
     def _end(self, sink: Sink) -> None:
-        """The log end offset stays where it was, unless damage ended the log before."""
+        """Write what keeps the log end offset where it was, unless damage ended the log earlier.
+
+        That is an empty batch in place of the last one, if that was dropped, and the segments without batches.
+        """
         if self._tail is not None:
             number, window = self._tail
             self._append(number, window, sink)
@@ -310,7 +317,7 @@ class Conversion:
 
 
 class _Epochs:
-    """Leader epochs by batch; legacy messages, which have none, get the one that the checkpoint or the log says."""
+    """Leader epochs by batch. Legacy messages, which have none, get that of the checkpoint or of the batches before."""
 
     def __init__(self, partition: Partition, report: Callable[[Finding], None]) -> None:
         self._last = 0
@@ -321,7 +328,7 @@ class _Epochs:
             report(replace(error.to_finding(), damage=False))
 
     def of(self, batches: BatchTable) -> npt.NDArray[np.int32]:
-        """int32[n]; windows have to come in order."""
+        """int32[n]: the leader epoch of each batch. Windows must come in order."""
         own = np.where(batches.magic >= 2, batches.partition_leader_epoch, -1)
         if self._known.size and (batches.magic < 2).any():
             at = np.searchsorted(self._known["start_offset"], batches.last_offset, side="right") - 1

@@ -1,7 +1,8 @@
-"""Logs converted: other formats, codecs, batch and segment sizes; records dropped or redacted; all into a new place.
+"""Converts logs into a new directory: format, codec, batch and segment sizes; drops or redacts records.
 
-`convert` plans, `Conversion` does one partition, `rewrite` one window of it, and a `PartitionWriter` makes the files.
-Mirrors what a broker's `LogCleaner` does with a log as far as both do the same, and `RecordsUtil`'s conversion upwards.
+`convert` plans, `Conversion` converts one partition, `rewrite` converts one window of it, and a `PartitionWriter`
+writes the files. Mirrors `LogCleaner` where both do the same, and the up-conversion of `RecordsUtil`. It never modifies
+the source.
 """
 
 from __future__ import annotations
@@ -72,59 +73,59 @@ def convert(
     progress: Callable[[int], object] = lambda n_bytes: None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> ConversionReport:
-    """Write a log anew in format v2, changed as the options say; offsets, timestamps and their types are kept.
+    """Write a copy of a log in format v2, changed by the options; offsets, timestamps and their types are kept.
 
-    With no option set, what is v2 already comes out byte for byte as it is, in the same segments. Nothing that is read
-    is written to.
+    Without options, v2 batches are copied byte for byte, into the same segments. The source is never modified.
 
     Parameters
     ----------
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         A log dir, a partition directory or a `.log` file.
     to : path-like
-        A directory to make, with a directory a partition in it. If there is one partition and the name is that of one
-        (``copy/orders-0``), it is the partition's directory. Not inside what is read, nor in a log dir.
+        The directory to create, with one subdirectory per partition. For a single partition that is not chosen from a
+        log dir, a name such as ``copy/orders-0`` is the partition's directory itself. It must lie outside the source
+        and outside any log dir.
     topics, partitions : optional
         Only these topics and partition numbers.
     internal : bool
-        Whether internal topics of a log dir (`kafkalog.format.INTERNAL_TOPICS`) are converted though `topics` does not
-        name them. A finding tells which ones are left out; the cluster's own metadata always are.
+        Whether to convert internal topics of a log dir (`kafkalog.format.INTERNAL_TOPICS`) that `topics` does not
+        name. A finding reports those that are left out. The cluster's metadata log is never written.
     filters : list of tuple, or list of list of tuple, optional
-        Records of which these do not hold are dropped; see `kafkalog.scan`.
-    drop : the same, optional
-        Records of which these hold are dropped: those of a person, say. Null compares with nothing, so it is not
-        dropped for being unlike.
+        Records that do not match are dropped; see `kafkalog.scan`.
+    drop : list of tuple, or list of list of tuple, optional
+        Records that match are dropped, for example those of one person. A comparison with null never matches, so
+        ``!=`` does not drop nulls.
     redact : mapping of str to str, optional
-        What is taken out of records that stay: ``{"value": "null"}`` makes a tombstone of each. Keys are ``key``,
-        ``value``, ``headers`` and ``headers.NAME``, values are ``"null"`` (or None; all headers are removed by it) and
-        ``"hash"`` (SHA-256 in hex: what belongs to one key still does, but a producer would choose another partition).
-        A compacted topic cannot have null keys: its cleaner drops such records.
-    redact_where : like filters, optional
-        Which records are redacted; default: all.
+        The parts of the remaining records to redact: ``{"value": "null"}`` turns each record into a tombstone. Keys are
+        ``key``, ``value``, ``headers`` and ``headers.NAME``. Values are ``"null"`` (or None; removes all headers if the
+        key is ``headers``) and ``"hash"`` (SHA-256 in hex; equal keys stay equal, but a producer would choose another
+        partition for them). A compacted topic cannot have null keys: its cleaner drops such records.
+    redact_where : list of tuple, or list of list of tuple, optional
+        The records to redact; default: all.
     redact_secret : bytes or str, optional
-        For ``"hash"``: HMAC-SHA-256 with this secret. Without one, a value that can be guessed (a name, a number, an
-        address) can be found by hashing guesses and comparing.
+        Secret for ``"hash"``, which then is HMAC-SHA-256. Without a secret, values that can be guessed (names, numbers,
+        addresses) can be recovered by hashing guesses.
     compression : str or Compression, optional
-        ``"none"``, ``"gzip"``, ``"snappy"``, ``"lz4"`` or ``"zstd"``. Batches of another codec are compressed anew;
-        with a level all are. Default: each batch keeps its own.
+        ``"none"``, ``"gzip"``, ``"snappy"``, ``"lz4"`` or ``"zstd"``. Batches of another codec are recompressed; with
+        a level all batches are. Default: each batch keeps its codec.
     compression_level : int, optional
-        Of the codec, in Kafka's range.
+        Level of the codec, in Kafka's range.
     batch_size : int, optional
-        Batches are joined and cut anew to at most so many bytes before compression; a larger record has its own.
-        Default: batches stay, and single v0 and v1 messages are put together to 16 KiB.
+        Batches are joined and cut again to at most this many bytes before compression; a larger record gets a batch of
+        its own. Default: batches stay, and single v0 and v1 messages are collected into batches of 16 KiB.
     config : LogConfig, optional
-        Segments are cut anew, by its rules. Default: they stay.
+        Segments are cut again by these settings. Default: segments begin where those of the source do.
     include_deleted : bool
-        Also records below the log start offset; the log then begins with its first segment.
+        Whether to include records below the log start offset. The log then begins with its first segment.
     on_corruption : {"raise", "stop", "skip"}
-        Damage raises, and nothing is written; or ends its partition there; or is left out. The latter two warn, and the
-        report has the findings.
+        "raise": damage raises, and nothing is written. "stop": the output of the partition ends at the damage. "skip":
+        damaged batches are left out. "stop" and "skip" warn, and add findings to the report.
     threads : int, optional
-        Threads that decode and encode; default: as many as there are CPUs. The output is the same with any number.
+        Number of threads that decode and encode; default: the number of CPUs. The output does not depend on it.
     dry_run : bool
-        Do it all but write nothing.
+        Read and convert everything, but write nothing.
     progress : callable
-        Told how many more bytes of `.log` files are done.
+        ``progress(n_bytes)`` is called with the number of bytes of `.log` files read since the last call.
     limits : Limits
 
     Returns
@@ -134,29 +135,29 @@ def convert(
     Raises
     ------
     OutputExistsError, UnsafePathError
-        The destination is there, or would do harm.
+        The destination exists, or overlaps the source or a log dir.
     WriteError
-        It could not be written, and is not there.
+        The destination could not be written; it does not appear.
     KafkalogError
         The source is damaged or cannot be read, with `on_corruption="raise"`.
 
     Warns
     -----
     CorruptionWarning
-        Damage was met, with `on_corruption` "stop" or "skip".
+        The source is damaged, with `on_corruption` "stop" or "skip".
     ConfigWarning
-        Keys become null in a topic that is compacted, as far as `config` or the metadata in the log dir tell.
+        Keys become null in a compacted topic, by `config` or the cluster's metadata in the log dir.
 
     Notes
     -----
-    A v0 message, which has no timestamp, gets -1 and the type CreateTime, as format v2 has it; LogAppendTime batches
-    stay so. Legacy messages get the leader epoch that the checkpoint or the batches before them say, else 0.
+    A v0 message has no timestamp: it gets -1 and the type CreateTime. LogAppendTime batches keep their type. Legacy
+    messages get the leader epoch of the checkpoint or of the batches before them, else 0.
 
-    Batches that lose records keep their offsets, sequence numbers and codec, as in the log cleaner; batches that lose
-    none are copied. Transaction markers and other control batches are never filtered. A batch that loses all of its
-    records goes, unless a producer is known by it, a transaction begins with it, or it is the end of the log: then it
-    stays as an empty one of 61 bytes. So the log end offset does not move, and producers and transactions are what they
-    were.
+    Batches that lose some records keep their offsets, sequence numbers and codec, as in the log cleaner; batches that
+    lose none are copied. Transaction markers and other control batches are never filtered. A batch that loses all its
+    records is dropped, unless it is the last one of a producer, the first one of a transaction, or the end of the log.
+    Then it stays as an empty batch of 61 bytes. The log end offset, the producers and the transactions therefore do not
+    change.
 
     A crash leaves the destination absent or complete.
 
@@ -190,7 +191,7 @@ def convert(
         raise ValueError("no partition here is of these topics and has one of these numbers")
     sources = opened.paths if isinstance(opened, LogDir) else [opened.path]
     check_outside(target, [*sources, *(partition.path for partition in chosen)])
-    if not dry_run and os.path.lexists(target):  # a link as well, wherever it leads
+    if not dry_run and os.path.lexists(target):  # also a dangling symbolic link
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
     name = kf.parse_partition_directory(target.absolute().name)
     is_one = len(chosen) == 1 and not isinstance(opened, LogDir) and name is not None and name.kind is None

@@ -1,9 +1,9 @@
-"""Which batches a partition's producers and transactions need: found by a first walk of the headers.
+"""Finds the batches that a partition's producers and transactions need, by a walk over the batch headers.
 
-A broker knows a producer by its last batch, and a transaction by where it begins. A batch of these that loses all its
-records stays as an empty one, and one that is the last of its producer keeps its boundaries, so that a producer that
-goes on, or repeats its last batch, is met as before. Goes a little farther than `Cleaner.shouldDiscardBatch`, which
-lets transactions begin later.
+A broker knows a producer by its last batch, and a transaction by its first offset. Such a batch stays as an empty one
+if it loses all its records. The last batch of a producer also keeps its boundaries, so that a producer that continues,
+or retries its last batch, is recognised as before. This keeps a little more than `Cleaner.shouldDiscardBatch`, which
+may move the start of a transaction to a later batch. This module does not decode records.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from kafkalog.state.producers import ProducerState
 
 @dataclass(frozen=True, slots=True)
 class NeededBatches:
-    """Offsets that tell those batches.
+    """The offsets that identify the needed batches.
 
     Attributes
     ----------
     first_offsets : int64[m], sorted
-        Base offsets of the batches with which transactions begin.
+        Base offsets of the first batches of transactions.
     last_offsets : int64[k], sorted
         Last offsets of the last batches of producers.
     """
@@ -36,22 +36,22 @@ class NeededBatches:
     last_offsets: npt.NDArray[np.int64]
 
     def are_last(self, batches: BatchTable) -> npt.NDArray[np.bool_]:
-        """bool[n]: batches that are the last of their producers."""
+        """bool[n]: the last batches of producers."""
         return (batches.producer_id >= 0) & np.isin(batches.last_offset, self.last_offsets)
 
     def are_needed(self, batches: BatchTable) -> npt.NDArray[np.bool_]:
-        """bool[n]: batches that have to stay, if only as empty ones."""
+        """bool[n]: batches that must stay, as empty ones if they lose all records."""
         begins = batches.is_transactional & np.isin(batches.base_offset, self.first_offsets)
         return self.are_last(batches) | begins
 
 
 def find_needed_batches(partition: Partition, start_offset: int | None, on_corruption: OnCorruption) -> NeededBatches:
-    """Walk the headers of a partition from an offset on.
+    """Walk the headers of a partition from `start_offset` on; None walks all of it.
 
     Raises
     ------
     KafkalogError
-        Headers cannot be walked, with `on_corruption="raise"`.
+        A header is damaged, with `on_corruption="raise"`.
     """
     state = ProducerState(limits=partition.limits)
     begun: list[npt.NDArray[np.int64]] = []

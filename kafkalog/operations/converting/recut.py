@@ -1,9 +1,9 @@
-"""Records of rewritten batches cut into batches again: where each begins, and what its header says.
+"""Cuts the records of rewritten batches into batches again: their boundaries and the fields of their headers.
 
-Without a batch size every v2 batch and every compressed message stays a batch, with its offsets, its producer and its
-sequence numbers; single v0 and v1 messages are put together as a producer would. With one, neighbours that have the
-same of everything in a header are joined and cut anew; those of a producer only as far as offset and sequence number
-keep step, and never its last one.
+Without a batch size, every v2 batch and every compressed v0 or v1 message stays one batch, with its offsets, producer
+and sequence numbers; uncompressed v0 and v1 messages are collected into batches as a producer would. With a batch size,
+neighbouring batches with equal header fields are joined and cut again. Batches of a producer are joined only while
+offsets and sequence numbers advance together, and its last batch never is. This module does not encode batches.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches
 
 DEFAULT_BATCH_BYTES: Final = 16_384
-"""Of batches made of single messages: a producer's default `batch.size`."""
+"""Size of batches made of single messages: a producer's default `batch.size`."""
 
 _MAX_DELTA: Final = 2**31 - 1
-_RECORD_OVERHEAD: Final = 32  # more than the lengths and deltas of a record take
+_RECORD_OVERHEAD: Final = 32  # upper bound for the lengths and deltas of a record
 _HEADER_OVERHEAD: Final = 10
 
 
@@ -32,24 +32,24 @@ class Cut(NamedTuple):
     """Batches to be encoded, in the order of their records."""
 
     boundaries: npt.NDArray[np.int64]
-    """int64[m + 1]: rows of the records."""
+    """int64[m + 1]: rows of the records at which batches begin, and the end."""
     source_row: npt.NDArray[np.int64]
-    """int64[m]: the source batch that each begins with."""
+    """int64[m]: row of the source batch from which the first record of each comes."""
     codec: npt.NDArray[np.int8]
-    """int8[m]."""
+    """int8[m]: codec of each batch."""
     header: dict[str, npt.NDArray[Any]]
-    """Fields of `BatchSpec`, a value a batch."""
+    """Fields of `BatchSpec`, one value per batch."""
 
 
 class Joints(NamedTuple):
-    """What is known of the source batches beside their headers."""
+    """What decides, besides the headers, whether source batches may be joined."""
 
     codec: npt.NDArray[np.int8]
-    """int8[k]: of the output."""
+    """int8[k]: codec of the output."""
     is_apart: npt.NDArray[np.bool_]
-    """bool[k]: something that is not rewritten lies between it and the one before."""
+    """bool[k]: a batch that is not rewritten lies between this one and the one before."""
     is_needed: npt.NDArray[np.bool_]
-    """bool[k]: it keeps its boundaries."""
+    """bool[k]: the batch must keep its boundaries."""
 
 
 def cut(
@@ -66,16 +66,16 @@ def cut(
     Parameters
     ----------
     records : RecordColumns
-        With strictly rising offsets; at least one.
+        At least one record; offsets strictly increase.
     row : int64[n]
-        The batch that each record comes from.
+        Row of the source batch that each record comes from.
     batches : BatchTable
         The source batches, in the order of the log.
     joints : Joints
     batch_size : int or None
         Bytes before compression.
     start_offset : int or None
-        What lies below is deleted: no batch begins there.
+        Log start offset: no batch begins below it.
     """
     n = records.n_records
     offset, timestamp = records.offset, records.timestamp
@@ -84,6 +84,7 @@ def cut(
     is_new = np.zeros(n, np.bool_)
     is_new[0] = True
     is_new[1:] = is_log_append[1:] != is_log_append[:-1]
+    # a LogAppendTime batch has one timestamp for all its records
     is_new[1:] |= is_log_append[1:] & (timestamp[1:] != timestamp[:-1])
     is_new |= new_row & ~_joins(batches, joints, batch_size)[row]
     runs = np.append(np.flatnonzero(is_new), n)
@@ -94,11 +95,12 @@ def cut(
     is_v2 = batches.magic >= 2
     begins = new_row[first] & is_v2[head]
     ends = np.append(new_row[1:], True)[last]
+    # a v2 batch keeps its offset range although records at its edges are dropped: sequence numbers count from its base
     base = np.where(begins, np.minimum(batches.base_offset[head], offset[first]), offset[first])
     if start_offset is not None:
         base = np.maximum(base, start_offset)
     stop = np.where(ends, np.maximum(batches.last_offset[tail], offset[last]), offset[last])
-    too_wide = stop - base > _MAX_DELTA
+    too_wide = stop - base > _MAX_DELTA  # offset deltas are int32: such a batch shrinks to the offsets of its records
     base, stop = np.where(too_wide, offset[first], base), np.where(too_wide, offset[last], stop)
     sequence = batches.base_sequence[head].astype(np.int64)
     sequence = np.where(sequence < 0, -1, (sequence + (base - batches.base_offset[head])) & _MAX_DELTA)
@@ -118,7 +120,7 @@ def cut(
 
 
 def _joins(batches: BatchTable, joints: Joints, batch_size: int | None) -> npt.NDArray[np.bool_]:
-    """bool[k]: batches that may be joined with the one before."""
+    """bool[k]: batches that may be joined with the batch before."""
     joins = np.zeros(len(batches), np.bool_)
     if batch_size is None:
         is_single = (batches.magic < 2) & (batches.codec == 0)
@@ -153,7 +155,7 @@ def _cut_runs(
     runs: npt.NDArray[np.int64],
     batch_size: int | None,
 ) -> npt.NDArray[np.int64]:
-    """Boundaries within runs, and those of them."""
+    """Boundaries of batches: those of the runs, and more inside runs that exceed a batch."""
     limit = DEFAULT_BATCH_BYTES if batch_size is None else batch_size
     first, stop = runs[:-1], runs[1:]
     is_one = row[first] == row[stop - 1]
@@ -180,7 +182,7 @@ def _cut_runs(
 
 
 def _most_bytes(records: RecordColumns) -> npt.NDArray[np.int64]:
-    """int64[n + 1]: at most so many bytes are in the records before each."""
+    """int64[n + 1]: an upper bound of the bytes of all records before each one."""
     upto: npt.NDArray[np.int64] = (
         records.key.offsets + records.value.offsets + np.arange(records.n_records + 1) * _RECORD_OVERHEAD
     )

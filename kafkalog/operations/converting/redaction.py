@@ -1,6 +1,6 @@
-"""Redaction: parts of records made null or replaced by a hash, in columns.
+"""Redaction: parts of records are set to null or replaced by a hash, column by column.
 
-What is taken out is gone from the column's bytes, not only marked.
+Redacted bytes are removed from the columns' data, not only marked as null. This module does not choose the records.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What to do to which parts of a record.
+    """The parts of a record to redact, and how.
 
     Attributes
     ----------
     actions : tuple of (str, str)
         Target and action. Targets are ``key``, ``value``, ``headers`` (all of them) and ``headers.NAME`` (the values of
-        every header of that name); actions are ``null`` (for ``headers``: removed) and ``hash``.
+        every header of that name). Actions are ``null`` (removes all headers if the target is ``headers``) and
+        ``hash``.
     secret : bytes or None
-        With a secret the hash is HMAC-SHA-256 with it, else SHA-256; 64 hex digits either way. Null stays null.
+        With a secret the hash is HMAC-SHA-256, else SHA-256; 64 hex digits either way. Null stays null.
     """
 
     actions: tuple[tuple[str, str], ...]
@@ -42,12 +43,12 @@ class Redaction:
 
     @classmethod
     def parse(cls, redact: Mapping[str, str | None], secret: bytes | str | None = None) -> Redaction:
-        """Check what a person wrote: a mapping of target to action, None for ``null``.
+        """Check and convert an option: a mapping of target to action, None for ``null``.
 
         Raises
         ------
         ValueError, TypeError
-            With what is wrong and what would be right.
+            The option is invalid.
         """
         if not isinstance(redact, Mapping):
             raise TypeError(f"redact must be a mapping such as {{'value': 'null'}}, not {type(redact).__name__}")
@@ -73,7 +74,7 @@ class Redaction:
         return ("key", "null") in self.actions
 
     def apply(self, columns: RecordColumns, rows: Mask) -> RecordColumns:
-        """The same records, those in `rows` (bool[n]) redacted."""
+        """Return the records with those in `rows` (bool[n]) redacted."""
         changed: dict[str, Column] = dict(columns)
         for target, action in self.actions:
             column: Any = changed["headers" if target.startswith(_HEADER) else target]

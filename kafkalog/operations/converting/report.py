@@ -1,4 +1,4 @@
-"""What a conversion did, or would do: a row a partition, and what was found on the way."""
+"""The result of a conversion or of its dry run: one row per partition, and the findings."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from kafkalog.operations.converting.rewrite import Counts
 
 @dataclass(frozen=True, slots=True)
 class ConvertedPartition:
-    """A partition, before and after.
+    """A converted partition, with counts before and after.
 
     Attributes
     ----------
     topic_partition : TopicPartition
-        As it is called afterwards.
+        Topic and partition of the output.
     path, source : str
-        Where it is, or would be, and where it came from.
+        Directory of the output (in a dry run, where it would be), and of the source.
     start_offset, end_offset : int
-        Offsets of the converted log, half-open; those of the source unless damage ended it earlier.
+        Offsets of the converted log, half-open; those of the source, unless damage ended it earlier.
     n_batches_before, n_batches_after, n_batches_kept : int
-        Kept are those that went over byte for byte.
+        `n_batches_kept` counts those copied byte for byte.
     n_records_before, n_records_after, n_records_redacted : int
-        Control records are not counted, nor what is below the log start offset and left out. Before counts what was
-        lost as well, if batch headers say how much that was.
+        Control records are not counted, nor records that are left out below the log start offset.
+        `n_records_before` includes lost records, if batch headers give their number.
     n_bytes_before, n_bytes_after : int
-        Of the batches that were read and written.
+        Bytes of the batches that were read and written.
     lost : Loss
-        What damage took.
+        The records lost to damage.
     findings : list of Finding
-        About the partition, as far as they are kept.
+        Findings about the partition, as far as the report keeps them.
     """
 
     topic_partition: kf.TopicPartition
@@ -54,7 +54,7 @@ class ConvertedPartition:
 
     @property
     def n_records_dropped(self) -> int:
-        """Records that are gone because they were to go."""
+        """Number of records dropped by the filters, not lost to damage."""
         return self.n_records_before - self.n_records_after - _known(self.lost)
 
     def as_dict(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class ConversionReport:
     ----------
     partitions : list of ConvertedPartition
     findings : Findings
-        Damage that was passed over, and what is worth knowing.
+        Damage that was skipped or that ended a partition, and remarks.
     is_written : bool
         False after a dry run.
     """
@@ -101,7 +101,7 @@ class ConversionReport:
 def converted(
     key: kf.TopicPartition, path: str, source: str, offsets: tuple[int, int], counts: Counts, found: Findings
 ) -> ConvertedPartition:
-    """The row of a partition."""
+    """Make the row of a partition; `offsets` are its start and end offset."""
     lost = found.losses.get(source, Loss())
     return ConvertedPartition(
         topic_partition=key,
@@ -125,5 +125,5 @@ def converted(
 
 
 def _known(lost: Loss) -> int:
-    """Lost records as batch headers count them; what only offsets bound is left out."""
+    """Number of lost records by batch headers; 0 if only offsets bound it."""
     return 0 if lost.certainty == "at_most" else lost.n_records

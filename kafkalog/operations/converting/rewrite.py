@@ -1,8 +1,8 @@
-"""A window of batches into a window of batches: what stays goes over as it is, the rest is decoded and encoded anew.
+"""Rewrites a window of batches: unchanged batches are copied, the others are decoded and encoded again.
 
-Whether a batch loses a record is judged on spans, so only batches that change are ever filled into columns. A pure
-function of the window, but for the leader epoch of legacy messages, which the caller says: windows may be rewritten in
-any order. What one call does not get done is left to the next.
+Filters are evaluated on spans first, so that only batches that change are decoded into columns. `rewrite` is a pure
+function of the window, its rules and the leader epochs that the caller passes; windows can be rewritten in any order. A
+call may end early, at a damaged batch or at a limit; the next call continues. This module reads and writes no file.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _ALL: Final = Selection()
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What becomes of batches, whatever is in them.
+    """Settings that apply to all batches, whatever their records are.
 
     Attributes
     ----------
     compression : Compression or None
-        Of batches that are rewritten; None for the one they have. With it, batches of another codec are rewritten.
+        Compression of rewritten batches; None keeps each batch's codec. If set, batches of another codec are rewritten.
     batch_size : int or None
-        With it, all batches are cut anew.
+        Size to which all batches are cut again, in bytes before compression; None keeps the batches.
     limits : Limits
     """
 
@@ -59,13 +59,13 @@ class Settings:
 
     @property
     def rewrites_all(self) -> bool:
-        """Whether even a batch of the right codec is encoded anew."""
+        """Whether even batches of the right codec are encoded again."""
         return self.batch_size is not None or (self.compression is not None and self.compression.level is not None)
 
 
 @dataclass(slots=True)
 class Counts:
-    """What went in, and what became of it; control records are no records here."""
+    """Counts of the input and the output; control records are not counted as records."""
 
     n_batches: int = 0
     n_bytes: int = 0
@@ -77,12 +77,12 @@ class Counts:
     n_records_out: int = 0
 
     def add(self, other: Counts) -> None:
-        """Add up."""
+        """Add other counts to these."""
         for name in Counts.__dataclass_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def add_output(self, batches: BatchTable) -> None:
-        """Count what was made."""
+        """Count batches of the output."""
         self.n_batches_out += len(batches)
         self.n_bytes_out += int(batches.size_in_bytes.sum(dtype=np.int64))
         self.n_records_out += int(batches.records_count[~batches.is_control].sum(dtype=np.int64))
@@ -90,18 +90,19 @@ class Counts:
 
 @dataclass(slots=True)
 class Rewritten:
-    """What became of some batches.
+    """The output for some batches.
 
     Attributes
     ----------
     n_batches : int
-        Batches of the source that are done.
+        Number of source batches that are done.
     error : KafkalogError or None
-        What is wrong with the one behind them.
+        The damage in the batch after them; None if there is none.
     window : Window or None
-        What is to be written.
+        The batches to write; None if there are none.
     tail : Window or None
-        An empty batch that has the last offset of these; needed if nothing comes behind.
+        An empty batch with the last offset of the source batches, if the last one was dropped. It must be written if no
+        batch follows, so that the log end offset stays.
     counts : Counts
     """
 
@@ -127,18 +128,19 @@ def rewrite(
     Parameters
     ----------
     window : Window
-        Their bytes.
+        Has the bytes of the batches.
     batches : BatchTable
-        Those to convert, which lie one behind the other.
+        The batches to convert, in the order of the log.
     epochs : int32[n]
-        The leader epoch of each; that of legacy messages is the one before.
+        The leader epoch of each batch; it is used for legacy messages, which have none.
     settings : Settings
     rules : BoundRules
-        Of the segment.
+        The rules for the segment.
     needed_batches : NeededBatches or None
-        Which batches producers and transactions need; None where none is rewritten.
+        The batches that producers and transactions need; None if there are no producers, or no batch is dropped or
+        joined.
     path : str
-        For messages.
+        Path of the `.log`, for messages.
     """
     n_valid, error = _check(window, batches, path)
     job = _Job(window, batches[:n_valid], epochs[:n_valid], settings, rules, needed_batches, path)
@@ -147,7 +149,7 @@ def rewrite(
 
 
 def _check(window: Window, batches: BatchTable, path: str) -> tuple[int, KafkalogError | None]:
-    """How many batches have the checksum of their bytes and a known codec, and what is wrong with the next one."""
+    """Count the batches before the first one with a wrong checksum or an unknown codec; also return its error."""
     valid = valid_crcs(window, batches)
     bad = np.flatnonzero(~valid | (batches.codec > kf.Codec.ZSTD))
     if not bad.size:
@@ -160,7 +162,7 @@ def _check(window: Window, batches: BatchTable, path: str) -> tuple[int, Kafkalo
 
 
 class _Job:
-    """One call of `rewrite`; `batches` grows shorter where one turns out to be bad, or to be left to the next call."""
+    """One call of `rewrite`. `batches` is cut at a batch that is damaged or left to the next call."""
 
     def __init__(
         self,
@@ -181,6 +183,7 @@ class _Job:
     def run(self) -> Rewritten:
         batches = self.batches
         is_legacy = batches.magic < 2
+        # control batches and empty batches are copied
         is_data = is_legacy | (~batches.is_control & (batches.records_count != 0))
         must = is_data & (is_legacy | self._has_other_codec())
         is_open = is_data & ~self.rules.untouched(batches)
@@ -202,6 +205,7 @@ class _Job:
         records, row = self._decode(rewritten)
         n = len(self.batches)
         n_before, rewritten, is_gone = n_before[:n], rewritten[:n], is_gone[:n]
+        # headers of legacy messages have no record count: the decoded records are counted
         unknown = (n_before < 0) | (is_legacy[:n] & ~is_open[:n])
         n_before = np.where(unknown, np.bincount(row, minlength=n)[:n], n_before)
         while True:
@@ -209,6 +213,7 @@ class _Job:
             try:
                 return self._put_together(records, row, n_before[:n], rewritten[:n], is_gone[:n])
             except UnwritableError as error:
+                # end before the batch that cannot be encoded, and try again with those before it
                 bad = int(row[error.row or 0])
                 detail = f"{error.detail}: the batch cannot be rewritten"
                 self._cut_off(bad, place(CorruptionError(error.reason, detail), self.batches, bad, self.path))
@@ -241,13 +246,13 @@ class _Job:
         return differs
 
     def _cut_off(self, row: int, error: KafkalogError | None) -> None:
-        """Leave a batch and all behind it to the next call; or it is bad."""
+        """End this call before a batch: it is damaged (`error`), or left to the next call (None)."""
         self.batches, self.epochs, self.error = self.batches[:row], self.epochs[:row], error
 
     def _count(
         self, which: npt.NDArray[np.bool_], selection: Selection, counts: npt.NDArray[np.int64] | npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64]:
-        """`counts`, where `which` is true replaced by the number of records that a selection has of the batch."""
+        """Return `counts`, with the entries in `which` replaced by the number of records that a selection matches."""
         rows = np.flatnonzero(which[: len(self.batches)])
         decoded = decode(
             Window(self.window.data, self.window.start, self.batches[rows]),
@@ -267,7 +272,7 @@ class _Job:
         return counts
 
     def _decode(self, which: npt.NDArray[np.bool_]) -> tuple[RecordColumns, npt.NDArray[np.int64]]:
-        """Kept records of some batches, and which batch each comes from; redacted where they are to be."""
+        """Decode the kept records of some batches and redact them; also return each record's batch row (int64)."""
         rows = np.flatnonzero(which)
         records, row = RecordColumns.empty(_COLUMNS), np.empty(0, np.int64)
         if not rows.size:
@@ -295,7 +300,7 @@ class _Job:
     def _in_order(
         self, records: RecordColumns, row: npt.NDArray[np.int64]
     ) -> tuple[RecordColumns, npt.NDArray[np.int64]]:
-        """Records as long as their offsets rise: no batch can be made of others."""
+        """The records up to the first batch whose offsets do not increase: such records cannot be encoded."""
         steps = np.flatnonzero(records.offset[1:] <= records.offset[:-1])
         if not steps.size:
             return records, row

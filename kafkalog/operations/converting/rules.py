@@ -1,4 +1,4 @@
-"""Which records a conversion keeps, which it drops, and which it changes."""
+"""Decides which records a conversion keeps, drops or redacts. It does not rewrite batches."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _EVERYTHING: Final = Filter(((),))
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What happens to records, wherever they are.
+    """The rules of a conversion for all partitions.
 
     Attributes
     ----------
     keep : Filter or None
-        Records of which it does not hold are dropped; None drops none.
+        Records that do not match are dropped; None drops none.
     drop : Filter or None
-        Records of which it holds are dropped.
+        Records that match are dropped; None drops none.
     redaction : Redaction or None
     redact : Filter or None
-        Which records it is for; None for all.
+        The records to redact; None for all.
     include_deleted : bool
-        Whether records below the log start offset count.
+        Whether records below the log start offset are included.
     """
 
     keep: Filter | None = None
@@ -46,16 +46,17 @@ class Rules:
 
     @property
     def drops_by_content(self) -> bool:
-        """Whether records may be dropped for what they hold."""
+        """Whether a filter may drop records."""
         return self.keep is not None or self.drop is not None
 
     def bind(self, partition: Partition, segment: Segment) -> BoundRules:
-        """The same for the records of one segment."""
+        """The rules for one segment: topic, partition and segment name are filled into the filters."""
         topic, number = partition.topic_partition or (None, None)
         place = {"topic": topic, "partition": number, "segment": segment.path.name}
         start_offset = None
         if not self.include_deleted and partition.log_start_offset > segment.base_offset:
             start_offset = partition.log_start_offset
+        # `bind` returns True if the filter matches all records of the segment, and None if it matches none
         keep: tuple[Predicate, ...] = ()
         if self.keep is not None:
             bound = self.keep.bind(place)
@@ -78,14 +79,15 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class BoundRules:
-    """What happens to the records of a segment.
+    """The rules of a conversion for the records of one segment.
 
     Attributes
     ----------
     kept : Selection
+        The records to keep.
     redaction : Redaction or None
     redacted : Selection or None
-        Those of the kept records that are redacted.
+        The kept records to redact.
     """
 
     kept: Selection
@@ -98,7 +100,7 @@ class BoundRules:
         return self.redacted is self.kept
 
     def untouched(self, batches: BatchTable) -> npt.NDArray[np.bool_]:
-        """bool[n]: batches of which the headers tell that no record is dropped."""
+        """bool[n]: batches that, by their headers, lose no record."""
         mask = np.ones(len(batches), np.bool_)
         if self.kept.start_offset is not None:
             mask &= batches.base_offset >= self.kept.start_offset
@@ -109,31 +111,31 @@ class BoundRules:
 
 @dataclass(frozen=True, slots=True)
 class Unless:
-    """A predicate that holds where a filter does not, null or not."""
+    """A predicate that matches every record that a filter does not match, also where the filter compares with null."""
 
     filter: Filter
 
     @property
     def reads_headers(self) -> bool:
-        """Whether it looks at record headers."""
+        """Whether the filter reads record headers."""
         return self.filter.reads_headers
 
     @property
     def reads_derived(self) -> bool:
-        """Whether it looks at derived columns."""
+        """Whether the filter reads derived columns."""
         return False
 
     def batch_mask(self, batches: BatchTable) -> npt.NDArray[np.bool_] | None:
-        """None: which batches lose all their records, headers do not tell."""
+        """None: batch headers do not show which batches lose all their records."""
         return None
 
     def spared(self, batches: BatchTable) -> npt.NDArray[np.bool_]:
-        """bool[n]: batches of which the headers tell that it holds for all records."""
+        """bool[n]: batches in which, by their headers, no record matches the filter."""
         may_match = self.filter.batch_mask(batches)
         return np.zeros(len(batches), np.bool_) if may_match is None else ~may_match
 
     def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, npt.NDArray[Any]]) -> list[FunctionFailure]:
-        """Take out of `mask` the records of which the filter holds."""
+        """Clear in `mask` the records that match the filter."""
         matches = mask.copy()
         self.filter.narrow(spans, matches, derived)
         mask &= ~matches & 1

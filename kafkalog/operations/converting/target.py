@@ -1,7 +1,7 @@
-"""Where a converted partition goes: a `PartitionWriter` set up after the source.
+"""Opens the `PartitionWriter` of a converted partition, with the state of the source.
 
-It knows the producers that the source knew before its first batch, its leader epochs and its topic id, and makes
-indexes as dense as the source's.
+The writer gets the source's producer state before its first batch, its leader epochs, its topic id and its
+`index.interval.bytes`. This module does not convert batches.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _NEVER_MS: Final = 2**63 - 1
 
 
 class ConvertedPartitions:
-    """Makes the writers of a conversion.
+    """Opens the writers of a conversion.
 
     Parameters
     ----------
     config : LogConfig or None
-        By which segments are cut; None to cut them where the source's begin.
+        Decides where segments begin; None to begin them where the source's begin.
     limits : Limits
     report : callable
-        Given each finding.
+        Called with each finding.
     """
 
     def __init__(self, config: LogConfig | None, limits: Limits, report: Callable[[Finding], None]) -> None:
@@ -48,12 +48,12 @@ class ConvertedPartitions:
         self._cluster: dict[Path, ClusterMetadata | None] = {}
 
     def open(self, directory: Path, partition: Partition, start_offset: int) -> PartitionSink:
-        """A new partition.
+        """Open the writer of a new partition.
 
         Raises
         ------
         OutputExistsError
-            Something is there.
+            The directory exists.
         """
         if os.path.lexists(directory):
             raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=directory)
@@ -68,11 +68,11 @@ class ConvertedPartitions:
             leader_epochs=_epochs(partition, start_offset),
             limits=self._limits,
         )
-        writer.roll(start_offset)  # also where a first segment without batches begins
+        writer.roll(start_offset)  # the first segment begins here even if it gets no batch
         return PartitionSink(writer)
 
     def is_compacted(self, partition: Partition) -> bool:
-        """Whether the log is cleaned by key, as far as the config or the cluster's metadata beside the source tell."""
+        """Whether the topic is compacted, by the config or by the cluster's metadata beside the source."""
         if self._config is not None and self._config.is_compacted:
             return True
         configs = self._cluster_of(partition)
@@ -91,12 +91,12 @@ class ConvertedPartitions:
         return self._cluster[root]
 
     def _config_of(self, partition: Partition) -> LogConfig:
-        """Nothing rolls by itself, but where an index would overflow."""
+        """A config with which segments are rolled only at the format's limits: size, offset range, full index."""
         interval = index_interval(partition, self._cluster_of(partition))
         return LogConfig(segment_bytes=_MAX_SEGMENT_BYTES, segment_ms=_NEVER_MS, index_interval_bytes=interval.n_bytes)
 
     def _snapshot(self, partition: Partition, start_offset: int) -> ProducerSnapshot | None:
-        """What the source knew of producers before its first batch."""
+        """The source's producer snapshot at its first base offset; None if the output starts at another offset."""
         if not partition.segments or not start_offset or partition.segments[0].base_offset != start_offset:
             return None
 
@@ -107,7 +107,7 @@ class ConvertedPartitions:
 
 
 class PartitionSink:
-    """A `PartitionWriter` that takes windows of one segment of the source after the other."""
+    """Passes windows of the source's segments, in order, to a `PartitionWriter`."""
 
     def __init__(self, writer: PartitionWriter) -> None:
         self._writer = writer
@@ -122,11 +122,11 @@ class PartitionSink:
         self._writer.__exit__(kind, error, trace)
 
     def roll(self, base_offset: int) -> None:
-        """Begin a segment."""
+        """Start a new segment at `base_offset`."""
         self._writer.roll(base_offset)
 
     def append(self, window: Window, segment: Segment) -> None:
-        """Batches that come from a segment, as they are; retention counts from the time of its file."""
+        """Append batches of a source segment; the output keeps the modification time that retention may use."""
         self._writer.append_batches(window, modified_ms=file_status(segment.path).st_mtime_ns // 10**6)
 
 

@@ -199,8 +199,10 @@ def install(
                         file.write(encode_partition_metadata(known_id))
                 report.is_rebuilt = _complete(partition, staged, root, limits)
                 copy_ownership(staged.path, root)
+                # before the directory appears: an old log start offset would delete new records
                 report.checkpoints = checkpoints.forget({key})
             checkpoints.settle()
+            # and only after it: for the old partition this offset would be wrong
             if partition.log_start_offset > partition.segments[0].base_offset:
                 checkpoints.note_start(key, partition.log_start_offset)
     return report

@@ -353,7 +353,7 @@ class _Load:
 
     def __exit__(self, *error: Any) -> None:
         for writer in self._writers.values():
-            writer.abort()
+            writer.abort()  # does nothing if it is closed
 
     def read(self, sources: Sequence[Source], progress: Callable[[int], object]) -> None:
         """Read all sources, and write records when they fill batches."""

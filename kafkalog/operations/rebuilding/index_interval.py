@@ -117,6 +117,7 @@ def interval_bounds(segment: Segment) -> tuple[int, int] | None:
             previous = np.concatenate([[before], position[:-1]])
             if rows.size:
                 starts = np.concatenate([[last], wanted[taken : upto - 1]])
+                # an entry needs more bytes since the last one than the interval; a batch without one, at most as many
                 most = min(most, int((wanted[taken:upto] - starts).min()) - 1)
                 least = max(least, int(np.where(previous[rows] >= starts, previous[rows] - starts, 0).max()))
                 last = int(wanted[upto - 1])

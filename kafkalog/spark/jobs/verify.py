@@ -28,6 +28,16 @@ from kafkalog.spark.jobs.passes import two_passes
 from kafkalog.spark.jobs.tables import FINDING, MAX_FINDINGS, batch_of, finding_rows, frame_of, run_now
 
 _GAP: Final = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("is_compacted", pa.bool_())])
+_LOST: Final = pa.struct(
+    [
+        ("n_findings", pa.int64()),
+        ("n_records", pa.int64()),
+        ("certainty", pa.string()),
+        ("n_unknown", pa.int64()),
+        ("first_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+    ]
+)
 SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string()),
@@ -40,6 +50,7 @@ SCHEMA: Final = pa.schema(
         pa.field("n_batches", pa.int64()),
         pa.field("status", pa.string()),
         pa.field("n_damage", pa.int64()),
+        pa.field("lost", _LOST),
         pa.field("gaps", pa.list_(_GAP)),
         pa.field("findings", pa.list_(FINDING)),
         pa.field("seconds", pa.float64()),
@@ -84,8 +95,9 @@ def verify(
     pyspark.sql.DataFrame
         A row for each segment (`kind` is "segment"), for each partition ("partition": the status is that of the whole
         partition, the findings are about its other files), and one for the log dirs ("log_dir"): kind, path, topic,
-        partition, base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or "damaged"), n_damage, gaps (of
-        a partition, between segments: start, end, is_compacted), findings (of reason, detail, path, position, length,
+        partition, base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or "damaged"), n_damage, lost (of
+        a partition: the fields of `kafkalog.Loss`), gaps (of a partition, between segments: start, end,
+        is_compacted), findings (of reason, detail, path, position, length,
         base_offset, last_offset, damage), seconds.
 
     Raises
@@ -159,7 +171,7 @@ def _rows(verified: VerifiedPartition, seconds: Sequence[float]) -> Iterator[dic
     n_more = verified.n_more_findings - sum(segment.n_more_findings for segment in verified.segments)
     row = _row("partition", verified.path, key, None, verified.findings, n_more, seconds[-1])
     status = "ok" if verified.is_ok and not n_more else "damaged"
-    yield {**row, "status": status, "gaps": [asdict(gap) for gap in verified.gaps]}
+    yield {**row, "status": status, "lost": verified.loss.as_dict(), "gaps": [asdict(gap) for gap in verified.gaps]}
 
 
 def _row(
