@@ -398,8 +398,8 @@ class Loss:
             self.last_offset = max(offsets if self.last_offset is None else [self.last_offset, *offsets])
 
     def __str__(self) -> str:
-        text = f"{'at most ' * (self.certainty == 'at_most')}{self.n_records} records"
-        text += f", and in {self.n_unknown} places nobody knows how many" if self.n_unknown else ""
+        text = f"{'at most ' * (self.certainty == 'at_most')}{self.n_records} record{'s' * (self.n_records != 1)}"
+        text += f", and an unknown number in {self.n_unknown} more findings" if self.n_unknown else ""
         return text + (f", offsets {self.first_offset} to {self.last_offset}" if self.first_offset is not None else "")
 
     def as_dict(self) -> dict[str, Any]:
