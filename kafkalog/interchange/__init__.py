@@ -1,15 +1,15 @@
-"""Record columns to Arrow and back; Arrow to Parquet, CSV and JSON lines and back.
+"""Converts record columns to Arrow and back, and Arrow to Parquet, CSV and JSON lines and back.
 
     `arrow_output`    record columns to Arrow; the types of the columns
-    `arrow_streams`   anything that speaks Arrow, as a stream of record batches
+    `arrow_streams`   any Arrow-compatible object to a stream of record batches
     `arrow_input`     Arrow record batches to record columns
     `arrow_values`    Arrow arrays to numbers, byte strings and headers
     `arrow_buffers`   the buffers of Arrow arrays as NumPy arrays
-    `file_types`      what the name of a file of records says
-    `record_writers`  record batches into a file of any format
+    `file_types`      format and compression from a file name
+    `record_writers`  record batches to a file of any format
     `text_output`     record batches to lines of CSV and JSON
-    `input_paths`     which files an input names
-    `record_files`    files of records as record batches
+    `input_paths`     input paths and directories to files
+    `record_files`    files of records to record batches
     `text_input`      lines of CSV and JSON to record batches
     `text_values`     text to numbers, timestamps, byte strings and headers
 

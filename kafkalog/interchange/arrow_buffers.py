@@ -1,7 +1,7 @@
-"""The buffers of Arrow arrays as NumPy arrays, without copying where possible.
+"""Reads the buffers of Arrow arrays as NumPy arrays, without copying where possible.
 
-Arrow's own `to_numpy`, and functions that take a Python value, import pandas where it is installed, and
-`pyarrow.compute` is slow to import, too: either takes longer than a small command takes to run.
+Arrow's own `to_numpy`, and functions that take a Python value, import pandas if it is installed. `pyarrow.compute` is
+slow to import too. Either import takes longer than a small command.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkalog import format as kf
 
 
 def validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Which values are not null; None for all."""
+    """bool[n]: which values are not null; None if none is null."""
     n = len(array)
     if not n or not array.null_count:
         return None
@@ -28,7 +28,7 @@ def validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def milliseconds(timestamps: pa.Array) -> npt.NDArray[np.int64]:
-    """int64[n]: an array of ``timestamp[ms]`` as numbers, -1 where there is none."""
+    """int64[n]: an array of ``timestamp[ms]`` as numbers, -1 for null."""
     n, data = len(timestamps), timestamps.buffers()[1]
     stamps = np.zeros(n, np.int64)
     if n and data is not None:
@@ -38,5 +38,5 @@ def milliseconds(timestamps: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A record batch without rows, by which columns are checked even where there are no records."""
+    """A record batch without rows. With it columns are checked even if there are no records."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

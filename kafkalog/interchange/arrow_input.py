@@ -1,10 +1,11 @@
-"""Arrow to record columns: anything that speaks Arrow comes in, slices of RecordColumns go out.
+"""Converts Arrow to record columns: from any Arrow-compatible object to slices of RecordColumns.
 
-The counterpart of `kafkalog.interchange.arrow_output`. Types are taken leniently (any kind of string or bytes, any
-width of integers, any unit of timestamps, lists and maps for headers) and values exactly: what would have to be cut,
-rounded or guessed is refused with the column and the row. Memory does not grow with the stream. How a stream is opened
-is known to `kafkalog.interchange.arrow_streams`, and how arrays become columns to `kafkalog.interchange.arrow_values`.
-Nothing here knows files.
+The counterpart of `kafkalog.interchange.arrow_output`. Many types are accepted: any kind of string or bytes, any width
+of integers, any unit of timestamps, lists and maps for headers. Values are converted exactly: one that would have to be
+cut, rounded or guessed is rejected with its column and row. Memory does not grow with the stream.
+
+`kafkalog.interchange.arrow_streams` opens streams, and `kafkalog.interchange.arrow_values` converts arrays. Nothing
+here knows files.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, Record
 SLICE_BYTES: Final = 4 * 2**20
 SLICE_ROWS: Final = 2**16
 DECODED_BYTES: Final = 16 * 2**20
-"""About how much memory decoding a dictionary or runs may take: few values may stand for many rows."""
+"""Approximate memory for decoding a dictionary or run-end encoding, where few values may expand to many rows."""
 
 WRITTEN_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
-"""What records are made of; only `value` has to be there."""
+"""The columns of a record to write; only `value` is required."""
 PLACE_COLUMNS: Final = ("topic", "partition")
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
 
@@ -60,37 +61,37 @@ def record_slices(
     truncate_timestamps: bool = False,
     max_bytes: int = SLICE_BYTES,
 ) -> Iterator[RecordColumns]:
-    """Records out of anything that speaks Arrow, a slice at a time.
+    """Read records from any Arrow-compatible object, one slice at a time.
 
     Parameters
     ----------
     data : object
-        With ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, pandas, Polars, DuckDB, a `kafkalog.Scan`), a
-        dict of arrays, a pyarrow dataset, or RecordColumns.
+        An object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, pandas, Polars, DuckDB, a
+        `kafkalog.Scan`), a dict of arrays, a pyarrow dataset, or RecordColumns.
     columns : dict of str to str, optional
-        Names of the input's columns by what they are: ``{"timestamp": "created_at"}``.
+        Names of the input's columns by role: ``{"timestamp": "created_at"}``.
     ignore_columns : sequence of str, or bool
-        Columns of the input to leave out; True for all that are not known.
+        Columns of the input to leave out; True for all unknown columns.
     naive_timezone : str, optional
-        Where timestamps without a time zone are from, "UTC" for example; without it they are refused.
+        Time zone of timestamps without one, "UTC" for example. Without it they are rejected.
     truncate_timestamps : bool
-        Whether what is finer than a millisecond may be cut off, downwards.
+        Whether to round timestamps finer than a millisecond down. Otherwise they are rejected.
     max_bytes : int
-        About the bytes of keys, values and headers in a slice. A record is never cut.
+        Approximate bytes of keys, values and headers in a slice. A record is never cut.
 
     Yields
     ------
     RecordColumns
-        `timestamp` (-1 for none: of a null, and of -1 ms, which a scan gives where a record has none), `key`, `value`,
-        `headers`, and `offset` where the input has one. They may share memory with the input.
+        `timestamp` (-1 for null, and for -1 ms, which a scan returns for a record without timestamp), `key`, `value`,
+        `headers`, and `offset` if the input has it. They may share memory with the input.
 
     Raises
     ------
     UnwritableError
-        A column of another type, one that is not known, a value that a record cannot hold; `row` counts from the
-        beginning of the data.
+        A column has another type, or is unknown, or a value does not fit a record. `row` counts from the beginning of
+        the data.
     TypeError
-        `data` is nothing of all that.
+        `data` is none of the objects above.
     """
     if isinstance(data, RecordColumns):
         yield from cut(data, max_bytes)
@@ -111,7 +112,7 @@ def record_slices(
 
 
 def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A record batch in parts of not too many rows, nor too many bytes once each row has its own."""
+    """Cut a record batch by rows, and by bytes once dictionaries and run-end encoding are decoded."""
     batch, sizes = _with_sizes(batch)
     for start in range(0, batch.num_rows, SLICE_ROWS):
         part = batch.slice(start, SLICE_ROWS)
@@ -130,7 +131,7 @@ def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _with_sizes(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, npt.NDArray[np.int64]]]:
-    """A batch whose dictionaries and runs can be decoded, and how many bytes each of their values has, by column."""
+    """A batch whose dictionaries and run-end encoding Arrow can decode, and the sizes of their values, by column."""
     columns, sizes = list(batch.columns), {}
     for place, array in enumerate(columns):
         if not isinstance(array, pa.DictionaryArray | pa.RunEndEncodedArray) or not has_bytes(array.type.value_type):
@@ -138,7 +139,7 @@ def _with_sizes(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, npt.ND
         try:
             array.validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowIndexError):
-            continue  # `plain_column` reports it, with the rows
+            continue  # invalid: `plain_column` raises for it, with the rows
         columns[place] = array = decodable(array)
         values = array.dictionary if isinstance(array, pa.DictionaryArray) else array.values
         if len(values):
@@ -148,7 +149,7 @@ def _with_sizes(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, npt.ND
 
 
 def _indices(array: pa.Array, n_values: int) -> npt.NDArray[np.int64]:
-    """Which value each row has; any for a null."""
+    """The number of each row's value; an arbitrary one for a null."""
     if isinstance(array, pa.DictionaryArray):
         found, _ = integer_values(array.indices, "")
     else:
@@ -158,7 +159,7 @@ def _indices(array: pa.Array, n_values: int) -> npt.NDArray[np.int64]:
 
 
 def cut(columns: RecordColumns, max_bytes: int = SLICE_BYTES) -> Iterator[RecordColumns]:
-    """Columns in slices of about so many bytes, one record at least each."""
+    """Slice columns to about `max_bytes` each, with at least one record per slice."""
     end = np.zeros(columns.n_records + 1, np.int64)
     for column in columns.values():
         if isinstance(column, BinaryColumn):
@@ -189,12 +190,12 @@ class ColumnReader:
     Attributes
     ----------
     names : dict of str to str
-        Names of the input's columns by what they are, those that are there.
+        Names of the input's columns by role, for the roles that the input has.
 
     Raises
     ------
     UnwritableError
-        Columns that are not known, are there twice, or have another type.
+        A column is unknown, occurs twice, or has another type.
     """
 
     def __init__(
@@ -222,13 +223,13 @@ class ColumnReader:
                 refuse_column(Reason.COLUMN_TYPE, source, f"{name} takes {_EXPECTED[name]}, not {kind}")
 
     def read(self, batch: pa.RecordBatch, first_row: int = 0) -> RecordColumns:
-        """The records of a batch: `timestamp`, `key`, `value`, `headers`, and `offset` where there is one.
+        """The records of a batch: `timestamp`, `key`, `value`, `headers`, and `offset` if the input has it.
 
         Parameters
         ----------
         batch : pyarrow.RecordBatch
         first_row : int
-            Its place in the whole, for messages.
+            Row number of its first row in the whole data, for messages.
         """
         n = batch.num_rows
         if self._checks_control:
@@ -249,7 +250,7 @@ class ColumnReader:
         return RecordColumns(n, columns)
 
     def integers(self, name: str, batch: pa.RecordBatch, first_row: int = 0) -> npt.NDArray[np.int64]:
-        """A column of numbers that are neither null nor negative: `offset` or `partition`."""
+        """The values of `offset` or `partition`. Raises for null and negative numbers."""
         source = self.names[name]
         values, valid = integer_values(plain_column(batch, source, first_row), source, first_row)
         if valid is not None:
@@ -273,14 +274,15 @@ class ColumnReader:
         unit, least = 1000, kf.NO_TIMESTAMP
         if pa.types.is_timestamp(array.type):
             unit = _PER_SECOND[array.type.unit]
-            least = -(unit // 1000)  # -1 ms as it is: so a scan gives a record that has none
+            least = -(unit // 1000)  # -1 ms, which a scan returns for a record without timestamp
             if array.type.tz is None:
                 array, least = self._aware(array, source), 0
             array = array.view(pa.int64())
         values, valid = integer_values(array, source, first_row)
         if valid is not None:
             values = np.where(valid, values, 0)
-        early = (values < 0) & (values != least)  # before it is cut: less than a millisecond too early is not none
+        # checked before truncation, which would turn times within 1 ms before 1970 into -1, no timestamp
+        early = (values < 0) & (values != least)
         refuse_row(source, first_row, early, "is before 1970, which no record's timestamp can be")
         values = self._milliseconds(values, unit, source, first_row)
         return values if valid is None else np.where(valid, values, kf.NO_TIMESTAMP)
@@ -321,7 +323,7 @@ class ColumnReader:
 
 
 def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bool) -> dict[str, str]:
-    """Which column is what; UnwritableError for columns that nothing can be made of."""
+    """Find the column for each role; raises UnwritableError for columns that cannot be used."""
     present = schema.names
     twice = sorted({name for name in present if present.count(name) > 1})
     if twice:

@@ -1,7 +1,7 @@
-"""Record columns to Arrow: the one place that knows the types.
+"""Converts record columns to Arrow, and defines the Arrow types of all record columns.
 
-Public Arrow data owns its memory. `binary_view` columns are the exception that a caller asks for; they point into
-buffers that they keep alive.
+Arrow data returned to users owns its memory. The exception are `binary_view` columns, if the caller requests them: they
+point into buffers that they keep alive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns,
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 
 CONTEXT_COLUMNS: Final = ("topic", "partition", "segment")
-"""Columns that say where a record is stored; they are not part of it."""
+"""Columns for where a record is stored; they are not part of the record."""
 
 DEFAULT_COLUMNS: Final = (
     "topic",
@@ -70,12 +70,12 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 
 
 def record_schema(columns: Sequence[str] = DEFAULT_COLUMNS, binary_type: pa.DataType | None = None) -> pa.Schema:
-    """The schema of records: column names in the order given, types fixed.
+    """The schema of records: columns in the order given, with fixed types.
 
     Parameters
     ----------
     columns : sequence of str
-        Names out of `ALL_COLUMNS`.
+        Names from `ALL_COLUMNS`.
     binary_type : pyarrow.DataType, optional
         Type of key, value and header values: `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()`.
     """
@@ -86,12 +86,12 @@ def record_schema(columns: Sequence[str] = DEFAULT_COLUMNS, binary_type: pa.Data
 
 
 def extend_schema(schema: pa.Schema, dtypes: Mapping[str, np.dtype[Any]]) -> pa.Schema:
-    """A schema and derived columns, which may be null."""
+    """A schema with the derived columns added; they are nullable."""
     return pa.schema([*schema, *(pa.field(name, pa.from_numpy_dtype(dtype)) for name, dtype in dtypes.items())])
 
 
 def check_binary_type(binary_type: pa.DataType | None) -> pa.DataType:
-    """The type itself, `pa.binary()` for None; ValueError for a type that cannot hold bytes."""
+    """The type itself, `pa.binary()` for None. Raises ValueError for any other type than the three for bytes."""
     binary_type = pa.binary() if binary_type is None else binary_type
     if binary_type not in (pa.binary(), pa.large_binary(), pa.binary_view()):
         raise ValueError(f"binary_type must be pa.binary(), pa.large_binary() or pa.binary_view(), not {binary_type}")
@@ -106,21 +106,21 @@ class ArrowWriter:
     schema : pyarrow.Schema
         From `record_schema`.
     topic_partition : TopicPartition or None
-        None gives null topics and partitions.
+        With None, the columns topic and partition are null.
     segment : str or None
         File name of the segment.
 
     Attributes
     ----------
     n_bad_header_keys : int
-        Header keys so far that are not UTF-8; each bad stretch reads U+FFFD, as in Java.
+        Number of header keys so far that are not UTF-8. Invalid bytes become U+FFFD, as in Java.
     """
 
     def __init__(
         self, schema: pa.Schema, topic_partition: kf.TopicPartition | None = None, segment: str | None = None
     ) -> None:
         self.schema = schema
-        # each look at a schema makes new Python objects of what is asked for
+        # each access to a schema's fields creates new Python objects: do it once
         self._fields: list[tuple[str, pa.DataType]] = [(field.name, field.type) for field in schema]
         topic, partition = topic_partition or (None, None)
         self._context = {"topic": topic, "partition": partition, "segment": segment}
@@ -133,7 +133,7 @@ class ArrowWriter:
         Raises
         ------
         ValueError
-            A `binary` column would pass 2 GiB: slice first, or ask for `large_binary`.
+            A `binary` column would exceed 2 GiB: slice first, or use `large_binary`.
         """
         n = columns.n_records
         arrays = [self._array(name, kind, columns, n) for name, kind in self._fields]
@@ -160,10 +160,10 @@ class ArrowWriter:
         return _fixed(column, kind)
 
     def _repeat(self, name: str, kind: pa.DataType, n: int) -> pa.Array:
-        """The value of the segment, or no headers, `n` times: a slice of what was made for more."""
+        """The segment's value, or empty headers, `n` times: a slice of a cached array."""
         array = self._repeated.get(name)
         if array is None or len(array) < n:
-            # not much more than that: a slice that is kept keeps the whole array alive
+            # at most twice as long as needed: a slice keeps the whole array alive
             size = 1 << max(n - 1, 0).bit_length()
             array = _repeated(self._context[name], kind, size) if name in self._context else _empty_lists(kind, size)
             self._repeated[name] = array
@@ -171,18 +171,19 @@ class ArrowWriter:
 
 
 def columns_needed(schema: pa.Schema) -> list[str]:
-    """Columns to decode for a schema; a timestamp needs its type to know whether it is one."""
+    """Columns to decode for a schema. `timestamp` needs `timestamp_type`, which tells a missing timestamp from -1."""
     names = [name for name in schema.names if name not in CONTEXT_COLUMNS]
     if "timestamp" in names and "timestamp_type" not in names:
         names.append("timestamp_type")
     return names
 
 
-# pa.array() and pa.scalar() import pandas, where it is installed: a fifth of a second and 50 MiB. Buffers do not.
+# pa.array() and pa.scalar() import pandas if it is installed, which takes a fifth of a second and 50 MiB. Arrays built
+# from buffers do not.
 
 
 def _fixed(column: Any, kind: pa.DataType, validity: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Numbers as they lie in memory, or booleans packed to bits."""
+    """An array of numbers without copying, or of booleans packed to bits."""
     if kind.id == _BOOL.id:
         data = np.packbits(column, bitorder="little")
     else:
@@ -236,7 +237,7 @@ def binary_array(column: BinaryColumn, kind: pa.DataType) -> pa.Array:
 
 
 def _views(column: BinaryColumn) -> npt.NDArray[np.uint8]:
-    """16 bytes a value: its size, then its bytes (up to 12) or its first four, a buffer's number and a start in it."""
+    """16 bytes per value: its size, then its bytes (up to 12), or its first four, a buffer number and a start there."""
     n = len(column)
     size = np.diff(column.offsets).astype(np.int32)
     views = np.zeros((n, 16), np.uint8)
@@ -251,7 +252,7 @@ def _views(column: BinaryColumn) -> npt.NDArray[np.uint8]:
 
 
 def headers_array(column: HeadersColumn, kind: pa.DataType) -> tuple[pa.Array, int]:
-    """Headers as an Arrow list of structs, and how many keys were not UTF-8."""
+    """Headers as an Arrow list of structs, and the number of keys that are not UTF-8."""
     if not len(column.key):
         return _empty_lists(kind, len(column)), 0
     struct = kind.value_type
@@ -286,7 +287,7 @@ def _utf8(column: BinaryColumn) -> tuple[pa.Array, int]:
 
 
 def _mended(column: BinaryColumn) -> tuple[pa.Array, int]:
-    """Text with U+FFFD for what is no UTF-8, and how many values that concerns; not all at once, there may be many."""
+    """Text with U+FFFD for invalid UTF-8, and the number of values changed. Done in parts, to bound memory."""
     chunks: list[pa.Array] = []
     n_bad = 0
     for start in range(0, len(column), _MENDED_AT_ONCE):
@@ -302,5 +303,8 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def java_string(value: bytes) -> str:
-    """Bytes as Java's `new String(bytes, UTF_8)` shows them: U+FFFD for each bad stretch, one for a whole surrogate."""
+    """Decode bytes like Java's `new String(bytes, UTF_8)`.
+
+    Each invalid sequence becomes one U+FFFD. An encoded surrogate is one sequence.
+    """
     return _SURROGATE.sub("\ufffd".encode(), value).decode("utf-8", "replace")

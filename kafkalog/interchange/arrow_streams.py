@@ -1,6 +1,7 @@
-"""Anything that speaks Arrow as a stream of record batches: the front of `kafkalog.interchange.arrow_input`.
+"""Opens any Arrow-compatible object as a stream of record batches, for `kafkalog.interchange.arrow_input`.
 
-pyarrow, pandas, Polars, DuckDB, a scan, a dict of arrays. What is in the batches is not looked at.
+Such objects come from pyarrow, pandas, Polars, DuckDB or a scan, or are a dict of arrays. The contents of the batches
+are not checked here.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from kafkalog.interchange.arrow_values import one_line
 
 
 def open_batches(data: Any) -> pa.RecordBatchReader:
-    """Data as a stream of record batches.
+    """Open data as a stream of record batches.
 
     Raises
     ------
     TypeError
-        It is nothing that speaks Arrow.
+        The object has no Arrow interface.
     UnwritableError
-        It does, but its values have no type in common.
+        The values of a column have no common Arrow type.
     """
     if isinstance(data, pa.RecordBatchReader):
         return data
@@ -43,7 +44,7 @@ def _open(data: Any) -> pa.RecordBatchReader:
     if type(data).__module__.partition(".")[0] == "pandas":
         if not hasattr(data, "columns"):
             raise TypeError(f"a pandas DataFrame is expected, not a {type(data).__name__}")
-        # an index with a name is a column like the others; one without is a row number
+        # a named index is a column like the others; an unnamed one is just the row number
         named = any(name is not None for name in data.index.names)
         return pa.Table.from_pandas(data, preserve_index=named).to_reader()
     if hasattr(data, "__arrow_c_stream__"):
@@ -62,7 +63,7 @@ def _open(data: Any) -> pa.RecordBatchReader:
 
 
 def _as_array(name: Any, values: Any) -> Any:
-    """A column of a dict; headers may be lists of (key, value)."""
+    """A column of a dict as an Arrow array; headers may be lists of (key, value) tuples."""
     if isinstance(values, np.ndarray | list | tuple) and name == "headers":
         first = next((pair for headers in values if headers is not None for pair in headers), None)
         if isinstance(first, tuple):

@@ -1,8 +1,7 @@
-"""Arrow arrays to columns: numbers, byte strings and headers out of the many types that Arrow has for them.
+"""Converts Arrow arrays of many types to columns of numbers, byte strings and headers.
 
-Values are taken exactly; what cannot be one is refused with the column and the row. Bytes are shared with Arrow's
-buffers where they are contiguous. Which column of the input is which is decided by
-`kafkalog.interchange.arrow_input`.
+Values are converted exactly; one that cannot be is rejected with its column and row. Bytes are shared with Arrow's
+buffers where they are contiguous. `kafkalog.interchange.arrow_input` decides which column of the input has which role.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from kafkalog.records.columns import BinaryColumn, HeadersColumn, zeros
 
 LONG_MAX: Final = 2**63 - 1
 BYTES_TYPES: Final = "binary, string, large_binary, large_string, binary_view, string_view, fixed_size_binary"
-"""What is taken as byte strings, as it is or below a dictionary, runs or an extension."""
+"""Types accepted as byte strings, also as values of a dictionary or of run-end encoding, or in an extension type."""
 _EMPTY: Final = np.empty(0, np.uint8)
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
-    """The type below: of what a dictionary or a run holds, of what an extension stores."""
+    """The plain type: the value type of a dictionary or of run-end encoding, the storage type of an extension."""
     while True:
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
@@ -36,7 +35,7 @@ def storage_type(kind: pa.DataType) -> pa.DataType:
 
 
 def is_bytes_like(kind: pa.DataType) -> bool:
-    """Whether values of a type, which is a `storage_type`, are byte strings, or nothing but nulls."""
+    """Whether a type, as `storage_type` returns it, has byte strings as values, or only nulls."""
     types = pa.types
     return bool(
         types.is_null(kind)
@@ -50,7 +49,7 @@ def is_bytes_like(kind: pa.DataType) -> bool:
 
 
 def is_headers(kind: pa.DataType) -> bool:
-    """Whether values of a type are headers: lists of key and value, or maps."""
+    """Whether a type can hold headers: lists of structs of key and value, or maps."""
     types = pa.types
     if types.is_null(kind):
         return True
@@ -66,14 +65,14 @@ def is_headers(kind: pa.DataType) -> bool:
         return False
     item = storage_type(kind.value_type)
     if types.is_null(item):
-        return True  # how a list of nothing but empty lists is typed
+        return True  # the type of a column that has only empty lists
     if not types.is_struct(item) or sorted(field.name for field in item) != ["key", "value"]:
         return False
     return all(is_bytes_like(storage_type(field.type)) for field in item)
 
 
 def plain_column(batch: pa.RecordBatch, name: str, first_row: int) -> pa.Array:
-    """A column in its plain form, checked down to its values: what a file or another library says may be wrong."""
+    """A column in its plain form. It is fully validated, because a file or another library may give invalid data."""
     array = batch.column(name)
     try:
         array.validate(full=True)
@@ -96,7 +95,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def decodable(array: pa.Array) -> pa.Array:
-    """A dictionary or runs of views, which Arrow decodes of no type, as such of large strings or bytes."""
+    """Convert view values of a dictionary or run-end encoding to large ones: Arrow cannot decode views."""
     kind = array.type.value_type
     if not (pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)):
         return array
@@ -110,7 +109,7 @@ def decodable(array: pa.Array) -> pa.Array:
 def integer_values(
     array: pa.Array, name: str, first_row: int = 0
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
-    """An array of integers as int64, and which are not null; None for all."""
+    """An array of integers as int64, and a mask of those that are not null; None if none is null."""
     n = len(array)
     if pa.types.is_null(array.type):
         return np.zeros(n, np.int64), np.zeros(n, np.bool_)
@@ -128,12 +127,12 @@ def integer_values(
 
 
 def nulls(n: int) -> BinaryColumn:
-    """Nothing but nulls."""
+    """A column of `n` nulls."""
     return BinaryColumn(zeros(n + 1), _EMPTY, np.zeros(n, np.bool_))
 
 
 def binary_column(array: pa.Array) -> BinaryColumn:
-    """An array of bytes or text as a column; it shares the bytes where they are contiguous."""
+    """An array of bytes or text as a column. The bytes are shared where they are contiguous."""
     kind = array.type
     n = len(array)
     if pa.types.is_null(kind):
@@ -141,11 +140,12 @@ def binary_column(array: pa.Array) -> BinaryColumn:
     if pa.types.is_fixed_size_binary(kind):
         return _fixed_size(array)
     if not (pa.types.is_binary(kind) or pa.types.is_string(kind) or _is_large(kind)):
-        array = pc.cast(array, pa.large_binary())  # of views, which lie anywhere
+        array = pc.cast(array, pa.large_binary())  # the bytes of views are not contiguous
     valid = validity(array)
     column = _variable(array, valid)
     if valid is not None and np.diff(column.offsets)[~valid].any():
-        column = _variable(pc.fill_null(array, b"" if _is_bytes(array.type) else ""), valid)  # bytes below a null
+        # Arrow allows any bytes under a null; the columns here need null values to be empty
+        column = _variable(pc.fill_null(array, b"" if _is_bytes(array.type) else ""), valid)
     return column
 
 
@@ -154,7 +154,7 @@ def _is_large(kind: pa.DataType) -> bool:
 
 
 def has_bytes(kind: pa.DataType) -> bool:
-    """Whether values of a type are byte strings."""
+    """Whether a type has byte strings as values."""
     return is_bytes_like(kind) and not pa.types.is_null(kind)
 
 
@@ -189,7 +189,7 @@ def _fixed_size(array: pa.Array) -> BinaryColumn:
 
 
 def headers_column(array: pa.Array, source: str, first_row: int) -> HeadersColumn:
-    """Lists of key and value, or maps."""
+    """An array of lists of key and value, or of maps, as a column of headers."""
     n = len(array)
     if pa.types.is_null(array.type):
         return HeadersColumn.none(n)
@@ -211,7 +211,7 @@ def headers_column(array: pa.Array, source: str, first_row: int) -> HeadersColum
 
 
 def _lists(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """Where each list begins in its items, from 0 on; a null list is an empty one."""
+    """Offsets of the lists in their items, from 0 on, and the items. A null list counts as empty."""
     if pa.types.is_map(array.type):
         pair = pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])
         array = array.cast(pa.list_(pair))
@@ -222,7 +222,7 @@ def _lists(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
 
 
 def _refuse_bad_text(keys: BinaryColumn, source: str, first_row: int, offsets: npt.NDArray[np.int64]) -> None:
-    """Kafka's header keys are text; bytes that are not would read as something else."""
+    """Raise for header keys that are not UTF-8: Kafka's header keys are strings, and clients would change the bytes."""
     if not keys.data.size or keys.data.max() < 0x80:
         return
     bad = np.zeros(len(keys), np.bool_)
@@ -247,17 +247,17 @@ def _refuse_header(
 
 
 def refuse_row(source: str, first_row: int, bad: npt.NDArray[np.bool_], what: str) -> None:
-    """UnwritableError for the first row that is bad, if there is one."""
+    """Raise UnwritableError for the first bad row, if there is one."""
     if bad.any():
         row = first_row + int(np.argmax(bad))
         raise UnwritableError(Reason.COLUMN_VALUE, f"column {source!r}, row {row} {what}", row=row)
 
 
 def refuse_column(reason: Reason, source: str, what: str) -> NoReturn:
-    """UnwritableError for a column of the input."""
+    """Raise UnwritableError for a column of the input."""
     raise UnwritableError(reason, f"column {source!r}: {what}")
 
 
 def one_line(error: BaseException) -> str:
-    """What Arrow says, which may be several lines."""
+    """Arrow's error message on one line."""
     return " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""What the name of a file of records says: its format, and how the file as a whole is compressed."""
+"""Derives the format of a file of records, and the compression of the file as a whole, from its name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Format = Literal["parquet", "arrow", "arrows", "csv", "jsonl"]
 FORMATS: Final = get_args(Format)
 TEXT_FORMATS: Final = ("csv", "jsonl")
 SUFFIXES: Final = ", ".join(f".{name}" for name in FORMATS)
-"""For messages; more are known."""
+"""Suffixes to show in messages; others are accepted too."""
 
 _FORMATS_BY_SUFFIX: Final = {
     **{f".{name}": name for name in FORMATS},
@@ -24,7 +24,7 @@ _PACKED_BY_SUFFIX: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz
 
 
 def file_type(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
-    """Format and compression of a file by the end of its name; None for what the name does not say.
+    """Format and compression of a file, from its suffixes; None for each that the suffixes do not give.
 
     Examples
     --------
@@ -39,11 +39,11 @@ def file_type(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
 
 
 def check_format(format: str) -> None:
-    """ValueError for what is not one of `FORMATS`."""
+    """Raise ValueError for an unknown format."""
     if format not in FORMATS:
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
 
 
 def packed_suffix(compression: str) -> str:
-    """What is added to the name of a file that is compressed as a whole; empty for "none"."""
+    """Suffix for a file that is compressed as a whole; empty for "none"."""
     return next((suffix for suffix, name in _PACKED_BY_SUFFIX.items() if name == compression), "")

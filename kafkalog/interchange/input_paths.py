@@ -1,7 +1,7 @@
-"""Which files an input names: a directory stands for the files in it, and ``NAME=VALUE`` in a path is a column.
+"""Turns input paths into files: a directory becomes the files in it, and ``NAME=VALUE`` in a path becomes a column.
 
-Such directories, ``topic=orders/partition=3/part-0.parquet``, are made by a partitioned export, by Hive, Spark and
-others. What a file holds is read by `kafkalog.interchange.record_files`.
+A partitioned export, Hive, Spark and other tools make such directories, for example
+``topic=orders/partition=3/part-0.parquet``. `kafkalog.interchange.record_files` reads the files.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from kafkalog.interchange.arrow_buffers import no_rows
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, file_type
 
 NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
-"""Hive's name for null in a directory's name."""
+"""The value for null in Hive's directory names."""
 _INT_MAX: Final = 2**31 - 1
 
 Batches = Callable[[Callable[[pa.Schema], Sequence[str]]], Iterator[pa.RecordBatch]]
-"""What reads a file, told which columns of a schema are wanted: `RecordFile.batches`."""
+"""Reads a file, given a function that returns the wanted columns of a schema; see `RecordFile.batches`."""
 
 
 class InputFile(NamedTuple):
-    """A file, and the values that the directories above it name."""
+    """A file, and the ``NAME=VALUE`` pairs of the directories above it."""
 
     path: str | os.PathLike[str] | BinaryIO
     place: dict[str, str]
 
 
 def input_files(inputs: Iterable[str | os.PathLike[str] | BinaryIO], *, format: str | None = None) -> list[InputFile]:
-    """Files and streams as they are named, and for a directory the files in it.
+    """List files and streams; a directory is replaced by the files in it.
 
     Parameters
     ----------
     inputs : sequence of path-like, or binary files
     format : str, optional
-        What the files are; of a directory, which of them are meant. Default: what their names say.
+        Only files of this format count in a directory. Default: all formats known by their suffix.
 
     Raises
     ------
     NotKafkaError
-        A directory without such files, or one from which a link leads away.
+        A directory has no such files, or a link leads out of it.
     ReadError
-        A directory that cannot be read.
+        A directory cannot be read.
 
     Notes
     -----
-    Directories are gone through to the bottom, in the order of their names, in which numbers count as such; names that
-    begin with ``.`` or ``_``, and those whose end is no known format, are skipped.
+    Directories are walked recursively, in natural order of names (part-2 before part-10). Names that begin with ``.``
+    or ``_``, and those without a known suffix, are skipped.
     """
     found = []
     for each in inputs:
@@ -69,7 +69,7 @@ def input_files(inputs: Iterable[str | os.PathLike[str] | BinaryIO], *, format: 
 
 
 def _place(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The ``NAME=VALUE`` directories above a file; the innermost counts where a name occurs twice."""
+    """The ``NAME=VALUE`` directories above a file. If a name occurs twice, the innermost one counts."""
     directories = Path(os.path.abspath(path)).parts[:-1]
     parts = (part.partition("=") for part in directories)
     return {name: unquote(value) for name, equals, value in parts if name and equals and value != NULL_DIRECTORY}
@@ -113,13 +113,13 @@ def _refuse(error: OSError) -> NoReturn:
 
 
 def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    """The order of part-2 before part-10."""
+    """Sort key for natural order: part-2 before part-10."""
     parts = re.split(r"([0-9]+)", name)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], name
 
 
 def with_place(batches: Batches, place: Mapping[str, str], columns: Mapping[str, str], path: Any) -> Batches:
-    """Record batches of a file, with `topic` and `partition` added from its path where it has no such column.
+    """Add `topic` and `partition` from the path of a file to its record batches, unless it has such columns.
 
     Parameters
     ----------
@@ -127,9 +127,9 @@ def with_place(batches: Batches, place: Mapping[str, str], columns: Mapping[str,
     place : mapping of str to str
         See `InputFile`.
     columns : mapping of str to str
-        Names of columns by what they are, where they are others.
+        Names of columns by role, if they differ from the role.
     path : path-like
-        Of the file, for messages.
+        Path of the file, for messages.
     """
     names = {role: columns.get(role, role) for role in ("topic", "partition")}
     said = {name: role for role, name in names.items() if name in place}

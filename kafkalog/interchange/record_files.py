@@ -1,7 +1,7 @@
-"""Files of records, in any format that an export writes, as record batches, a few at a time.
+"""Reads files of records, in any format that an export writes, as a stream of record batches.
 
-Parquet and Arrow files are read with the columns that are needed alone; memory does not grow with their size, nor with
-that of their row groups. Nothing here knows Kafka; an error names the path of the file.
+Of Parquet and Arrow files only the needed columns are read. Memory grows neither with the size of the file nor with the
+size of its row groups. Errors have the path of the file. Nothing here knows Kafka.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class RecordFile:
     Parameters
     ----------
     path : path-like or binary file
-        A stream is read once, and has to be told its format; Parquet and Arrow's file format need a file.
+        A stream is read once, and needs `format`. Parquet and Arrow's file format need a file.
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
-        Default: what its name ends in.
+        Default: from the suffix of the name.
     **texts
-        How text files are read: see `kafkalog.interchange.text_input.TextOptions`.
+        Options for text files: see `kafkalog.interchange.text_input.TextOptions`.
 
     Attributes
     ----------
     name : str
-        For messages.
+        The path, for messages.
     format : str
     size : int
-        Bytes, 0 where that is not known.
+        Size of the file in bytes, 0 if it is not known.
     done : int
-        Bytes read so far, about.
+        Approximate number of bytes read so far.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RecordFile:
         self._texts = TextOptions(**texts)
 
     def _look(self) -> None:
-        """Its size; an error where no file is."""
+        """Read the size of the file; raises if there is no such file."""
         try:
             found = os.stat(self.name)
         except (OSError, ValueError) as error:
@@ -89,14 +89,14 @@ class RecordFile:
         self._is_read_once = not stat.S_ISREG(found.st_mode)
 
     def batches(self, wanted: Names) -> Iterator[pa.RecordBatch]:
-        """Its record batches, with the columns that are wanted, and any others.
+        """The record batches of the file. They have the wanted columns, and maybe others.
 
         Raises
         ------
         ReadError
-            It cannot be read, or is not of its format.
+            The file cannot be read, or is not of its format.
         UnwritableError
-            A text in it is no record.
+            A line of a text file cannot be converted to a record.
         """
         with self._errors():
             yield from _READERS[self.format](self, wanted)
@@ -116,7 +116,7 @@ class RecordFile:
 
     @contextlib.contextmanager
     def _raw(self) -> Iterator[BinaryIO]:
-        """The file as a stream of bytes, unpacked; how far it is read is noted."""
+        """The file as a stream of decompressed bytes; reading it advances `done`."""
         if self._is_stream:
             yield self._path
             return
@@ -129,11 +129,11 @@ class RecordFile:
                 yield io.BufferedReader(_Unpacked(unpacked), _BUFFER_BYTES)
 
     def _csv(self, wanted: Names) -> Iterator[pa.RecordBatch]:
-        # what is read once, such as a pipe, cannot be read again, with larger blocks or to count lines
+        # A pipe or stream cannot be read again with larger blocks, or to count lines: use large blocks at once.
         reopened = None if self._is_read_once else self._raw
         block, n_done = _STREAM_BLOCK_BYTES if self._is_read_once else CSV_BLOCK_BYTES, 0
         while True:
-            n_known = n_done
+            n_known = n_done  # rows yielded before a retry with larger blocks: skip them
             try:
                 with self._raw() as stream:
                     for batch in read_csv(stream, self._texts, wanted, block_bytes=block, reopened=reopened):
@@ -172,7 +172,7 @@ class RecordFile:
     def _parquet(self, wanted: Names) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
 
-        # without a buffer, a column of a row group is read whole before its first value is there
+        # without buffer_size, a whole column of a row group is read before its first value
         with pq.ParquetFile(self.name, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
             names = list(wanted(file.schema_arrow))
             yield no_rows(pa.schema([file.schema_arrow.field(name) for name in names]))
@@ -196,7 +196,7 @@ _READERS: Final[dict[str, Callable[[RecordFile, Names], Iterator[pa.RecordBatch]
 
 
 class _Counting(io.RawIOBase):
-    """A file that says how far it was read."""
+    """A file that counts the bytes read from it."""
 
     def __init__(self, file: Any, owner: RecordFile) -> None:
         self._file, self._owner = file, owner
@@ -211,7 +211,7 @@ class _Counting(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """An Arrow stream as a file of Python's."""
+    """An Arrow input stream as a Python file."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

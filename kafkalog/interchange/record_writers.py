@@ -1,6 +1,6 @@
-"""Sinks: record batches into a binary file, as Parquet, Arrow, CSV or JSON lines, in bounded memory.
+"""Sinks: write record batches to a binary file as Parquet, Arrow, CSV or JSON lines, in bounded memory.
 
-A sink writes to something with `write(bytes)`; it does not open, name or publish files.
+A sink writes to any object with `write(bytes)`. It does not open, name or publish files.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ COMPRESSIONS: Final[dict[str, tuple[str, ...]]] = {
     "csv": ("none", "gzip", "zstd"),
     "jsonl": ("none", "gzip", "zstd"),
 }
-"""By format; the codecs of the text formats compress the file, the others what is in it."""
+"""Codecs by format. For text formats they compress the whole file, for the others its contents."""
 
 _DEFAULT_COMPRESSION: Final = {"parquet": "zstd"}
 
 ROW_GROUP_BYTES: Final = 2**26
-"""Bytes of records (in memory) that a Parquet row group is made of, at most."""
+"""Bytes of records (in memory) after which a Parquet row group is written."""
 ROW_GROUP_ROWS: Final = 2**20
 
-_TEXT_BYTES = 2**22  # records that become text at a time
+_TEXT_BYTES = 2**22  # bytes of records to convert to text at a time
 
-# names repeat; what does not only makes a dictionary that is thrown away
+# columns with repeating values; for others Parquet would build a dictionary and throw it away
 _DICTIONARY_COLUMNS = {"topic", "partition", "segment", "timestamp_type", "key", "headers.list.element.key"}
 _DICTIONARY_COLUMNS |= {"compression", "leader_epoch", "producer_id", "producer_epoch"}
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a sink writes.
+    """The format that a sink writes, and its options.
 
     Attributes
     ----------
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}
-        `arrow` is Arrow's IPC file (Feather), `arrows` its stream.
+        `arrow` is Arrow's IPC file format (Feather), `arrows` its IPC stream format.
     compression : str, optional
         One of `COMPRESSIONS`; default: zstd for Parquet, else none.
     row_group_rows : int, optional
-        Most rows in a Parquet row group, or in a record batch of an Arrow file.
+        Maximum number of rows in a Parquet row group, or in a record batch of an Arrow file.
     encoding : {"base64", "utf8", "hex"}
-        Of bytes in the text formats.
+        Encoding of bytes in the text formats.
     null : str
-        Null in CSV.
+        Text for null in CSV.
     escape_formulas : bool
-        In CSV: see `CsvRows`.
+        For CSV; see `CsvRows`.
 
     Raises
     ------
     ValueError
-        An option is not one, or not one of this format.
+        An option is invalid, or not available for this format.
     """
 
     format: str
@@ -95,12 +95,12 @@ class SinkOptions:
 
     @property
     def suffix(self) -> str:
-        """How names of such files end."""
+        """The file name suffix, such as ``.csv.gz``."""
         packed = packed_suffix(self.compression or "none") if self.format in TEXT_FORMATS else ""
         return f".{self.format}{packed}"
 
     def open(self, file: Any, schema: pa.Schema) -> RecordSink:
-        """A sink that writes records of a schema to a file."""
+        """Open a sink that writes records of a schema to a file."""
         compression = self.compression or _DEFAULT_COMPRESSION.get(self.format, "none")
         if self.format == "parquet":
             return ParquetSink(file, schema, compression, self.row_group_rows or ROW_GROUP_ROWS)
@@ -114,14 +114,14 @@ class SinkOptions:
 
 
 class RecordSink(ABC):
-    """Takes record batches of one schema.
+    """Writes record batches of one schema.
 
     Attributes
     ----------
     n_records, n_bytes : int
-        Taken, and written, so far.
+        Records received so far, and bytes written so far.
     held_bytes : int
-        Bytes of records that are held back to be written together.
+        Bytes of records buffered to be written together.
     """
 
     def __init__(self, file: Any) -> None:
@@ -134,7 +134,7 @@ class RecordSink(ABC):
         return self._tap.n_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take records."""
+        """Write or buffer records."""
         self.n_records += batch.num_rows
         self._write(batch)
 
@@ -142,19 +142,19 @@ class RecordSink(ABC):
     def _write(self, batch: pa.RecordBatch) -> None: ...
 
     def flush(self) -> None:  # noqa: B027 - most hold nothing back
-        """Write what is held back."""
+        """Write the buffered records."""
 
     @abstractmethod
     def close(self) -> None:
-        """Write what belongs at the end; the file stays open."""
+        """Write the end of the format, such as a footer. The file stays open."""
 
     def abandon(self) -> None:
-        """Write nothing more, whatever the writers below want to put at the end."""
+        """Stop writing: discard anything that the underlying writers still write, such as a footer."""
         self._tap.is_shut = True
 
 
 class ParquetSink(RecordSink):
-    """Parquet: records are held until they fill a row group, of `ROW_GROUP_BYTES` or `row_group_rows`."""
+    """Writes Parquet. Records are buffered until they fill a row group of `ROW_GROUP_BYTES` or `row_group_rows`."""
 
     def __init__(self, file: Any, schema: pa.Schema, compression: str, row_group_rows: int) -> None:
         import pyarrow.parquet as pq
@@ -182,24 +182,24 @@ class ParquetSink(RecordSink):
             batch = batch.slice(part.num_rows)
 
     def flush(self) -> None:
-        """A row group of what is held back."""
+        """Write the buffered records as a row group."""
         if self._n_held:
             self._writer.write_table(pa.Table.from_batches(self._held, self._schema), row_group_size=self._n_held)
         self._held, self._n_held, self.held_bytes = [], 0, 0
 
     def close(self) -> None:
-        """The footer."""
+        """Write the last row group and the footer."""
         self.flush()
         self._writer.close()
 
 
 class ArrowSink(RecordSink):
-    """Arrow's IPC format: the record batches as they come, cut to `max_rows`."""
+    """Writes Arrow's IPC format: the record batches as they come, cut to `max_rows`."""
 
     def __init__(self, file: Any, schema: pa.Schema, compression: str, max_rows: int | None, *, is_file: bool) -> None:
         super().__init__(file)
         options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
-        # many small writes, of metadata and padding: put together
+        # the IPC writer makes many small writes, of metadata and padding: buffer them
         self._buffer = io.BufferedWriter(self._tap, 2**18)
         self._writer = (pa.ipc.new_file if is_file else pa.ipc.new_stream)(self._buffer, schema, options=options)
         self._max_rows = max_rows
@@ -210,13 +210,13 @@ class ArrowSink(RecordSink):
             self._writer.write_batch(batch.slice(start, step))
 
     def close(self) -> None:
-        """The end mark and, in a file, the footer."""
+        """Write the end-of-stream marker and, in the file format, the footer."""
         self._writer.close()
         self._buffer.flush()
 
 
 class TextSink(RecordSink):
-    """Lines, in UTF-8."""
+    """Writes lines of text in UTF-8."""
 
     def __init__(self, file: Any, lines: LineFormat, compression: str, header: str = "") -> None:
         super().__init__(file)
@@ -234,13 +234,13 @@ class TextSink(RecordSink):
             self._put(self._lines.lines(part))
 
     def close(self) -> None:
-        """The end of the compressed stream."""
+        """End the compressed stream."""
         if self._is_packed:
             self._file.close()
 
 
 class _Tap(io.RawIOBase):
-    """What writers write to: it counts, it keeps the file open when they close it, and it can be shut."""
+    """The file that writers write to. It counts bytes, stays open when they close it, and can be shut off."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -262,7 +262,7 @@ class _Tap(io.RawIOBase):
 
 
 def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    """Slices of about so many bytes."""
+    """Slices of about `size` bytes."""
     n = batch.num_rows
     step = max(n * size // max(batch.nbytes, size), 1)
     for start in range(0, n, step):

@@ -1,8 +1,8 @@
-"""Lines of text to record batches: the CSV and the JSON lines of an export, and files that others wrote like them.
+"""Reads CSV and JSON lines into record batches: those of an export, and similar files from other tools.
 
-The counterpart of `kafkalog.interchange.text_output`. Texts become values in `kafkalog.interchange.text_values`; what
-the columns are for is left to `kafkalog.interchange.arrow_input`, which sees the same columns as in a Parquet file. A
-bounded part of a file is read at a time, and a message names the line.
+The counterpart of `kafkalog.interchange.text_output`. `kafkalog.interchange.text_values` converts text to values.
+`kafkalog.interchange.arrow_input` decides what the columns mean; it gets the same columns as from a Parquet file.
+Files are read in bounded parts, and error messages have the line number.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BYTES_ROLES: Final = ("key", "value")
 NUMBER_ROLES: Final = ("offset", "partition")
 
 MAX_LINE_BYTES: Final = 256 * 2**20
-"""A longer line is refused: a record may be 100 MiB as it stands, and more in base64."""
+"""A longer line is rejected. Records of 100 MiB are plausible, and base64 makes them a third larger."""
 _READ_BYTES: Final = 4 * 2**20
 CSV_BLOCK_BYTES: Final = 4 * 2**20
 _MAX_NAMES_BYTES: Final = 2**20
@@ -55,9 +55,9 @@ _OPEN_QUOTE: Final = re.compile(
         "(?:[^"]++|"")*+                                 # a quote without an end""",
     re.VERBOSE,
 )
-"""A line that ends within quotes, read as Arrow reads it: quotes count at the start of a value alone."""
+"""A line that ends inside quotes. As in Arrow, a quote opens only at the start of a value."""
 _UNEVEN: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
-"""What Arrow says about a row; it counts from 1."""
+"""Arrow's error message about a row; rows count from 1."""
 
 _TYPES: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys(BYTES_ROLES, pa.large_binary()),
@@ -66,25 +66,25 @@ _TYPES: Final[dict[str, pa.DataType]] = {
     "topic": pa.large_string(),
     "is_control": pa.bool_(),
 }
-"""Types of the columns, by what they are for."""
+"""Types of the columns, by role."""
 
 Names = Callable[[pa.Schema], Sequence[str]]
-"""Which columns of a schema are wanted; UnwritableError for columns that nothing can be made of."""
+"""Returns the columns of a schema that are wanted; raises UnwritableError for columns that cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """How texts become values.
+    """How text is converted to values.
 
     Parameters
     ----------
     roles : mapping of str to str
-        What columns are, by name: ``{"payload": "value"}``. Those that are not named are what they are called.
+        Roles of columns by name: ``{"payload": "value"}``. The role of any other column is its name.
     encoding : {"base64", "utf8", "hex"}
-        Of keys, values and header values. In JSON ``{"base64": ...}`` says its own; in CSV header values are base64
-        where this is, or where `utf8` could not show them.
+        Encoding of keys, values and header values. A JSON object ``{"base64": ...}`` overrides it for one value; in
+        CSV that is possible for header values only.
     null : str
-        What stands for null in CSV where it is not in quotes.
+        Unquoted text that means null in CSV.
     naive_timezone, truncate_timestamps
         See `kafkalog.interchange.arrow_input.record_slices`.
     """
@@ -99,7 +99,7 @@ class TextOptions:
         check_encoding(self.encoding)
 
     def wanted_roles(self, names: Sequence[str], wanted: Names) -> dict[str, str]:
-        """The columns that count, in their order, and what they are."""
+        """The wanted columns in their order, and their roles."""
         named = set(self.roles.values())
         roles = {name: self.roles.get(name, "" if name in named else name) for name in names}
         kept = set(wanted(pa.schema([(name, _TYPES.get(role, pa.null())) for name, role in roles.items()])))
@@ -107,23 +107,24 @@ class TextOptions:
 
 
 def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> Iterator[pa.RecordBatch]:
-    """Record batches out of JSON objects, one a line; blank lines are skipped.
+    """Read record batches from JSON objects, one per line; blank lines are skipped.
 
     Parameters
     ----------
     stream : binary file
     options : TextOptions
     wanted : callable
-        Which columns count; the others are not looked at.
+        Returns the wanted columns; the others are ignored.
 
     Raises
     ------
     UnwritableError
-        A line that is no object, or a value that is none of a record's; with the line.
+        A line is not an object, or a value cannot be that of a record. The message has the line number.
 
     Notes
     -----
-    A name that is not in a line is null there, except the value: a null value is a tombstone, and has to be written.
+    A name that is missing in a line is null there, except the value: a null value is a tombstone, and has to be given
+    explicitly.
     """
     names: dict[str, None] = {}
     roles: dict[str, str] = {}
@@ -149,7 +150,7 @@ def _line(lines: list[int], row: int) -> str:
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[list[int], list[bytes]]]:
-    """Numbers and texts of the lines that are not blank, a bounded number of bytes at a time."""
+    """Numbers and text of the lines that are not blank, a bounded number of bytes at a time."""
     line, n_bytes = 0, 0
     lines: list[int] = []
     texts: list[bytes] = []
@@ -197,13 +198,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# json.loads would make a decoder for each line
+# json.loads would create a decoder for each line
 _JSON: Final = json.JSONDecoder(object_pairs_hook=_once)
 _scan_json: Final = make_scanner(_JSON)  # type: ignore[arg-type]
 
 
 def _refuse_absent(objects: Sequence[dict[str, Any]], column: SourceColumn) -> None:
-    """UnwritableError for a line without a value: it would be a tombstone, and delete."""
+    """Raise UnwritableError for a line without a value: it would be written as a tombstone, and delete a key."""
     for row, each in enumerate(objects):
         if column.name not in each:
             name = json.dumps(column.name, ensure_ascii=False)
@@ -267,7 +268,7 @@ def _topics(values: Sequence[Any], column: SourceColumn) -> pa.Array:
 
 
 class LongRowError(UnwritableError):
-    """A row of CSV is longer than a block."""
+    """A row of CSV is longer than a block; it can be read with larger blocks."""
 
 
 def read_csv(
@@ -278,7 +279,7 @@ def read_csv(
     block_bytes: int = CSV_BLOCK_BYTES,
     reopened: Callable[[], AbstractContextManager[BinaryIO]] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    r"""Record batches out of CSV with a line of names.
+    r"""Read record batches from CSV whose first line has the column names.
 
     Parameters
     ----------
@@ -286,17 +287,17 @@ def read_csv(
     options, wanted
         See `read_json_lines`.
     block_bytes : int
-        Read at a time; any row of this length fits.
+        Bytes to read at a time; any row of this length fits.
     reopened : callable, optional
-        Opens the stream from its start, to find the line of a row that is refused. Without it the message has the
-        number of the row.
+        Opens the stream from its start, to find the line of a rejected row. Without it the message has the number of
+        the row.
 
     Raises
     ------
     LongRowError
-        A row is longer: it may be read with larger blocks.
+        A row does not fit into a block: retry with larger blocks.
     UnwritableError
-        The text is not CSV, or a value cannot be one of a record's; with the line or the row.
+        The text is not CSV, or a value cannot be that of a record. The message has the line or the row.
     """
     names, first_line = _csv_names(stream)
     try:
@@ -308,7 +309,7 @@ def read_csv(
             error.add_note("a column without a name is the index that pandas writes unless index=False")
         raise
     yield no_rows(pa.schema([(name, _TYPES[role]) for name, role in roles.items()]))
-    is_single = len(names) == 1  # of a single column an empty line is a null
+    is_single = len(names) == 1  # with a single column, an empty line is a null
 
     def where(row: int, n_lines: int = 0) -> str:
         if reopened is not None:
@@ -355,7 +356,7 @@ def read_csv(
 
 
 def _not_csv(text: str, where: Callable[[int], str], n_done: int, block_bytes: int) -> UnwritableError:
-    """The exception for what Arrow says of the rows below the first `n_done`."""
+    """The exception for Arrow's message about a row after the first `n_done`."""
     uneven = _UNEVEN.search(text)
     if uneven is not None:
         what = f"{uneven[2]} columns are expected, not {uneven[3]}: {shown(uneven[4])}"
@@ -368,7 +369,7 @@ def _not_csv(text: str, where: Callable[[int], str], n_done: int, block_bytes: i
 
 
 class _ArrowInput(io.RawIOBase):
-    """What is left of a stream, for Arrow, which would close it."""
+    """The rest of a stream as a file for Arrow, which would close the stream itself."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -380,7 +381,7 @@ class _ArrowInput(io.RawIOBase):
 
     def read(self, n: int = -1) -> bytes:
         data = self._held + self._stream.read(n - len(self._held))
-        # of a CR at the end of a block and a LF at the start of the next, Arrow loses the LF, also in quotes
+        # Arrow drops the LF of a CR LF that is split between blocks, even in quotes: hold back a CR at the end
         self._held = b"\r" if len(data) > 1 and data.endswith(b"\r") else b""
         data = data[: len(data) - len(self._held)]
         self._n_quotes += data.count(b'"')
@@ -389,14 +390,14 @@ class _ArrowInput(io.RawIOBase):
         return data
 
     def ends_in_quotes(self, value: bytes) -> bool:
-        """Whether the last value has a quote at its start and none at its end, which Arrow takes."""
+        """Whether the last value begins with a quote and does not end with one. Arrow accepts that."""
         text = b'"' + value.replace(b'"', b'""')
-        # an odd number alone proves nothing: a quote in a value without quotes is its own
+        # an odd number alone proves nothing: an unquoted value may contain a quote
         return self._n_quotes % 2 == 1 and (len(text) > _END_BYTES or self._end.endswith(text))
 
 
 def _line_of_row(stream: BinaryIO, first_line: int, row: int, *, has_blank_rows: bool) -> int | None:
-    """The line that a row begins in, counted from 0 at `first_line`; None where there are not so many rows."""
+    """The line in which a row begins, None if there are fewer rows. Row 0 begins at `first_line` or after it."""
     for _ in range(first_line - 1):
         stream.readline()
     line, is_quoted = first_line, False
@@ -413,7 +414,7 @@ def _line_of_row(stream: BinaryIO, first_line: int, row: int, *, has_blank_rows:
 
 
 def _csv_names(stream: BinaryIO) -> tuple[list[str], int]:
-    """The names of the columns, and the number of the next line."""
+    """Read the names of the columns; return them and the number of the next line."""
     reader = csv.reader(_first_lines(stream), strict=True)
     try:
         names = next(reader, [])
@@ -429,7 +430,7 @@ def _csv_names(stream: BinaryIO) -> tuple[list[str], int]:
 
 
 def _first_lines(stream: BinaryIO) -> Iterator[str]:
-    """Lines of the names, as they are asked for; csv.Error where there are too many bytes."""
+    """Lines of the header (names may contain line ends), read lazily; raises csv.Error beyond a limit of bytes."""
     encoding, left = "utf-8-sig", _MAX_NAMES_BYTES
     while text := stream.readline(left):
         left -= len(text)

@@ -1,8 +1,8 @@
-"""Record batches as lines of text: JSON objects and CSV rows.
+"""Converts record batches to lines of text: JSON objects and CSV rows.
 
-Both are made a column at a time, each value turned into what stands in the line, and then put together by row. Both are
-faithful: null and empty differ, headers keep their order and their duplicates, timestamps are the milliseconds of the
-file (null where the format has none, -1 where the record has none).
+Values are converted to text column by column, and then joined by row. Both formats keep every detail: null and empty
+differ, headers keep their order and their duplicates, and timestamps are the milliseconds of the file (null if the
+message format has no timestamps, -1 if the record has none).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ BYTES_COLUMNS: Final = ("key", "value")
 Headers = list[dict[str, Any]]
 
 _encode_raw = json.JSONEncoder(ensure_ascii=False).encode
-# DEL and C1 controls, bidi marks and controls, line and paragraph separators: what a terminal or an editor obeys
+# DEL and C1 controls, bidi marks and controls, line and paragraph separators: terminals and editors interpret them
 _OBEYED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _FORMULA_STARTS: Final = tuple("=+-@\t\r\uff0b\uff0d\uff1d\uff20")
 
 
 def encode_json(value: Any) -> str:
-    r"""A value as JSON on one line, readable, in which no character does anything to a terminal.
+    r"""A value as readable JSON on one line, without characters that a terminal or an editor would interpret.
 
     Examples
     --------
@@ -50,20 +50,20 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def check_encoding(encoding: str) -> None:
-    """ValueError for an unknown encoding."""
+    """Raise ValueError for an unknown encoding."""
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
 
 
 class LineFormat(ABC):
-    """How records become lines for programs.
+    """Converts records to machine-readable lines.
 
     Parameters
     ----------
     columns : sequence of str, optional
-        In this order; default: `kafkalog.interchange.arrow_output.DEFAULT_COLUMNS`.
+        Columns in this order; default: `kafkalog.interchange.arrow_output.DEFAULT_COLUMNS`.
     encoding : {"base64", "utf8", "hex"}
-        Of key, value and header values.
+        Encoding of key, value and header values.
     """
 
     def __init__(self, columns: Sequence[str] | None = None, *, encoding: str = "base64") -> None:
@@ -72,7 +72,7 @@ class LineFormat(ABC):
         self._encoding = encoding
 
     def lines(self, batch: pa.RecordBatch) -> str:
-        """The records, a line each; the batch has the columns, and any others."""
+        """The records, one line each. The batch has at least the columns of this format."""
         texts = [self._texts(name, batch.column(name), batch) for name in self.columns]
         template = self._template
         return "".join([template % row for row in zip(*texts, strict=True)])
@@ -80,15 +80,15 @@ class LineFormat(ABC):
     @property
     @abstractmethod
     def _template(self) -> str:
-        """A line with a ``%s`` a column."""
+        """A line with one ``%s`` per column."""
 
     @abstractmethod
     def _texts(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
-        """The values of a column as they stand in the lines."""
+        """The text of each value of a column, as it appears in the lines."""
 
 
 class JsonLines(LineFormat):
-    r"""A JSON object a record.
+    r"""Writes one JSON object per record.
 
     Notes
     -----
@@ -115,15 +115,15 @@ class JsonLines(LineFormat):
 
 
 class CsvRows(LineFormat):
-    r"""A CSV row a record (RFC 4180, with a newline at the end of a line).
+    r"""Writes one CSV row per record (RFC 4180, but lines end in a newline).
 
     Parameters
     ----------
     null : str
-        What stands for null, never in quotes. The default is nothing at all, where an empty value is ``""``.
+        Text for null, written without quotes. By default null is empty; an empty value is always ``""``.
     escape_formulas : bool
-        Put ``'`` before text that a spreadsheet takes for a formula: what begins with ``= + - @``, a tab or a carriage
-        return. What is escaped so cannot be loaded as it was.
+        Put ``'`` before text that a spreadsheet would run as a formula: text that begins with ``= + - @``, a tab or a
+        carriage return. Loading the file does not remove it.
 
     Notes
     -----
@@ -177,7 +177,7 @@ class CsvRows(LineFormat):
             return texts
         texts = _plain_texts(column, self._encoding, template="%s", null=self._null)
         if self._null == "" and not self._escape_formulas:
-            # what is empty here is null or an empty value, and nothing else has to be in quotes
+            # base64 and hex need no quotes: only an empty value has to be told from null
             if column.null_count == 0:
                 return [text or '""' for text in texts]
             return ['""' if not text and valid else text for text, valid in zip(texts, _is_valid(column), strict=True)]
@@ -192,11 +192,11 @@ class CsvRows(LineFormat):
 
 
 class NotTextError(ValueError):
-    """Bytes that are not UTF-8 where the output can hold nothing else."""
+    """Bytes are not UTF-8, and the output format can hold only UTF-8."""
 
 
 def bytes_list(column: pa.Array) -> list[bytes | None]:
-    """A binary column as `bytes` and None; several times as fast as `to_pylist`."""
+    """A binary column as a list of `bytes` and None; several times as fast as `to_pylist`."""
     if column.type not in _OFFSET_SIZES:
         values: list[bytes | None] = column.to_pylist()
         return values
@@ -205,9 +205,9 @@ def bytes_list(column: pa.Array) -> list[bytes | None]:
 
 
 def headers_list(column: Any) -> list[Headers]:
-    """A column of headers as a list of dicts of `key` and `value` a record."""
+    """A column of headers: for each record a list of dicts with `key` and `value`."""
     if len(column) and column.offsets[0] == column.offsets[-1]:
-        return [[]] * len(column)  # no header at all is usual, and quicker so
+        return [[]] * len(column)  # fast path: records without any header are usual
     rows: list[Headers] = column.to_pylist()
     return rows
 
@@ -232,7 +232,7 @@ def _is_valid(column: pa.Array) -> list[bool]:
 
 
 def _plain_texts(column: pa.Array, encoding: str, *, template: str, null: str) -> list[str]:
-    """Bytes as base64 or hex; null as it is given, and an empty value as an empty text in the template."""
+    """Bytes as base64 or hex in the template, an empty value as empty text; null as `null` without the template."""
     values = bytes_list(column)
     if encoding == "hex":
         encoded = [(value or b"").hex() for value in values]
@@ -247,7 +247,7 @@ def _plain_texts(column: pa.Array, encoding: str, *, template: str, null: str) -
 
 
 def _scalar_texts(name: str, column: pa.Array, *, null: str, quote: Callable[[str], str]) -> list[str]:
-    """Numbers, booleans and names."""
+    """The text of numbers, booleans and names."""
     if name == "timestamp":
         column = column.cast(pa.int64())
     values = column.to_pylist()
@@ -269,7 +269,7 @@ def _header_texts(column: pa.Array, encode: Callable[[bytes | None], Any]) -> li
 
 
 def _place(batch: pa.RecordBatch, row: int) -> str:
-    """Which record of a batch, as far as its columns tell."""
+    """A record of a batch as ``topic-partition@offset``, as far as its columns allow."""
     value = {
         name: batch.column(name)[row].as_py() for name in ("topic", "partition", "offset") if name in batch.schema.names
     }
@@ -291,4 +291,4 @@ ENCODERS: Final[dict[str, Callable[[bytes | None], Any]]] = {
     "hex": lambda value: None if value is None else value.hex(),
     "utf8": _utf8,
 }
-"""What bytes become in JSON: text, and where `utf8` cannot show them, an object that names the encoding."""
+"""Convert bytes for JSON: to text or, where they are not valid `utf8`, to an object ``{"base64": ...}``."""

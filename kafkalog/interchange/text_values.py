@@ -1,7 +1,7 @@
-"""Text to numbers, timestamps, byte strings and headers, as other tools write them, a column at a time.
+"""Converts columns of text, as many tools write it, to numbers, timestamps, byte strings and headers.
 
-Numbers and timestamps in the usual forms, digits and ISO 8601, are converted by Arrow, a whole column at once; others a
-value at a time. A value that cannot be converted raises `UnwritableError` with the line it is in.
+Arrow converts numbers and timestamps in the usual forms, digits and ISO 8601, a whole column at once. Other forms are
+converted value by value. A value that cannot be converted raises `UnwritableError` with its line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafkalog.records.columns import BinaryColumn
 
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _CYCLE_DAYS: Final = 146_097
-"""Days of the 400 years after which the calendar repeats."""
+"""Days in 400 years, after which the Gregorian calendar repeats."""
 _N_FIRST: Final = 64
 
 HEADERS_TYPE: Final = pa.list_(
@@ -35,7 +35,7 @@ HEADERS_TYPE: Final = pa.list_(
 Decoder = Callable[[str | bytes], bytes]
 
 _DIGITS: Final = "^-?[0-9]+$"
-# pandas writes whole numbers as 1.0 in a column where some are missing
+# pandas writes integers as 1.0 in a column with missing values
 _WHOLE: Final = re.compile(r"([+-]?\d{1,30})(?:\.0{1,30})?", re.ASCII)
 _MOMENT: Final = re.compile(
     r"(\d{4}|[+-]\d{4,9})-(\d\d)-(\d\d)"
@@ -53,31 +53,31 @@ _FINER: Final = (
 
 
 class SourceColumn:
-    """A column of a text file, for messages about its values.
+    """A column of a text file, for error messages about its values.
 
     Parameters
     ----------
     name : str
     where : callable
-        Where in the file a row is: ``"line 7"``.
+        Returns the place of a row in the file: ``"line 7"``.
     """
 
     def __init__(self, name: str, where: Callable[[int], str]) -> None:
         self.name, self.where = name, where
 
     def refused(self, row: int, what: str, *, reason: Reason = Reason.COLUMN_VALUE) -> UnwritableError:
-        """The exception for a value that cannot be taken."""
+        """The exception for a value that cannot be converted."""
         return UnwritableError(reason, f"{self.where(row)}: {self.name} {what}")
 
 
 def shown(value: Any) -> str:
-    """A value for a message, not too long."""
+    """A value for a message, shortened."""
     text = repr(value[:80] if isinstance(value, (str, bytes)) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def texts_of(values: pa.Array, column: SourceColumn) -> pa.Array:
-    """Bytes as text; UnwritableError for what is not UTF-8."""
+    """Convert bytes to text; raises UnwritableError for bytes that are not UTF-8."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -90,7 +90,7 @@ def texts_of(values: pa.Array, column: SourceColumn) -> pa.Array:
 
 
 def whole_numbers(texts: pa.Array, column: SourceColumn) -> pa.Array:
-    """Text as int64; null where there is none.
+    """Convert text to int64. Null and empty text become null.
 
     Parameters
     ----------
@@ -115,27 +115,27 @@ def whole_numbers(texts: pa.Array, column: SourceColumn) -> pa.Array:
 def milliseconds(
     texts: pa.Array, column: SourceColumn, *, naive_timezone: str | None = None, truncate: bool = False
 ) -> pa.Array:
-    """Timestamps as int64 milliseconds since 1970: each a whole number of them, or ISO 8601.
+    """Convert text to int64 milliseconds since 1970. Text is a whole number of milliseconds, or ISO 8601.
 
     Parameters
     ----------
     texts : pyarrow.StringArray or pyarrow.LargeStringArray
-        Null and empty text are no timestamp.
+        Null and empty text become null.
     column : SourceColumn
     naive_timezone : str, optional
-        The time zone of timestamps without Z or an offset; without it they are refused.
+        Time zone of timestamps without Z or an offset. Without it they are rejected.
     truncate : bool
-        Whether to cut off what is finer than a millisecond, downwards; otherwise it is refused.
+        Whether to round timestamps finer than a millisecond down. Otherwise they are rejected.
 
     Returns
     -------
     pyarrow.Int64Array
-        -1 (no timestamp) where a number says so.
+        The number -1 stays -1 (no timestamp).
 
     Raises
     ------
     UnwritableError
-        With the line and the value.
+        A text is not a timestamp, or is rejected. The message has its line.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def milliseconds(
 
 
 def refuse_early(numbers: pa.Array, values: Sequence[Any], column: SourceColumn) -> None:
-    """UnwritableError for timestamps before 1970."""
+    """Raise UnwritableError for timestamps before 1970, except -1, which means no timestamp."""
     early = np.asarray(pc.less(pc.fill_null(numbers, 0), kf.NO_TIMESTAMP).to_numpy(zero_copy_only=False), np.bool_)
     if early.any():
         row = int(np.argmax(early))
@@ -157,7 +157,7 @@ def refuse_early(numbers: pa.Array, values: Sequence[Any], column: SourceColumn)
 
 
 def integer_array(numbers: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_]) -> pa.Array:
-    """Numbers, null where they are not valid."""
+    """An Arrow int64 array with nulls where `valid` is False."""
     bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(pa.int64(), len(numbers), [bitmap, pa.py_buffer(numbers)])
 
@@ -167,7 +167,7 @@ def _without_empty(texts: pa.Array) -> pa.Array:
 
 
 def _quick_numbers(texts: pa.Array) -> pa.Array | None:
-    """All of them as numbers; None if they are not all digits."""
+    """All texts as numbers; None if one is not just digits."""
     if pc.all(pc.match_substring_regex(texts, _DIGITS)).as_py() is False:
         return None
     try:
@@ -177,7 +177,7 @@ def _quick_numbers(texts: pa.Array) -> pa.Array | None:
 
 
 def _quick(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Array | None:
-    """All of them as milliseconds; None unless they are digits and one kind of ISO 8601, with nothing to refuse."""
+    """All texts as milliseconds; None unless they are digits or one kind of ISO 8601, with nothing to reject."""
     nothing = pa.scalar(None, texts.type)
     is_number = pc.match_substring_regex(texts, _DIGITS)
     numbers = _quick_numbers(pc.if_else(is_number, texts, nothing))
@@ -189,7 +189,7 @@ def _quick(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Ar
 
 
 def _quick_moments(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Array | None:
-    """All of them as milliseconds; None unless Arrow reads them all as one kind of ISO 8601."""
+    """All texts as milliseconds; None unless Arrow reads them all as one kind of ISO 8601."""
     for zone in ("UTC", None):
         for unit, per_millisecond in (("us", 1000), ("ns", 1_000_000)):
             try:
@@ -207,12 +207,12 @@ def _quick_moments(texts: pa.Array, naive_timezone: str | None, truncate: bool) 
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    pc.cast(texts[:_N_FIRST], kind)  # a cast that fails is slow, as Arrow makes an error of each value
+    pc.cast(texts[:_N_FIRST], kind)  # a failing cast of a whole column is slow, so try it on a few values first
     return pc.cast(texts, kind)
 
 
 def _zoned(moments: Any, zone: str) -> Any:
-    # UTC needs no time zone database, which small images lack
+    # UTC needs no time zone database, which minimal containers lack
     return moments if zone == "UTC" else pc.assume_timezone(moments, zone)
 
 
@@ -270,7 +270,7 @@ def _whole(text: str) -> int | None:
 
 
 def _moment(text: str) -> tuple[int, bool, bool] | None:
-    """Milliseconds of ISO 8601, whether it is finer than that, and whether it has no zone."""
+    """Milliseconds of an ISO 8601 text, whether it is finer than that, and whether it has no zone; None for others."""
     found = _MOMENT.fullmatch(text.strip())
     if found is None:
         return None
@@ -309,12 +309,12 @@ def _base64(text: str | bytes) -> bytes:
         data = text.encode() if isinstance(text, str) else text
         if b"\n" not in data:
             raise
-        # in lines, as encode() of Postgres, base64 and MIME write it
+        # in several lines, as Postgres' encode(), the base64 tool and MIME write it
         return binascii.a2b_base64(data.replace(b"\r", b"").replace(b"\n", b""), strict_mode=True)
 
 
 def _hex(text: str | bytes) -> bytes:
-    # Postgres writes its bytes as \\x00ff
+    # Postgres writes bytea as \\x00ff
     return binascii.unhexlify(text[2:] if text[:2] in ("\\x", b"\\x") else text)
 
 
@@ -326,7 +326,7 @@ DECODERS: Final[dict[str, Decoder]] = {"base64": _base64, "hex": _hex, "utf8": _
 
 
 def text_array(values: Sequence[str | None], column: SourceColumn) -> pa.Array:
-    """Strings as large_string; UnwritableError for one that holds half a surrogate."""
+    """Strings as large_string; raises UnwritableError for one with a lone surrogate, which UTF-8 cannot encode."""
     encoded = []
     for row, value in enumerate(values):
         try:
@@ -347,14 +347,14 @@ def _binary(values: Sequence[bytes | None]) -> BinaryColumn:
 
 
 def bytes_array(values: Sequence[Any], column: SourceColumn, encoding: str) -> pa.Array:
-    """Texts in an encoding as large_binary; UnwritableError for one that is not in it."""
+    """Decode text to large_binary; raises UnwritableError for text that is not in this encoding."""
     decode = DECODERS[encoding]
     try:
         if all(value is None or type(value) in (str, bytes) for value in values):
             plain = [None if value is None else decode(value) if value else b"" for value in values]
             return binary_array(_binary(plain), pa.large_binary())
     except ValueError:
-        pass  # which value it is is found below
+        pass  # decode one by one below, to find the value
     decoded = [_decoded(value, row, column, decode, encoding) for row, value in enumerate(values)]
     return binary_array(_binary(decoded), pa.large_binary())
 
@@ -376,7 +376,7 @@ def _decoded(value: Any, row: int, column: SourceColumn, decode: Decoder, encodi
 
 
 def header_lists(values: Sequence[Any], column: SourceColumn, encoding: str) -> pa.Array:
-    """Headers out of ``[[name, value], ...]``, as JSON or as JSON text."""
+    """Headers from ``[[name, value], ...]``, either parsed or as JSON text."""
     decode = DECODERS[encoding]
     offsets = np.zeros(len(values) + 1, np.int64)
     keys: list[bytes | None] = []
