@@ -64,6 +64,7 @@ class Report:
             "findings": self._findings,
             "n_more_findings": self.n_more_findings,
         }
+        # write another file first: an interrupted write must not leave half a report
         staged = Path(f"{self._path}.tmp")
         staged.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         os.replace(staged, self._path)

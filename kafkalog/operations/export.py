@@ -217,6 +217,7 @@ class PartitionedFiles:
             self._create(key)
         self._open.move_to_end(key)
         self._open[key][0].write(batch.select(self._schema.names))
+        # flush only the file that holds most: this frees the memory with the fewest small row groups
         if sum(sink.held_bytes for sink, _ in self._open.values()) >= ROW_GROUP_BYTES:
             max((sink for sink, _ in self._open.values()), key=lambda sink: sink.held_bytes).flush()
 
@@ -229,7 +230,7 @@ class PartitionedFiles:
                 path=self._directory.target,
             )
         while len(self._open) >= MAX_OPEN_FILES:
-            self._close(next(iter(self._open)))
+            self._close(next(iter(self._open)))  # the least recently used
         self._n_parts[key] = part + 1
         file = self._directory.create(f"{key}/part-{part}{self._options.suffix}")
         self._open[key] = self._options.open(file, self._schema), file

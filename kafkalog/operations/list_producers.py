@@ -145,6 +145,7 @@ def list_producers(
         places = np.arange(place, place + len(batches))
         state.update(batches, place=places, coordinator_epoch=epochs)
         for one in state.transactions.open_transactions():
+            # it began in this window: keep the timestamp of its first batch, which the state does not have
             if one.place >= place:
                 begun[one.producer_id] = one.first_offset, int(batches.base_timestamp[one.place - place])
         place += len(batches)

@@ -369,6 +369,7 @@ def _trace_batch(trace: Trace, partition: Partition, visit: Visit, asked: int, p
                 follow = step.offset
         if asked >= 0:
             follow = max(follow, partition.log_start_offset)
+        # start no later than the batch: an index entry past it is reported, but must not hide the answer
         scan = _Scan(segment, source, min(follow, last_offset))
         for window in scan.windows():
             row = int(np.searchsorted(window.batches.position, position))

@@ -65,6 +65,7 @@ def session(master: str, conf: Mapping[str, str], *, name: str = "kafkalog") -> 
         return
     _check_java()
     is_local = master.startswith("local")
+    # the path of this interpreter need not exist on the machines of a cluster
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable if is_local else "python3")
     settings = {**_QUIET, **({"spark.ui.enabled": "false", **_LOOPBACK} if is_local else {}), **conf}
     builder = SparkSession.builder.master(master).appName(name)

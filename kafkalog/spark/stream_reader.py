@@ -58,6 +58,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         keys = wanted_partitions(log_dir, options)
         ends, starts = self._ends()
         keys = [key for key in keys if key in ends]
+        # like Spark's Kafka source, a stream begins at the end by default
         if not options.given & _STARTING:
             return to_json({key: ends[key] for key in keys})
         asked = options.starting
@@ -85,6 +86,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
             ends = {key: min(end, self._target[key]) for key, end in ends.items() if key in self._target}
         begin = {key: begun.get(key, starts[key]) for key in ends}
         self._check(begun, begin, ends)
+        # offsets of a query never go back: of a truncated log the batch is empty
         ends = {key: max(end, begin[key]) for key, end in ends.items()}
         n_new = sum(ends.values()) - sum(begin.values())
         if self._is_to_wait(n_new):

@@ -174,7 +174,7 @@ def abandon(place: Place, job: Path) -> None:
 def driver_process() -> int | None:
     """Return the id of the driver's Java process, an ancestor of this one; None if there is none."""
     process = os.getppid()
-    for _ in range(8):
+    for _ in range(8):  # there are a few Python processes between the driver's JVM and this one
         try:
             command = Path(f"/proc/{process}/comm").read_text().strip()
             if command == "java":

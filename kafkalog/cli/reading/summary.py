@@ -78,7 +78,7 @@ class Summary:
         self.findings = [*self.findings, *other.findings]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the numbers as a dict for JSON."""
         return {
             "n_batches": self.n_batches,
             "n_records": self.n_records,
@@ -101,7 +101,7 @@ class SegmentSummary(Summary):
     kind: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the numbers as a dict for JSON."""
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -126,7 +126,7 @@ class PartitionSummary(Summary):
     segments: list[SegmentSummary] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the numbers as a dict for JSON."""
         return {
             "topic": self.topic,
             "partition": self.partition,

@@ -69,7 +69,7 @@ def parse(control_type: int, value: bytes | None) -> dict[str, Any]:
     return content
 
 
-_ZERO_UUID = "A" * 22
+_ZERO_UUID = "A" * 22  # 16 zero bytes in base64 without padding
 
 
 def _leader_change(fields: CompactReader) -> dict[str, Any]:

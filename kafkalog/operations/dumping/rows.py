@@ -35,7 +35,7 @@ from kafkalog.storage.source import Bytes, ByteSource
 Row = dict[str, Any]
 
 _COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "sequence", "key", "value", "headers")
-_TORN_ENVELOPE: Final = 17
+_TORN_ENVELOPE: Final = 17  # HEADER_SIZE_UP_TO_MAGIC in FileLogInputStream: Kafka ignores a rest of this size or less
 _SMALLEST_MESSAGE: Final = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
 _EVERYTHING: Final = Selection(include_control=True)
 _HEADER_FIELDS: Final = (
@@ -130,6 +130,7 @@ class _Log:
                 else:
                     size = self._size_at(position)
                     if position > start and position + size > start + data.size < stop:
+                        # the window ends inside the batch: read a window that begins with it
                         source.release(data, start)
                         data, start = source.window(position, min(position + WINDOW_BYTES, stop)), position
                         continue

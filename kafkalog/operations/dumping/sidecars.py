@@ -31,7 +31,7 @@ CHUNK: Final = 4096
 """Entries processed at a time."""
 _LINE: Final = 80
 _WINDOW: Final = 2**20
-_WARM: Final = 8192
+_WARM: Final = 8192  # as AbstractIndex.warmEntries: bytes at the end of an index that Kafka searches first
 
 _OK = STATUS["OK"]
 _END = kernels.STATUSES["END"]

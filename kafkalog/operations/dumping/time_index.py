@@ -155,6 +155,7 @@ class _TimeChecker:
             at = np.searchsorted(needed, positions)
             hit = at[(at < needed.size) & (needed[np.minimum(at, needed.size - 1)] == positions)]
             self._is_batch[hit] = True
+        # the walk began at the lowest position; a position at the end of the file has nothing after it that could fail
         self._is_batch[0] = True
         self._is_batch[needed == self._log.size] = True
 
@@ -217,6 +218,7 @@ class _TimeChecker:
         for positions, last_offsets in self._chain(start, _FIRST_WINDOW, notes=False):
             rows = np.flatnonzero(last_offsets >= offset)
             reached = int(positions[rows[0] if rows.size else -1])
+            # entries of a damaged index may each go back to the start: without a bound the work would be quadratic
             self._walked_bytes += reached - start
             if self._walked_bytes > 8 * self._log.size + _STRAY_BYTES:
                 raise self._index.insane("the entries lead to and fro, again and again over the whole log")

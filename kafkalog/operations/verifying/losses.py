@@ -133,13 +133,14 @@ def _gaps(partition: Partition, segments: Sequence[VerifiedSegment]) -> Iterator
     for before, after in itertools.pairwise(segments):
         start, end = before.last_offset + 1, after.base_offset
         if start < end:
+            # the cleaner has not been past its checkpointed offset: it cannot have made a gap after that
             yield OffsetGap(start, end, has_gaps if cleaned is None else end <= cleaned)
 
 
 def _orphans(
     partition: Partition, segments: Sequence[VerifiedSegment], names: Sequence[str], add: Add
 ) -> dict[int, list[str]]:
-    """Names of indexes that have entries but no `.log`, by base offset.
+    """Return the names of indexes that have entries but no `.log`, by base offset.
 
     Orphans that a healthy broker may leave are reported as notes instead: deletion renames the `.log` before the
     indexes, and the log cleaner merges several segments into one before it deletes them.
@@ -185,7 +186,7 @@ def _has_entries(path: Path, base_offset: int) -> bool:
 
 
 def _known_ends(partition: Partition, snapshots: Iterable[int]) -> dict[str, int]:
-    """Offsets that the log once reached, by the file that records them."""
+    """Return the offsets that the log once reached, by the file that records them."""
     ends = {name: _checkpointed(partition, name) for name in _END_CHECKPOINTS}
     found = {name: offset for name, offset in ends.items() if offset is not None}
     return found | {_snapshot(offset): offset for offset in snapshots}

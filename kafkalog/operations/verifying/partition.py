@@ -87,6 +87,7 @@ def check_partition(
     _check_log_start(partition, segments, around, add)
     names = sorted(os.listdir(partition.path))
     gaps: list[OffsetGap] = []
+    # a Partition may have been opened for only some of its files; then a missing segment proves nothing
     if len(partition.segments) == sum(
         name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names
     ):
@@ -100,6 +101,7 @@ def check_partition(
             _check_raft_snapshot(path, partition, add)
     metadata = partition.path / kf.PARTITION_METADATA
     properties = _try(add, partial(read_properties, metadata), "a broker does not start on it", around)
+    # a topic id is 16 bytes in base64 without padding: 22 characters
     if properties is not None and (properties.get("version") != "0" or len(properties.get("topic_id", "")) != 22):
         detail = "no version 0 with a topic id of 22 characters: a broker does not start on it"
         add(Finding(Reason.CHECKPOINT_SYNTAX, detail, path=str(metadata)))

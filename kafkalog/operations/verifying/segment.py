@@ -45,7 +45,7 @@ _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.05
 _MAX_INDEX_BYTES: Final = 2**31 - 1
 _READ_BYTES: Final = 2**26
-_EPOCHS: Final = 10_000
+_EPOCHS: Final = 10_000  # the most changes of the leader epoch kept, as a damaged log may have one in each batch
 _TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
@@ -366,7 +366,7 @@ class _Epochs:
         self._last = int(epoch[-1])
 
     def changes(self) -> npt.NDArray[np.int64]:
-        """int64[n, 2]: leader epoch and first offset."""
+        """Return the changes, int64[n, 2]: leader epoch and first offset."""
         return np.concatenate([np.empty((0, 2), np.int64), *self._parts])[:_EPOCHS]
 
 

@@ -217,6 +217,7 @@ def iter_verify(
             while waiting:
                 yield _finish(*waiting.popleft(), bar, indexes_only, limits)
         finally:
+            # the caller may stop iterating early: do not read the remaining segments
             check.stop()
             pool.shutdown(wait=True, cancel_futures=True)
 

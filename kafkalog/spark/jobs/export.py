@@ -228,6 +228,7 @@ include_control, include_deleted, internal, on_corruption, check_crcs
         yield batch_of([row], _RESULTS)
 
     numbered = [_Numbered(number, task) for number, task in enumerate(planned.tasks)]
+    # the tasks' files are removed only after `out` is published: after a crash in between the job can resume
     with ledger.held():
         found = run_now(map_tasks(spark, numbered, work, _RESULTS)).sort_by("number").to_pylist()
         with staged_directory(out, overwrite=overwrite) as staged:
@@ -254,7 +255,7 @@ def _export(task: ReadTask, writing: _Writing) -> tuple[str, dict[str, Any]]:
             if path.is_file()
         }
     result = {"status": "written", "segments": segments, "files": files}
-    writing.ledger.put(key, result)
+    writing.ledger.put(key, result)  # after the files: a result means that they are complete
     return key, result
 
 

@@ -73,6 +73,7 @@ def two_passes(
             made = of_partition(partition, about, [pickle.loads(results.pop(at)) for at in sorted(results)])
             yield batch_of(made, schema)
 
+    # each partition travels as a row of its group, so that a task gets only the partitions it works on
     heads = [
         _result(group, number, _HEAD, head) for number, (head, group) in enumerate(zip(partitions, groups, strict=True))
     ]

@@ -180,6 +180,7 @@ def rebuild_indexes(
         work_dir = job_directory(roots[0] if out is None else out)
     elif work_dir is not None:
         check_outside(work_dir, roots)
+    # the stack unwinds in reverse: `out` is published, locks are released, and only then the results are removed
     with contextlib.ExitStack() as stack:
         ledger = None
         if work_dir is not None:
