@@ -2,8 +2,7 @@
 
     `partition_writer`    `PartitionWriter`: appends records or whole batches to a partition
     `options`             checks the writer's options
-    `record_accumulator`  collects records until they fill batches
-    `batch_builder`       checks, numbers and encodes records
+    `batch_builder`       checks and numbers records, collects them into batches and encodes these
     `partition_files`     writes the segments of a partition and its producer snapshots
     `rolling`             decides when a new segment begins
     `segment_writer`      writes one `.log` and its indexes
