@@ -48,7 +48,6 @@ STILL_LARGER_FILES = {
     "_kernels/dump.pyx",
     "_kernels/encode.pyx",
     "records/encode.py",
-    "writing/job_commit.py",
 }
 STILL_CIRCLES: set[str] = set()
 
