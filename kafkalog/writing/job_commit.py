@@ -31,10 +31,10 @@ from kafkalog.storage.atomic import (
     identity,
     rename_new,
     take_back,
-    try_lock,
     writing,
 )
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
+from kafkalog.storage.file_locks import try_lock
 from kafkalog.storage.moves import Move, Undo, move_groups
 from kafkalog.storage.output_paths import check_log_dir, check_stage_in, copy_ownership, staging_directory
 from kafkalog.storage.source import read_file
