@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkalog.errors import Reason, SidecarError, UnsafePathError, WriteError
-from kafkalog.storage.atomic import STAGED_SUFFIX, try_lock, writing
+from kafkalog.storage.atomic import STAGED_SUFFIX, writing
 from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.storage.file_locks import try_lock
 from kafkalog.storage.output_paths import check_log_dir, check_stage_in, staging_directory
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
