@@ -355,10 +355,7 @@ def test_a_backup_is_never_replaced_and_may_be_left_out(partition: Path, capsys:
 
 def test_producers_expire_only_by_a_time_that_is_given(partition: Path, tmp_path: Path) -> None:
     def n_producers(name: str, *options: str) -> int:
-        assert (
-            main(["reindex", "-q", str(partition), "--kinds", "snapshot", "--output", str(tmp_path / name), *options])
-            == 0
-        )
+        assert main(["reindex", "-q", str(partition), "--kinds", "snapshot", "-o", str(tmp_path / name), *options]) == 0
         # the last one follows from one that was loaded
         return len(read_snapshot(max((tmp_path / name / partition.name).glob("*.snapshot"))).entries)
 
@@ -604,11 +601,11 @@ def test_the_command_says_what_changes(partition: Path, capsys: pytest.CaptureFi
 def test_options_that_make_no_sense_are_refused(partition: Path) -> None:
     for options in (
         {},
-        {"in_place": True, "out": "x"},
+        {"in_place": True, "output": "x"},
         {"dry_run": True, "backup": True},
         {"dry_run": True, "threads": 0},
     ):
-        with pytest.raises(ValueError, match=r"say where|backup|jobs"):
+        with pytest.raises(ValueError, match=r"say where|backup|threads"):
             kafkalog.reindex(partition, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no kind"):
         kafkalog.reindex(partition, dry_run=True, kinds=["all"])  # type: ignore[list-item]
@@ -686,7 +683,7 @@ def test_a_stale_transaction_index_is_emptied_and_a_dry_run_says_so(partition: P
     stale = partition / "00000000000000000000.txnindex"
     assert not stale.exists()
     stale.write_bytes(bytes(34))
-    for options in ({"dry_run": True}, {"out": tmp_path / "out"}, {"in_place": True}):
+    for options in ({"dry_run": True}, {"output": tmp_path / "out"}, {"in_place": True}):
         report = kafkalog.reindex(partition, kinds="txn", **options)  # type: ignore[arg-type]
         (file,) = report.files
         assert (file.path, file.n_entries, file.change) == (str(stale), 0, "changed")

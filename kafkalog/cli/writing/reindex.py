@@ -31,7 +31,7 @@ _KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
 _HELP: Final = HelpText(
     description="""\
 Rebuild a log's indexes out of its .log files alone, byte for byte as a broker's own recovery writes them. Say where to:
---output DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.
+-o DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.
 
   offset    .index                   where batches are
   time      .timeindex               the largest timestamp so far

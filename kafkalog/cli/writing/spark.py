@@ -90,7 +90,7 @@ damage (with -v also where anything else was found), and a total of all. With --
 _REBUILD: Final = HelpText(
     summary="rebuild indexes from .log files",
     description="""\
-What 'kafkalog reindex' makes, byte for byte, segments side by side. Say where to: --output DIR, --in-place or --dry-run.
+What 'kafkalog reindex' makes, byte for byte, segments side by side. Say where to: -o DIR, --in-place or --dry-run.
 A run that failed or was killed goes on from where it was: what is done is kept in a hidden directory beside DIR or the
 log dir (--work-dir for another place that all nodes share) until all is done."""
     + _MASTERS,
