@@ -37,7 +37,7 @@ from kafkalog.operations.verifying import record_headers as coherence
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
-from kafkalog.storage.broker_lock import is_locked
+from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource
 
 _ATTEMPTS: Final = 5
