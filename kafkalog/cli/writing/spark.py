@@ -275,17 +275,22 @@ def _run_scan(args: argparse.Namespace, console: Console) -> None:
     options = _scan_options(args)
     with _running(args, console) as spark:
         from kafkalog.spark.jobs.scan import scan
+        from kafkalog.spark.jobs.tables import TaskFindings
 
+        found = TaskFindings(spark)
         needed = ["key", "value", "topic", "partition", "offset", "timestamp"]
         columns = args.columns or (needed if args.sql is None else None)
-        frame = scan(spark, open_records(args, console), columns=columns, **options)
+        frame = scan(spark, open_records(args, console), columns=columns, found=found, **options)
         _show(_ask(spark, frame, "records", args.sql or _RECORDS_SQL), args, console)
+    console.findings(found.rows)
 
 
 def _run_batches(args: argparse.Namespace, console: Console) -> None:
     with _running(args, console) as spark:
         from kafkalog.spark.jobs.scan import batches
+        from kafkalog.spark.jobs.tables import TaskFindings
 
+        found = TaskFindings(spark)
         frame = batches(
             spark,
             path_of(args),
@@ -293,9 +298,11 @@ def _run_batches(args: argparse.Namespace, console: Console) -> None:
             partitions=flatten(args.partitions),
             on_corruption=args.on_corruption,
             limits=make_limits(args.limits),
+            found=found,
             **_task_bytes(args),
         )
         _show(_ask(spark, frame, "batches", args.sql or _BATCHES_SQL), args, console)
+    console.findings(found.rows)
 
 
 def _ask(spark: SparkSession, frame: DataFrame, name: str, query: str) -> DataFrame:
@@ -455,6 +462,7 @@ def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: di
 def _run_export(args: argparse.Namespace, console: Console) -> None:
     options = _scan_options(args)
     n_records = n_bytes = 0
+    unopened: list[Finding] = []
     states: dict[str, int] = {}
     with _running(args, console) as spark:
         from kafkalog.errors import CorruptionError, OutputExistsError
@@ -471,6 +479,7 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
                 columns=args.columns,
                 compression=args.compression,
                 overwrite=args.overwrite,
+                report=unopened.append,
                 **options,
             )
         except CorruptionError as error:
@@ -480,6 +489,7 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
             if not args.overwrite:
                 error.add_note("--overwrite replaces it")
             raise
+        console.findings(unopened)
         for row in _rows(frame):
             console.findings(findings_of(row["findings"]))
             n_records += row["n_records"]
