@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
     from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.indexes.measures import IndexMeasures
-    from kafkalog.indexes.statistics import IndexStatistics, RollLimits
+    from kafkalog.indexes.statistics import IndexStatistics
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import open
     from kafkalog.log.partition import Partition
@@ -96,7 +96,6 @@ _LAZY = {
     "BatchTable": "records.batch_table",
     "IndexMeasures": "indexes.measures",
     "IndexStatistics": "indexes.statistics",
-    "RollLimits": "indexes.statistics",
     "OffsetIndex": "indexes.index_files",
     "TimeIndex": "indexes.index_files",
     "TransactionIndex": "indexes.index_files",
@@ -168,7 +167,6 @@ __all__ = [
     "Reason",
     "RebuildReport",
     "RecordColumns",
-    "RollLimits",
     "Scan",
     "Segment",
     "SidecarError",
