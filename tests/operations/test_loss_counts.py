@@ -192,7 +192,7 @@ def test_a_report_is_written_to_a_file(partition: Path, size: int, tmp_path: Pat
 @pytest.mark.parametrize("command", ["cat", "export", "convert", "verify", "reindex"])
 def test_a_checksum_is_reported_where_it_is_checked(partition: Path, size: int, tmp_path: Path, command: str) -> None:
     change(partition / LOG, 5 * size + size - 1, b"\x99")
-    words = REPORTING.get(command, ["LOGS", "--out", "OUT"])
+    words = REPORTING.get(command, ["LOGS", "-o", "OUT"])
     found = report_of([command, *words], partition.parent, tmp_path)
     damage = [one for one in found["findings"] if one["damage"]]
     assert [(one["reason"], one["last_offset"], one["n_records"]) for one in damage] == [("crc_mismatch", 59, 10)]
@@ -201,7 +201,7 @@ def test_a_checksum_is_reported_where_it_is_checked(partition: Path, size: int, 
 
 
 def test_every_command_takes_a_report(capsys: pytest.CaptureFixture[str]) -> None:
-    jobs = [["spark", job] for job in ("scan", "batches", "verify", "rebuild-indexes", "export")]
+    jobs = [["spark", job] for job in ("scan", "batches", "verify", "reindex", "export")]
     for command in [*([name] for name in SUMMARIES if name != "spark"), *jobs]:
         assert main([*command, "--help"]) == 0
         assert "--report" in capsys.readouterr().out, command

@@ -145,7 +145,7 @@ JOBS = {
     "scan": ["--on-corruption", "skip"],
     "batches": [],
     "verify": [],
-    "rebuild-indexes": ["--dry-run"],
+    "reindex": ["--dry-run"],
     "export": ["-o", "OUT", "--on-corruption", "skip"],
 }
 

@@ -14,7 +14,6 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.records.header_walk import WINDOW_BYTES
 
 
 @dataclass(slots=True)
@@ -192,8 +191,8 @@ def summarise_segment(segment: Segment, progress: Callable[[int], object]) -> Se
     found: list[Finding] = []
     try:
         with segment.open() as source:
-            stream = SegmentStream(segment, source, segment.base_offset - 1, found.append, WINDOW_BYTES)
-            for window in stream.windows(segment.first_position, "skip"):
+            stream = SegmentStream(segment, source, on_corruption="skip", report=found.append)
+            for window in stream.windows():
                 summary.add(_summarise_batches(window.batches))
                 summary.end = max(summary.end, int(window.batches.last_offset[-1]) + 1)
                 progress(int(window.batches.next_position[-1]))
