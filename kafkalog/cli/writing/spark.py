@@ -439,7 +439,7 @@ def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: di
 
     console.findings(findings_of(row["findings"]))
     for one in row["skipped"]:
-        console.note(f"{row['path']}: no {one['kind']}: {one['why']}")
+        console.note(f"{row['path']}: {reindex.not_rebuilt([one['kind']], one['why'])}")
     if is_json:
         console.write(json.dumps(row) + "\n")
     for file in row["files"]:
