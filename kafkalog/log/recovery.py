@@ -8,7 +8,7 @@ a tolerant one (nothing after damage is read). Nothing is written; what recovery
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
 from kafkalog.indexes.builder import IndexBuilder
 from kafkalog.log.segment import Segment
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.checked_walk import walk_checked
 from kafkalog.records.header_walk import walk
 from kafkalog.state.leader_epochs import new_epochs
@@ -230,14 +230,13 @@ class _Windows:
         if valid.all():
             return window
         row = int(np.argmin(valid))
-        self.finding = Finding(
+        error = CorruptionError(
             Reason.CRC_MISMATCH,
             "the checksum in the batch is not that of its bytes; recovery cuts the segment here",
             path=str(self._segment.path),
             position=int(batches.position[row]),
-            length=int(batches.size_in_bytes[row]),
-            base_offset=int(batches.base_offset[row]),
         )
+        self.finding = replace(lost_batch(error, batches), length=int(batches.size_in_bytes[row]))
         return Window(window.data, window.start, batches[:row])
 
     def _unwatched(self, error: CorruptionError, position: int) -> Window | None:
