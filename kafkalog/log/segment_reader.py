@@ -413,6 +413,14 @@ def _reaches(window: Window, end_offset: int) -> bool:
     return any(valid_crcs(window, window.batches[row : row + 1])[0] for row in rows.tolist())
 
 
+def start_finding(path: str, start: int, end: int, why: str) -> Finding:
+    """The finding about offsets before the first segment, which begins at `end`; `why` says what tells of them."""
+    detail = f"the log begins at offset {end}, and {why} tells of {start}: what retention has deleted since, what is in"
+    return replace(
+        gap_finding(path, start, end), detail=f"{detail} remote storage, or segments that are missing; see verify"
+    )
+
+
 def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = None) -> Finding:
     """The finding about offsets that are missing between two segments.
 

@@ -166,6 +166,7 @@ def plan(
             found.append(partition.to_finding())
         else:
             wanted.append(partition)
+            _ = partition.log_start_offset  # the partition reads its checkpoint here, and adds what it finds
             found += partition.findings
             lost = [segment.error for segment in partition.segments if segment.error is not None]
             if lost and on_corruption == "raise":
