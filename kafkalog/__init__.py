@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.repair.recovering.recover import recover
+    from kafkalog.repair.recovering.report import RecoveryReport
     from kafkalog.scanning.batch_scan import BatchScan, scan_batches
     from kafkalog.scanning.read import read_numpy, read_pandas, read_table, scan
     from kafkalog.scanning.scan import Scan
@@ -120,6 +122,8 @@ _LAZY = {
     "RebuildReport": "operations.rebuilding.report",
     "rebuild_indexes": "operations.rebuilding.rebuild",
     "Scan": "scanning.scan",
+    "RecoveryReport": "repair.recovering.report",
+    "recover": "repair.recovering.recover",
     "Segment": "log.segment",
     "InstallReport": "operations.loading.install",
     "install": "operations.loading.install",
@@ -168,6 +172,7 @@ __all__ = [
     "Reason",
     "RebuildReport",
     "RecordColumns",
+    "RecoveryReport",
     "RollLimits",
     "Scan",
     "Segment",
@@ -193,6 +198,7 @@ __all__ = [
     "read_pandas",
     "read_table",
     "rebuild_indexes",
+    "recover",
     "scan",
     "scan_batches",
     "verify",
