@@ -290,7 +290,7 @@ def test_it_refuses_what_would_do_harm(tmp_path: Path) -> None:
         {"in_place": True},
         {"to": "x", "backup": "y"},
         {"dry_run": True, "stage_in": "x"},
-        {"dry_run": True, "jobs": 0},
+        {"dry_run": True, "threads": 0},
     ]
     for options in wrong:
         with pytest.raises(ValueError):
@@ -322,7 +322,7 @@ def killed(n: int, log_dir: Path, **options: object) -> bool:
     child = os.fork()
     if not child:
         with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            recover(log_dir, jobs=1, **options)  # type: ignore[arg-type]
+            recover(log_dir, threads=1, **options)  # type: ignore[arg-type]
         os._exit(0)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
@@ -391,7 +391,7 @@ def test_a_failed_write_leaves_the_partition_as_it_was(tmp_path: Path) -> None:
     while True:
         with Faulty(n, fail).installed():
             try:
-                recover(log_dir, to=tmp_path / "out", jobs=1)
+                recover(log_dir, to=tmp_path / "out", threads=1)
                 break
             except WriteError:
                 pass

@@ -44,7 +44,7 @@ def recover(
     dry_run: bool = False,
     all_segments: bool = False,
     index_interval_bytes: int | None = None,
-    jobs: int | None = None,
+    threads: int | None = None,
     now: int | datetime | None = None,
     stage_in: str | os.PathLike[str] | None = None,
     on_start: Callable[[int], object] = lambda n_bytes: None,
@@ -71,11 +71,11 @@ def recover(
         Recover all segments. Default: only those that a broker recovers, from the recovery point on, which are those
         that may not have been on disk when the broker crashed.
     index_interval_bytes : int, optional
-        See `rebuild_indexes`.
-    jobs : int, optional
+        See `reindex`.
+    threads : int, optional
         Number of segments to read at a time; default: the number of processors, up to four.
     now : int (ms) or aware datetime, optional
-        See `rebuild_indexes`.
+        See `reindex`.
     stage_in : path-like, optional
         With `in_place`, the directory to write new files in, on the file system of the log dir and outside of it.
         Default: the parent of the log dir.
@@ -126,7 +126,7 @@ def recover(
     RecoveryReport(10 partitions, nothing lost)
     """
     root = Path(path)
-    _check_options(to, in_place, backup, dry_run, stage_in, jobs)
+    _check_options(to, in_place, backup, dry_run, stage_in, threads)
     is_partition = is_partition_directory(root)
     log_dir = root.absolute().parent if is_partition else root
     refuse_if_locked([log_dir])
@@ -153,13 +153,13 @@ def recover(
             assert backup is not None
             make, finish_root = _changes(stack, root, log_dir, is_partition, plans, backup, stage_in, report)
         run = _Run(report, make, index_interval_bytes, None if now is None else milliseconds("now", now), limits)
-        run.recover(plans, jobs or min(os.cpu_count() or 1, 4), progress, on_partition)
+        run.recover(plans, threads or min(os.cpu_count() or 1, 4), progress, on_partition)
         finish_root()
     return report
 
 
 def _check_options(
-    to: object, in_place: bool, backup: object, dry_run: bool, stage_in: object, jobs: int | None
+    to: object, in_place: bool, backup: object, dry_run: bool, stage_in: object, threads: int | None
 ) -> None:
     if (to is not None) + in_place != 1 and not (dry_run and to is None and not in_place):
         raise ValueError("say where to: one of to=, in_place=True with backup=, and dry_run=True")
@@ -169,8 +169,8 @@ def _check_options(
         raise ValueError("backup= goes with in_place=True")
     if stage_in is not None and not in_place:
         raise ValueError("stage_in= goes with in_place=True")
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"jobs must be at least 1, not {jobs}")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
 
 
 def _directories(root: Path, report: RecoveryReport) -> list[Path]:
@@ -205,7 +205,7 @@ class _Run:
     def recover(
         self,
         plans: list[LoadPlan],
-        jobs: int,
+        threads: int,
         progress: Callable[[int], object],
         on_partition: Callable[[RecoveredPartition], object],
     ) -> None:
@@ -213,7 +213,7 @@ class _Run:
         self._rebuilder = Rebuilder(
             self._rebuilt, self, is_in_place=False, damaged="cut", limits=self._limits, progress=progress
         )
-        self._rebuilder.run(self._works(plans), jobs)
+        self._rebuilder.run(self._works(plans), threads)
 
     def _works(self, plans: list[LoadPlan]) -> Iterator[Work]:
         """The work on the segments that are recovered; partitions without any are finished here."""
