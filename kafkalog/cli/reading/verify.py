@@ -15,7 +15,6 @@ from kafkalog.cli.options import (
     HelpText,
     add_command,
     add_limits,
-    add_report,
     add_selection,
     flatten,
     make_limits,
@@ -77,7 +76,6 @@ def add_parser(commands: Any) -> None:
     how.add_argument(
         "--json", action="store_true", help="an object a line: each segment, partition and log dir with its findings"
     )
-    add_report(how)
     add_limits(parser)
     parser.set_defaults(run=run)
 
@@ -129,8 +127,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
         totals.add(partition)
         console.judge(partition.all_findings())
         console.unkept_findings(partition.n_more_findings)
-        if partition.loss.n_findings:
-            console.losses({partition.path: partition.loss})
         lines = _json_lines(partition) if args.json else _text_lines(partition, verbose=args.verbose)
         console.write("".join(f"{line}\n" for line in lines))
     if not totals.n_partitions and not selected_keys(log_dir, args):
