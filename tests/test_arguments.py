@@ -19,19 +19,19 @@ def test_an_integer_becomes_an_int(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [True, np.True_, 5.0, "5", None, [5]])
 def test_another_type_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(TypeError, match="^n must be an int, not "):
+    with pytest.raises(TypeError, match=r"^n must be an int, not "):
         integer("n", value)
 
 
 def test_a_number_out_of_range_is_refused_with_the_range() -> None:
-    with pytest.raises(ValueError, match="^n must be at least 1, not 0$"):
+    with pytest.raises(ValueError, match=r"^n must be at least 1, not 0$"):
         integer("n", 0, 1)
     for wrong in (0, 9):
-        with pytest.raises(ValueError, match=f"^n must be 1 to 8, not {wrong}$"):
+        with pytest.raises(ValueError, match=rf"^n must be 1 to 8, not {wrong}$"):
             optional_integer("n", wrong, 1, 8)
 
 
 def test_one_of_some_words() -> None:
     assert one_of("how", "b", ["a", "b", "c"]) == "b"
-    with pytest.raises(ValueError, match="^how must be 'a', 'b' or 'c', not 'd'$"):
+    with pytest.raises(ValueError, match=r"^how must be 'a', 'b' or 'c', not 'd'$"):
         one_of("how", "d", ["a", "b", "c"])
