@@ -3,10 +3,12 @@
     `source`           reads the bytes of a file in windows: mapped, with `pread`, or in memory
     `buffer_pool`      reuses the memory of windows
     `open_file_limit`  raises the limit on open files
+    `file_locks`       the locks that an operating system has: `flock` and record locks
     `broker_lock`      checks and holds the locks of log dirs and partitions
     `output_paths`     checks where output may go, and chooses where it is staged
     `atomic`           single durable steps: rename, exchange, truncate, fsync
     `staging`          stages files and directories, which then appear in one step
+    `copying`          copies files into staged outputs and backups
     `moves`            moves staged files into an existing directory, in a given order, with undo
 
 Nothing here knows what is in a file.

@@ -14,14 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import UnwritableError
 from kafkalog.format import TimestampType
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches
-
-DEFAULT_BATCH_BYTES: Final = 16_384
-"""Size of batches made of single messages: a producer's default `batch.size`."""
 
 _MAX_DELTA: Final = 2**31 - 1
 _RECORD_OVERHEAD: Final = 32  # upper bound for the lengths and deltas of a record
@@ -156,7 +152,7 @@ def _cut_runs(
     batch_size: int | None,
 ) -> npt.NDArray[np.int64]:
     """Boundaries of batches: those of the runs, and more inside runs that exceed a batch."""
-    limit = DEFAULT_BATCH_BYTES if batch_size is None else batch_size
+    limit = kf.BATCH_SIZE if batch_size is None else batch_size
     first, stop = runs[:-1], runs[1:]
     is_one = row[first] == row[stop - 1]
     whole = is_one & joints.is_needed[row[first]]
@@ -171,11 +167,7 @@ def _cut_runs(
     for number in np.flatnonzero(~whole).tolist():
         begin, end = int(first[number]), int(stop[number])
         parts.append(first[done:number])
-        try:
-            inside = cut_batches(records.slice(begin, end), batch_size=limit, any_header_keys=True)
-        except UnwritableError as error:
-            error.row = begin + (error.row or 0)
-            raise
+        inside = cut_batches(records.slice(begin, end), batch_size=limit, any_header_keys=True, first_row=begin)
         parts.append(np.asarray(inside[:-1], np.int64) + begin)
         done = number + 1
     return np.concatenate([*parts, first[done:], runs[-1:]])

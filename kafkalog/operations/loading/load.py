@@ -40,7 +40,7 @@ from kafkalog.records.columns import RecordColumns
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.output_paths import check_log_dir
-from kafkalog.writing.partition_writer import BATCH_SIZE, PartitionWriter, check_partition_name
+from kafkalog.writing.partition_writer import PartitionWriter, check_partition_name
 from kafkalog.writing.routing import Router, WaitingRecords, check_topic
 
 _STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
@@ -71,7 +71,7 @@ class LoadOptions:
     config: LogConfig | None = None
     compression: str | Compression | None = None
     compression_level: int | None = None
-    batch_size: int = BATCH_SIZE
+    batch_size: int = kf.BATCH_SIZE
     max_records_per_batch: int | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     ignore_columns: Sequence[str] | bool = ()
@@ -208,7 +208,7 @@ log_append_time
     return run_load([source], path, LoadOptions(topic=topic, partitions=partitions, **options), dry_run=dry_run)
 
 
-def load_files(
+def load(
     inputs: Sequence[str | os.PathLike[str] | BinaryIO],
     path: str | os.PathLike[str],
     *,
@@ -300,7 +300,7 @@ def run_load(
     metadata_log_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[int], object] = lambda done: None,
 ) -> LoadResult:
-    """Read sources in order and write partitions: the common part of `write_table` and `load_files`."""
+    """Read sources in order and write partitions: the common part of `write_table` and `load`."""
     log_dir = Path(os.path.realpath(path))
     check_log_dir(log_dir)
     if install and not log_dir.is_dir():
