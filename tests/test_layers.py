@@ -23,6 +23,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("_kernels",),
     ("format", "functions"),
     ("errors",),
+    ("parsing",),
     ("storage",),
     ("records",),
     ("state", "interchange"),

@@ -12,6 +12,7 @@ from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import open_segment
+from kafkalog.parsing import TopicPatterns
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -93,11 +94,11 @@ def partitions_of(
                     yield error
         return
     own = opened.topic_partition
-    named, numbered = as_set(topics), as_set(partitions)
+    numbered = as_set(partitions)
     is_wanted = (
-        named is numbered is None
+        topics is None and numbered is None
         if own is None
-        else ((named is None or own.topic in named) and (numbered is None or own.partition in numbered))
+        else (TopicPatterns(topics).wants(own.topic) and (numbered is None or own.partition in numbered))
     )
     if is_wanted:
         yield Partition.of_segment(opened) if isinstance(opened, Segment) else opened

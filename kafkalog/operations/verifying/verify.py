@@ -35,6 +35,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.losses import OffsetGap
 from kafkalog.operations.verifying.partition import check_partition, check_root
 from kafkalog.operations.verifying.segment import SegmentCheck, Surroundings, VerifiedSegment
+from kafkalog.parsing import TopicPatterns
 
 _AHEAD: Final = 2
 _TICK: Final = 0.1
@@ -298,13 +299,12 @@ def partitions_to_verify(
         if not (root / kf.META_PROPERTIES).exists():
             continue
         found += [finding for finding in check_root(root) if finding.path not in seen]
-    wanted_topics = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
+    patterns = TopicPatterns(topics)
+    patterns.check(path.topics)
     wanted_numbers = None if numbers is None else {numbers} if isinstance(numbers, int) else set(numbers)
 
     def is_wanted(key: kf.TopicPartition) -> bool:
-        return (wanted_topics is None or key.topic in wanted_topics) and (
-            wanted_numbers is None or key.partition in wanted_numbers
-        )
+        return patterns.wants(key.topic) and (wanted_numbers is None or key.partition in wanted_numbers)
 
     chosen = []
     for key in path:
