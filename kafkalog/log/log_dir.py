@@ -113,7 +113,7 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
             There is no such topic.
         """
         patterns, numbered = TopicPatterns(topics), as_set(partitions)
-        patterns.check(self.topics)
+        patterns.check([*self.topics, *self._topics_set_apart()])
         named = TopicPatterns(topics, internal=internal)
         return [
             key
@@ -121,6 +121,10 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
             if patterns.wants(key.topic) and (numbered is None or key.partition in numbered)
             if named.wants(key.topic) or self._is_named(key)
         ]
+
+    def _topics_set_apart(self) -> set[str]:
+        found = [kf.parse_partition_directory(path.name) for paths in self.set_apart.values() for path in paths]
+        return {one.topic_partition.topic for one in found if one is not None}
 
     def _is_named(self, key: kf.TopicPartition) -> bool:
         """Whether a partition's directory, or files of it, are among `paths`."""

@@ -66,7 +66,8 @@ def reindex(
     damaged : {"keep", "cut"}
         With "keep", a segment whose `.log` is damaged keeps its existing files. With "cut", its indexes end before the
         damage, as those of a broker that recovers the segment do. Later segments, which recovery would delete, then
-        keep their files.
+        keep their files. Recovery does not notice a wrong magic byte or offset, which no checksum covers, and nor does
+        "cut".
     index_interval_bytes : int, optional
         The topics' `index.interval.bytes`. Default: the setting in the log dir's `__cluster_metadata-0`, else a value
         that agrees with the existing indexes, else 4096. See `RebuildReport.intervals` for its origin.
