@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
+from kafkalog.arguments import integer, one_of, optional_integer
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, extend_schema, record_schema
 from kafkalog.log.log_dir import LogDir
@@ -282,14 +283,6 @@ def _some(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "") or "none"
 
 
-def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
-    """The value, if it is one of some words; raises ValueError otherwise."""
-    if value not in allowed:
-        words = [repr(word) for word in allowed]
-        raise ValueError(f"{name} must be {', '.join(words[:-1])} or {words[-1]}, not {value!r}")
-    return value
-
-
 def check_on_corruption(name: str, value: str) -> str:
     """See `kafkalog.scan`."""
     return one_of(name, value, get_args(OnCorruption))
@@ -327,22 +320,6 @@ def _check_offsets(name: str, value: Offsets | None) -> int | dict[kf.TopicParti
     return integer(name, value)
 
 
-def integer(name: str, value: object) -> int:
-    """A Python or NumPy integer as an int; raises TypeError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    return int(value)
-
-
-def positive(name: str, value: int | None, default: int) -> int:
-    """A number of at least 1; `default` for None. Raises ValueError for less."""
-    if value is None:
-        return default
-    if integer(name, value) < 1:
-        raise ValueError(f"{name} must be at least 1, not {value}")
-    return int(value)
-
-
 def _milliseconds(name: str, value: Timestamp | None) -> int | None:
     return None if value is None else milliseconds(name, value)
 
@@ -364,6 +341,6 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "include_deleted": _flag,
     "internal": _flag,
     "check_crcs": _flag,
-    "threads": lambda name, value: positive(name, value, os.cpu_count() or 1),
+    "threads": lambda name, value: optional_integer(name, value, 1) or os.cpu_count() or 1,
 }
 """Functions that check an option and convert it to the value of a `Query`."""

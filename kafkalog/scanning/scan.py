@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
+from kafkalog.arguments import integer, optional_integer
 from kafkalog.errors import (
     Finding,
     Loss,
@@ -34,7 +35,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.explain import Explanation
-from kafkalog.scanning.query import Opened, Query, ScanOptions, integer, positive
+from kafkalog.scanning.query import Opened, Query, ScanOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +70,7 @@ class Scan:
         self._records = record_schema(self.columns, check_binary_type(options.get("binary_type")))
         self.schema = extend_schema(self._records, derived)
         batch_size = options.get("batch_size")
-        self._batch_size = None if batch_size is None else positive("batch_size", batch_size, 1)
+        self._batch_size = optional_integer("batch_size", batch_size, 1)
         self.progress: Callable[[int], object] | None = None
         self._last = Pass(query)
 

@@ -364,7 +364,7 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
                 _write_findings(findings, console)
     if not args.json:
         state = f"{counted(totals['damage'], 'finding')} of damage" if totals["damage"] else "all OK"
-        not_checked = what_was_not_checked(args, opened)
+        not_checked = what_was_not_checked(args)
         parts = [
             counted(totals["partition"], "partition"),
             counted(totals["segment"], "segment"),

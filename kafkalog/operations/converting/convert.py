@@ -11,9 +11,10 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from kafkalog import format as kf
+from kafkalog.arguments import one_of, optional_integer
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     ConfigWarning,
@@ -172,11 +173,10 @@ def convert(
     (303, 2)
     """
     rules = _rules(filters, drop, redact, redact_where, redact_secret, include_deleted)
-    settings = Settings(_compression(compression, compression_level), _batch_size(batch_size), limits)
-    if on_corruption not in ("raise", "stop", "skip"):
-        raise ValueError(f"on_corruption must be 'raise', 'stop' or 'skip', not {on_corruption!r}")
-    if threads is not None and (isinstance(threads, bool) or threads < 1):
-        raise ValueError(f"threads must be at least 1, not {threads!r}")
+    batch_size = optional_integer("batch_size", batch_size, 1, MAX_BATCH_SIZE)
+    settings = Settings(_compression(compression, compression_level), batch_size, limits)
+    one_of("on_corruption", on_corruption, get_args(OnCorruption))
+    n_threads = optional_integer("threads", threads, 1) or os.cpu_count() or 1
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     report = ConversionReport(is_written=not dry_run)
 
@@ -196,7 +196,6 @@ def convert(
     name = kf.parse_partition_directory(target.absolute().name)
     is_one = len(chosen) == 1 and not isinstance(opened, LogDir) and name is not None and name.kind is None
     named = [(name.topic_partition, chosen[0])] if is_one and name is not None else list(_named(chosen))
-    n_threads = threads or os.cpu_count() or 1
     targets = ConvertedPartitions(config, limits, note)
     if rules.redaction is not None and rules.redaction.removes_keys:
         for topic in sorted({key.topic for key, partition in named if targets.is_compacted(partition)}):
@@ -259,12 +258,6 @@ def _compression(compression: str | Compression | None, level: int | None) -> Co
             raise ValueError("compression_level goes with compression, which says of which codec")
         return None
     return Compression.parse(compression, level=level)
-
-
-def _batch_size(batch_size: int | None) -> int | None:
-    if batch_size is not None and (isinstance(batch_size, bool) or not 1 <= batch_size <= MAX_BATCH_SIZE):
-        raise ValueError(f"batch_size must be 1 to {MAX_BATCH_SIZE} bytes, not {batch_size!r}")
-    return batch_size
 
 
 def _choose(

@@ -40,7 +40,7 @@ from kafkalog.records.columns import RecordColumns
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.output_paths import check_log_dir
-from kafkalog.writing.partition_writer import BATCH_SIZE, PartitionWriter, check_partition_name
+from kafkalog.writing.partition_writer import PartitionWriter, check_partition_name
 from kafkalog.writing.routing import Router, WaitingRecords, check_topic
 
 _STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
@@ -71,7 +71,7 @@ class LoadOptions:
     config: LogConfig | None = None
     compression: str | Compression | None = None
     compression_level: int | None = None
-    batch_size: int = BATCH_SIZE
+    batch_size: int = kf.BATCH_SIZE
     max_records_per_batch: int | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     ignore_columns: Sequence[str] | bool = ()
