@@ -293,6 +293,11 @@ class _Run:
         self._add(one.finish())
 
     def _add(self, row: RecoveredPartition) -> None:
+        if row.error is not None and not any(
+            finding.damage and Path(finding.path or "").parent == Path(row.path)
+            for finding in self._report.findings.rows
+        ):
+            self._report.findings.add(Finding(Reason.UNKNOWN_FILE, row.error, path=row.path))
         self._report.partitions.append(row)
         self._on_partition(row)
 
