@@ -23,6 +23,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("_kernels",),
     ("format", "functions", "arguments"),
     ("errors",),
+    ("parsing",),
     ("storage",),
     ("records",),
     ("state", "interchange"),
