@@ -8,7 +8,8 @@
     `legacy`        messages of formats v0 and v1 to spans
     `selection`     selects records, by batch header first, then by span
     `columns`       `RecordColumns`: records as NumPy columns
-    `decode`        spans to columns
+    `fill`          all records of batches to columns, in one kernel call
+    `decode`        batches of a window to columns, by `fill` or by spans
     `compress`      compression in the frames that Kafka writes
     `encode`        columns to v2 batches
 
