@@ -134,7 +134,8 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
     console = Console(quiet=args.quiet, verbose=args.verbose)
     try:
         try:
-            console.report_to(getattr(args, "report", None), args.command, args.paths)
+            name = " ".join(filter(None, [args.command, getattr(args, "job", None)]))
+            console.report_to(getattr(args, "report", None), name, args.paths)
             command(args, console)
         finally:
             console.progress.close()

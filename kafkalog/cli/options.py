@@ -111,6 +111,12 @@ def add_command(
     speech.add_argument(
         "-v", "--verbose", action="store_true", help="also say what is usual, such as a torn tail, and all the damage"
     )
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write all that was found to a file as JSON: offsets and records lost by each finding, and how sure that"
+        " is, and the sum of each partition",
+    )
     return parser
 
 
@@ -153,16 +159,6 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         help="raise or lower a limit on what a file may make us do: max_batch_bytes, max_decompressed_bytes,"
         " max_records_per_batch, max_headers_per_record, max_headers_per_batch, max_segment_bytes,"
         " max_open_transactions, max_directories, max_findings (K, M and G are understood)",
-    )
-
-
-def add_report(parser: Any) -> None:
-    """Add ``--report``."""
-    parser.add_argument(
-        "--report",
-        metavar="FILE",
-        help="write all that was found to a file as JSON: offsets and records lost by each finding, and how sure that"
-        " is, and the sum of each partition",
     )
 
 

@@ -12,7 +12,6 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     add_filters,
     add_limits,
-    add_report,
     add_selection,
     count,
     flatten,
@@ -69,7 +68,6 @@ def add_scan_reading(parser: argparse.ArgumentParser) -> None:
     add_on_corruption(reading, default="raise")
     reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
     reading.add_argument("--threads", metavar="N", type=int, help="threads that decode (default: one a CPU)")
-    add_report(reading)
     add_limits(reading)  # type: ignore[arg-type]
 
 

@@ -25,16 +25,16 @@ from kafkalog.errors import (
     Limits,
     ReadError,
     Reason,
-    TruncatedTailError,
 )
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
-from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end, until_odd_end
-from kafkalog.indexes.statistics import IndexStatistics, RollLimits, SegmentMeter
+from kafkalog.indexes.odd_offsets import Witnesses, first_offset
+from kafkalog.indexes.statistics import IndexStatistics, SegmentMeter
 from kafkalog.indexes.view import integers
+from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.log.timestamp_search import TimestampSearch
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.records.checked_walk import walk_checked
-from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain, walk
+from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
+from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.source import ByteSource, open_source, size_of
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
@@ -151,49 +151,30 @@ class Segment:
         previous_offset: int | None = None,
         window_bytes: int = WINDOW_BYTES,
         first_window_bytes: int | None = None,
-        checked: bool = False,
     ) -> Iterator[Window]:
-        """Windows of the segment from a batch boundary on. A partial last batch of the last segment ends them.
-
-        With `checked`, a window has the result of its checksums, and no bytes if all are correct (`walk_checked`).
+        """Windows of the segment from a batch boundary on; for the parameters see `SegmentStream`.
 
         Raises
         ------
         KafkalogError
-            See `kafkalog.records.header_walk.walk`. Also if an offset lies before the segment's base offset.
+            See `SegmentStream.windows`.
         """
-        self.findings = []
-        if previous_offset is None:
-            previous_offset = self.base_offset - 1
-        try:
-            windows = (walk_checked if checked else walk)(
-                source,
-                start=start,
-                previous_offset=previous_offset,
-                window_bytes=window_bytes,
-                first_window_bytes=first_window_bytes,
-                limits=self.limits,
-            )
-            # after a jump the previous offset is not known: it is no evidence against the first batch
-            known_offset = None if start else previous_offset
-            for window in windows:
-                reason = odd_end(window, source, known_offset, self.limits.max_batch_bytes, self._witnesses)
-                if reason is not None:
-                    yield from until_odd_end(window, reason, self.path)
-                known_offset = int(window.batches.last_offset[-1])
-                yield window
-                del window  # its memory can be reused for the next one
-        except TruncatedTailError as tail:
-            if not self.is_last:
-                raise
-            self.findings = [tail.to_finding(damage=False)]
-        except CorruptionError as error:
-            if error.reason is Reason.OFFSET_ORDER and (error.base_offset or 0) < self.base_offset:
-                error.reason = Reason.OFFSET_OUTSIDE_SEGMENT
-                error.detail = f"the segment begins at offset {self.base_offset}"
-            raise
+        return SegmentStream(
+            self, source, previous_offset, window_bytes=window_bytes, first_window_bytes=first_window_bytes
+        ).windows(start)
 
-    def _witnesses(self) -> Witnesses:
+    def check_start(self, window: Window) -> None:
+        """Raise if a window at the start does not begin with the expected batch."""
+
+    def explain(self, error: KafkalogError) -> KafkalogError:
+        """Return the error with what is known about the segment."""
+        is_below = (error.base_offset or 0) < self.base_offset
+        if isinstance(error, CorruptionError) and error.reason is Reason.OFFSET_ORDER and is_below:
+            error.reason = Reason.OFFSET_OUTSIDE_SEGMENT
+            error.detail = f"the segment begins at offset {self.base_offset}"
+        return error
+
+    def witnesses(self) -> Witnesses:
         """Bounds for the segment's offsets from other files: its index, later segments, producer snapshots."""
         try:
             names = os.listdir(self.path.absolute().parent)
@@ -209,7 +190,7 @@ class Segment:
     @property
     def next_base_offset(self) -> int | None:
         """Base offset of the next segment in the directory, from its file name; None for the last segment."""
-        return self._witnesses().next_base_offset
+        return self.witnesses().next_base_offset
 
     def iter_batches(self, *, window_bytes: int = WINDOW_BYTES) -> Iterator[BatchTable]:
         """Batch tables, one per window of the file; together they have the rows of the whole segment.
@@ -287,9 +268,7 @@ class Segment:
         except KafkalogError:
             return None
 
-    def index_statistics(
-        self, *, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None
-    ) -> IndexStatistics:
+    def index_statistics(self, *, intervals: Sequence[int] = (), config: LogConfig | None = None) -> IndexStatistics:
         """How well the indexes serve lookups; see `Partition.index_statistics`.
 
         Raises
@@ -297,14 +276,14 @@ class Segment:
         KafkalogError
             The segment is damaged. A damaged index does not raise: it is not measured, and `findings` has the reason.
         """
-        meter = self.index_meter(intervals, roll_limits)
+        meter = self.index_meter(intervals, config)
         for batches in self.iter_batches():
             meter.feed(batches)
         meter.finish()
         self.findings += meter.findings
         return meter.statistics()
 
-    def index_meter(self, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None) -> SegmentMeter:
+    def index_meter(self, intervals: Sequence[int] = (), config: LogConfig | None = None) -> SegmentMeter:
         """A meter of the indexes. An index that cannot be read is among its findings."""
         findings: list[Finding] = []
         # The indexes are not cached: those of all segments of a partition may not fit into memory.
@@ -317,7 +296,7 @@ class Segment:
             self.index_or_none(TimeIndex, findings.append) if is_named else None,
             topic_partition=self.topic_partition,
             intervals=intervals,
-            limits=roll_limits,
+            config=config,
         )
         meter.findings[:0] = findings
         return meter

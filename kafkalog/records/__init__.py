@@ -11,6 +11,7 @@
     `fill`          all records of batches to columns, in one kernel call
     `decode`        batches of a window to columns, by `fill` or by spans
     `compress`      compression in the frames that Kafka writes
+    `batch_spec`    header fields of the batches that are encoded
     `encode`        columns to v2 batches
 
 Mirrors `org.apache.kafka.common.record`. Nothing here knows segments, indexes or Arrow.

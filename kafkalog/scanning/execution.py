@@ -172,11 +172,13 @@ class Pass:
                 counts.n_partitions_read += 1
                 whole, by_segment = selections
                 found = list(partition.findings)
-                windows = partition.reader.windows(
+                reader = partition.reader
+                read = reader.windows
+                if query.isolation_level == "read_committed":
+                    read = partial(reader.committed_windows, check_crcs=query.check_crcs)
+                windows = read(
                     whole,
-                    isolation_level=query.isolation_level,
                     on_corruption=query.on_corruption,
-                    check_crcs=query.check_crcs,
                     report=found.append,
                     window_bytes=window_bytes,
                     wanted=by_segment.__contains__,

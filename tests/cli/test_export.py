@@ -110,7 +110,7 @@ def test_damage_is_1_and_nothing_is_written_unless_it_is_passed_over(
     assert "--on-corruption skip would export what is intact" in err
     code, _, err = run("export", log_dir_copy, "-o", to, "--on-corruption", "skip")
     assert code == 1
-    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "lost", "note"]
+    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "note", "lost"]
     whole = kafkalog.read_table(log_dir_copy, check_crcs=False).num_rows
     assert whole - 20 < pq.read_metadata(to).num_rows < whole
     code, _, err = run("export", log_dir_copy, "-q", "-o", to, "--no-check-crcs", "--overwrite")
@@ -264,7 +264,7 @@ def test_internal_topics_are_left_out_unless_they_are_named(run: Any, log_dir: P
     with pytest.raises(ValueError, match="no partition __consumer_offsets-7 here to begin or end at"):
         kafkalog.scan(mixed, start_offset={("__consumer_offsets", 7): 5})
     # what is about files takes all of them
-    assert {row.topic_partition.topic for row in kafkalog.scan_batches(mixed).iter_rows() if row.topic_partition} == {
+    assert {row.topic_partition.topic for row in kafkalog.batches(mixed).iter_rows() if row.topic_partition} == {
         "orders",
         "__mine",
         "__consumer_offsets",

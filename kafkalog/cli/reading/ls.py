@@ -27,9 +27,9 @@ List what is in log dirs, a line a partition: segments, bytes of the .log files,
 the log end offset, which is not included), records, first and last timestamp (UTC), format versions, codecs.
 
 Only the headers of batches are read, and no checksum is checked: 'kafkalog cat PATH >/dev/null' does that. Damage that
-is met ends the walk of its segment: the line says so, its numbers are what lies before the damage, and the other
-segments are listed as usual. RECORDS is marked >= where compressed v0 or v1 messages hide how many they hold. It counts
-what is in the files: transaction markers do not count, records below the log start offset do. FIRST is the earliest
+is met is passed over: the line says so, and its numbers are those of the other batches. RECORDS is marked >= there, and
+where compressed v0 or v1 messages hide how many they hold. It counts what is in the files: transaction markers do not
+count, records below the log start offset do. FIRST is the earliest
 first timestamp that a batch header names, LAST the latest of all, markers aside. Directories that a broker has set
 apart (-delete, -future, -stray) are listed below the others.""",
     examples="""\

@@ -6,6 +6,7 @@ import argparse
 import itertools
 import json
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
@@ -31,7 +32,7 @@ _KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
 _HELP: Final = HelpText(
     description="""\
 Rebuild a log's indexes out of its .log files alone, byte for byte as a broker's own recovery writes them. Say where to:
---out DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.
+-o DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.
 
   offset    .index                   where batches are
   time      .timeindex               the largest timestamp so far
@@ -42,10 +43,11 @@ Rebuild a log's indexes out of its .log files alone, byte for byte as a broker's
 Entries are as dense as the topic's index.interval.bytes. Without --index-interval-bytes it is taken from the
 __cluster_metadata-0 beside the partitions, else from the indexes that are there, else it is 4096; -v says which.
 
-No .log is touched. A segment whose .log is damaged keeps the files it has, and the damage is reported: a broker that
-starts without recovering the segment, as after a clean shutdown, reads on behind the damage with them. Later segments
-get new offset and time indexes; their .txnindex and .snapshot are kept. With --damaged cut the indexes of the segment
-end before the damage, as those of a broker that recovers it, and later segments, which recovery deletes, keep theirs.
+No .log is touched. A segment whose .log is damaged keeps the files it has, the damage is reported, and the exit code
+is 1: a broker that starts without recovering the segment, as after a clean shutdown, reads on after the damage with
+these files. Later segments get new offset and time indexes; their .txnindex and .snapshot are kept. With --damaged cut
+the indexes of the segment end before the damage, as those of a broker that recovers it, and later segments, which
+recovery deletes, keep theirs. Recovery does not notice a wrong magic byte or offset, and nor does --damaged cut.
 
 In place each file is replaced in one step: a crash leaves the old one or the new one. The old one is kept beside it as
 NAME.kafkalog-backup (-2, -3 ... where there is one already), which a broker ignores; --no-backup keeps none. A log dir
@@ -54,7 +56,7 @@ on which a broker runs is refused. On stdout is a line for each file that is new
   kafkalog reindex /var/lib/kafka/orders-0 --dry-run
   kafkalog reindex /var/lib/kafka -t orders --in-place
   kafkalog reindex orders-0 --in-place --damaged cut --kinds offset,time,txn,snapshot
-  kafkalog reindex /backup/kafka --kinds offset,time,txn,snapshot,epochs --out /tmp/indexes --jobs 4
+  kafkalog reindex /backup/kafka --kinds offset,time,txn,snapshot,epochs --output /tmp/indexes --threads 4
   kafkalog reindex --dry-run --json orders-0/00000000000000000000.log --kinds offset --index-interval-bytes 1024""",
 )
 
@@ -63,16 +65,18 @@ def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
     parser = add_command(commands, "reindex", _HELP, writes=True)
     add_options(parser)
-    parser.add_argument("--jobs", metavar="N", type=_jobs, default=1, help="segments to read at a time (default: 1)")
+    parser.add_argument(
+        "--threads", metavar="N", type=_threads, default=1, help="segments to read at a time (default: 1)"
+    )
     parser.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")
     add_limits(parser)
     parser.set_defaults(run=run)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `kafkalog spark rebuild-indexes` shares."""
+    """Add the options that `kafkalog spark reindex` shares."""
     where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
-    where.add_argument("--out", metavar="DIR", help="make this directory, with a directory a partition")
+    where.add_argument("-o", "--output", metavar="DIR", help="make this directory, with a directory a partition")
     where.add_argument("--in-place", action="store_true", help="replace the files beside the .log files")
     where.add_argument("--dry-run", action="store_true", help="write nothing: say what would change in place")
     what = parser.add_argument_group("what")
@@ -121,6 +125,12 @@ def note_backups(n_backups: int, console: Console) -> None:
         )
 
 
+def not_rebuilt(kinds: Sequence[str], why: str) -> str:
+    """The sentence for files that were skipped."""
+    *others, last = dict.fromkeys(kinds)
+    return f"{', '.join(others)} and {last} are not rebuilt: {why}" if others else f"{last} is not rebuilt: {why}"
+
+
 def _kinds(text: str) -> list[str]:
     found = names(text)
     for name in found:
@@ -141,7 +151,7 @@ def _interval(text: str) -> int | None:
     return number
 
 
-def _jobs(text: str) -> int:
+def _threads(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 256:
         raise argparse.ArgumentTypeError(f"a number from 1 to 256 is expected, not {text!r}")
     return int(text)
@@ -152,7 +162,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.backup and not args.in_place:
         raise UsageError("--backup goes with --in-place")
     from kafkalog.log.open import open as open_path
-    from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
+    from kafkalog.operations.rebuilding.rebuild import reindex
 
     prepare_stdout(is_json=args.json)
     limits = make_limits(args.limits)
@@ -172,23 +182,23 @@ def run(args: argparse.Namespace, console: Console) -> None:
         try:
             if args.json:
                 console.write(json.dumps(file.as_dict()) + "\n")
-            elif args.out is not None or file.change != "same":
+            elif args.output is not None or file.change != "same":
                 text = f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}"
                 console.write(escape_line(text) + "\n")
         except (BrokenPipeError, OutputError) as error:
             unsaid.append(error)  # finish the rebuild even if its output cannot be printed
 
-    report = rebuild_indexes(
+    report = reindex(
         opened,
         kinds=args.kinds,
-        out=args.out,
+        output=args.output,
         in_place=args.in_place,
         backup=args.backup,
         damaged=args.damaged,
         index_interval_bytes=args.index_interval_bytes,
         topics=flatten(args.topics),
         partitions=flatten(args.partitions),
-        jobs=args.jobs,
+        threads=args.threads,
         dry_run=args.dry_run,
         now=args.now,
         progress=progress,
@@ -211,12 +221,11 @@ def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> 
     for why, same in itertools.groupby(report.skipped, lambda one: one.why):
         every = list(same)
         paths = list(dict.fromkeys(skipped.path for skipped in every))
-        kinds = ", ".join(dict.fromkeys(skipped.kind for skipped in every))
         more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-        console.note(f"{paths[0]}{more}: no {kinds}: {why}")
+        console.note(f"{paths[0]}{more}: {not_rebuilt([skipped.kind for skipped in every], why)}")
     counts = ", ".join(
         f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
     )
-    verb = "would be" if args.dry_run else "compared with what is there:" if args.out is not None else "are"
+    verb = "would be" if args.dry_run else "compared with what is there:" if args.output is not None else "are"
     console.note(f"{len(report.files):,} files {verb} {counts}" if counts else "no files")
     note_backups(sum(file.backup is not None for file in report.files), console)

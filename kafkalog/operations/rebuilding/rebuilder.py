@@ -92,7 +92,7 @@ class Rebuilder:
     damaged : {"keep", "cut"}
     limits : Limits
     progress, on_file : callable
-        See `rebuild_indexes`.
+        See `reindex`.
     read : callable, optional
         ``read(segment, index_interval_bytes, with_producers)`` returns the result of `recover` from a cache. Default:
         the segment is read.
@@ -138,7 +138,7 @@ class Rebuilder:
         configs = self._configs.get(partition.path.absolute().parent)
         return _Work(partition, only, kinds, interval, replay, segments, max_index_bytes(partition, configs))
 
-    def run(self, works: Iterable[_Work], jobs: int) -> None:
+    def run(self, works: Iterable[_Work], threads: int) -> None:
         """Rebuild the planned partitions.
 
         Raises
@@ -146,9 +146,9 @@ class Rebuilder:
         WriteError, UnsafePathError
             A file could not be written. In place, the error is raised after all other partitions are done.
         """
-        with OrderedPool(jobs, "kafkalog-rebuild") as pool:
+        with OrderedPool(threads, "kafkalog-rebuild") as pool:
             # twice as many segments as threads, so that no thread is idle while files are written
-            for step in pool.ahead(self._steps(pool, works), 2 * jobs):
+            for step in pool.ahead(self._steps(pool, works), 2 * threads):
                 self._take_step(*step)
         if self._failed:
             first, *others = self._failed
@@ -180,7 +180,7 @@ class Rebuilder:
             self._failed.append(error)
             work.found.clear()  # no snapshots or epochs for this partition
             if segment is not None:
-                self._stop(work, segment, f"behind {Path(error.path or segment.path).name}, which could not be written")
+                self._stop(work, segment, f"{Path(error.path or segment.path).name} before it could not be written")
 
     def _receive(self, work: _Work, segment: Segment, pending: Pending[RecoveredSegment]) -> None:
         if work.is_stopped:
@@ -188,7 +188,7 @@ class Rebuilder:
         try:
             found = pending.result()
         except KafkalogError as error:
-            why = f"behind {segment.path.name}, which could not be read to its end ({error.reason.value})"
+            why = f"{segment.path.name} before it could not be read to its end ({error.reason.value})"
             self._stop(work, segment, why)
             self._report.findings.add(error.to_finding())
             return
@@ -205,8 +205,9 @@ class Rebuilder:
         n_files = len(self._report.files)
         base = found.segment.base_offset
         self._report.n_bytes_read += found.n_valid_bytes
-        if self._damaged == "keep" and found.finding is not None and found.finding.damage:
-            self._report.findings.add(found.finding)
+        damage = found.finding if found.finding is not None and found.finding.damage else found.unnoticed
+        if self._damaged == "keep" and damage is not None:
+            self._report.findings.add(damage)
             self._leave(work, found.segment)
             return
         kinds = work.kinds
@@ -229,7 +230,7 @@ class Rebuilder:
             is_shortened = self._is_in_place and any(one.change == "changed" for one in self._report.files[n_files:])
             self._report.findings.add(_shortened(found.finding) if is_shortened else found.finding)
         if found.is_cut or found.is_emptied:
-            why = f"behind the damage in {found.segment.path.name}: recovery deletes it"
+            why = f"a broker's recovery deletes it, because of the damage in {found.segment.path.name}"
             self._stop(work, found.segment, why)
 
     def _put_index(
@@ -250,13 +251,16 @@ class Rebuilder:
 
     def _leave(self, work: _Work, segment: Segment) -> None:
         """Keep the files of a damaged segment, and those files of later segments that depend on its lost batches."""
-        why = 'its .log is damaged, and it keeps the files it has (damaged="cut", --damaged cut: they end there)'
+        why = (
+            'its .log is damaged, so the files there are kept; damaged="cut" (--damaged cut) makes indexes that end'
+            " before the damage"
+        )
         if work.only is None or segment.base_offset in work.only:
             self._skip(segment, work.kinds & {"offset", "time", "txn"}, why)
         if work.damaged_at is not None:
             return
         work.damaged_at = segment.base_offset
-        why = f"behind the damage in {segment.path.name}, which hides what producers did"
+        why = f"the damage in {segment.path.name} hides what producers did before it"
         for later in work.segments[work.segments.index(segment) + 1 :]:
             if work.only is None or later.base_offset in work.only:
                 self._skip(later, work.kinds & {"txn"}, why)
@@ -264,7 +268,9 @@ class Rebuilder:
         if "snapshot" in work.kinds:
             self._report.skipped.append(Skipped(at, "snapshot", why))
         if "epochs" in work.kinds and not work.found:
-            self._report.skipped.append(Skipped(at, "epochs", f"no segment before the damage in {segment.path.name}"))
+            self._report.skipped.append(
+                Skipped(at, "epochs", f"no segment comes before the damage in {segment.path.name}")
+            )
 
     def _stop(self, work: _Work, segment: Segment, why: str) -> None:
         """Stop this partition: the files of later segments are kept and reported as skipped."""
@@ -370,7 +376,7 @@ class Rebuilder:
         named = [one for one in partition.segments if one.base_offset in only]
         first = named[0]
         before = [one for one in partition.segments if one.base_offset <= named[-1].base_offset]
-        self._skip(first, kinds & {"epochs"}, "leader epochs are the whole partition's: name the directory")
+        self._skip(first, kinds & {"epochs"}, "leader epochs belong to the whole partition: name its directory")
         kinds -= {"epochs"}
         if not kinds & _REPLAYED:
             return kinds, named, None
@@ -381,7 +387,7 @@ class Rebuilder:
             if before[number].base_offset == start:
                 return kinds, before[number:], newest
         if first.base_offset and before[0] is first and partition.topic_partition is None:
-            why = "a segment alone does not tell what its producers did before, and no snapshot does"
+            why = "the segment alone does not tell what its producers did before it, and no snapshot does"
             self._skip(first, kinds & _REPLAYED, why)
             return kinds - _REPLAYED, named, None
         return kinds, before, None

@@ -29,7 +29,7 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying.losses import OffsetGap, check_losses
 from kafkalog.operations.verifying.segment import Surroundings, VerifiedSegment, open_index
 from kafkalog.records.batch_table import BatchTable, valid_crcs
-from kafkalog.records.header_walk import WINDOW_BYTES, walk
+from kafkalog.records.header_walk import walk
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.storage.source import open_source
@@ -241,9 +241,7 @@ def _feed(check: TransactionIndexCheck, segment: Segment) -> bool:
     end = 0
     is_whole = True
     with segment.open() as source:
-        ignore: list[Finding] = []
-        stream = SegmentStream(segment, source, segment.base_offset - 1, ignore.append, WINDOW_BYTES)
-        for window in stream.windows(0, "skip"):
+        for window in SegmentStream(segment, source, on_corruption="skip").windows():
             batches = window.batches
             source.release(window.data, window.start)
             if int(batches.position[0]) != end:

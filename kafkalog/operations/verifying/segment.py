@@ -36,9 +36,8 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.decode import decode
-from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
-from kafkalog.storage.broker_lock import is_locked
+from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource
 
 _ATTEMPTS: Final = 5
@@ -201,8 +200,8 @@ class SegmentCheck:
         end = largest = 0
         # a checked window may come without its bytes, which decoding needs
         checked = self._crcs and not self._deep
-        stream = SegmentStream(segment, source, segment.base_offset - 1, add, WINDOW_BYTES, checked=checked)
-        for window in stream.windows(0, "skip"):
+        stream = SegmentStream(segment, source, on_corruption="skip", report=add, checked=checked)
+        for window in stream.windows():
             batches = window.batches
             if self._crcs:
                 self._check_bytes(segment, window, findings.add)

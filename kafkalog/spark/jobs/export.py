@@ -132,6 +132,7 @@ def export(
     check_crcs: bool = True,
     task_bytes: int = 2 * TASK_BYTES,
     limits: Limits = DEFAULT_LIMITS,
+    report: Callable[[Finding], object] = lambda finding: None,
 ) -> DataFrame:
     """Write records to a directory of files, all of them or nothing; the job runs before this returns.
 
@@ -150,6 +151,8 @@ include_control, include_deleted, internal, on_corruption, check_crcs
     task_bytes : int
         About how many bytes of `.log` files a task reads; this also sets the size of the files written.
     limits : Limits
+    report : callable
+        Called with each finding that is about no segment that is read, such as a partition that cannot be opened.
 
     Returns
     -------
@@ -198,6 +201,8 @@ include_control, include_deleted, internal, on_corruption, check_crcs
         limits=limits,
     )
     warn_of(planned)
+    for finding in planned.findings:
+        report(finding)
     scan = {
         "start_timestamp": start_timestamp,
         "end_timestamp": end_timestamp,
