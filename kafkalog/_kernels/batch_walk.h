@@ -76,22 +76,29 @@ KL_INLINE uint64_t kl_le64(const uint8_t *p) {
 #endif
 }
 
-KL_INLINE void kl_move_16(uint8_t *to, const uint8_t *from, int times) {
-    for (int i = 0; i < times; i++) memcpy(to + 16 * i, from + 16 * i, 16);
+#if defined(__GNUC__) || defined(__clang__)
+typedef uint8_t kl_vector __attribute__((vector_size(32), aligned(1), may_alias));
+#define KL_MOVE_32(to, from) (*(kl_vector *)(to) = *(const kl_vector *)(from))
+#else
+#define KL_MOVE_32(to, from) memcpy(to, from, 32)
+#endif
+
+KL_INLINE void kl_move(uint8_t *to, const uint8_t *from, int times) {
+    for (int i = 0; i < times; i++) KL_MOVE_32(to + 32 * i, from + 32 * i);
 }
 
 /* Copy n bytes; up to 64 may be read and written in any case. */
 KL_INLINE void kl_copy_padded(uint8_t *to, const uint8_t *from, int64_t n) {
     if (n <= 16) {
-        kl_move_16(to, from, 1);
+        memcpy(to, from, 16);
     } else if (n <= 64) {
-        kl_move_16(to, from, 4);
+        kl_move(to, from, 2);
     } else if (n <= 128) {
-        kl_move_16(to, from, 4);
-        kl_move_16(to + n - 64, from + n - 64, 4);
+        kl_move(to, from, 2);
+        kl_move(to + n - 64, from + n - 64, 2);
     } else if (n <= 256) {
-        kl_move_16(to, from, 8);
-        kl_move_16(to + n - 128, from + n - 128, 8);
+        kl_move(to, from, 4);
+        kl_move(to + n - 128, from + n - 128, 4);
     } else {
         memcpy(to, from, (size_t)n);
     }
@@ -312,19 +319,42 @@ static int kl_has_room(const kl_columns *columns, int64_t size, int64_t count) {
         && size / 2 <= columns->header_capacity - columns->n_headers;
 }
 
+KL_INLINE int kl_walk_any(const kl_batch *batch, kl_columns *columns) {
+    switch (3 * columns->key.mode + columns->value.mode) {
+    case 0: return kl_walk_as(batch, columns, KL_SKIP, KL_SKIP);
+    case 1: return kl_walk_as(batch, columns, KL_SKIP, KL_COPY);
+    case 2: return kl_walk_as(batch, columns, KL_SKIP, KL_VIEW);
+    case 3: return kl_walk_as(batch, columns, KL_COPY, KL_SKIP);
+    case 4: return kl_walk_as(batch, columns, KL_COPY, KL_COPY);
+    case 6: return kl_walk_as(batch, columns, KL_VIEW, KL_SKIP);
+    default: return kl_walk_as(batch, columns, KL_VIEW, KL_VIEW);
+    }
+}
+
+static int kl_walk_portable(const kl_batch *batch, kl_columns *columns) { return kl_walk_any(batch, columns); }
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define KL_HAS_AVX2() (__builtin_cpu_init(), __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
+__attribute__((target("avx2,bmi2")))
+static int kl_walk_avx2(const kl_batch *batch, kl_columns *columns) { return kl_walk_any(batch, columns); }
+#else
+#define KL_HAS_AVX2() 0
+#define kl_walk_avx2 kl_walk_portable
+#endif
+
+static int (*kl_walk_best)(const kl_batch *, kl_columns *) = kl_walk_portable;
+
+/* Take the best code up to `level` (1: AVX2) that the machine can run; the level taken. */
+static int kl_walk_setup(int level) {
+    int taken = level >= 1 && KL_HAS_AVX2();
+    kl_walk_best = taken ? kl_walk_avx2 : kl_walk_portable;
+    return taken;
+}
+
 /* Walk one batch for whose payload there is room; on 0 something is wrong with it, and no record of it is kept. */
 static int kl_walk_batch(const kl_batch *batch, kl_columns *columns) {
     const kl_columns before = *columns;
-    int good;
-    switch (3 * columns->key.mode + columns->value.mode) {
-    case 0: good = kl_walk_as(batch, columns, KL_SKIP, KL_SKIP); break;
-    case 1: good = kl_walk_as(batch, columns, KL_SKIP, KL_COPY); break;
-    case 2: good = kl_walk_as(batch, columns, KL_SKIP, KL_VIEW); break;
-    case 3: good = kl_walk_as(batch, columns, KL_COPY, KL_SKIP); break;
-    case 4: good = kl_walk_as(batch, columns, KL_COPY, KL_COPY); break;
-    case 6: good = kl_walk_as(batch, columns, KL_VIEW, KL_SKIP); break;
-    default: good = kl_walk_as(batch, columns, KL_VIEW, KL_VIEW); break;
-    }
+    int good = kl_walk_best(batch, columns);
     if (!good) *columns = before;
     return good;
 }

@@ -5,12 +5,16 @@ import numpy as np
 import numpy.typing as npt
 
 PAD: Final[int]
+LEVELS: Final[tuple[str, ...]]
+implementation: str
 ENDINGS: Final[dict[str, int]]
 
 _Bytes = npt.NDArray[np.uint8]
 _I32 = npt.NDArray[np.int32]
 _I64 = npt.NDArray[np.int64]
 _Strings = tuple[npt.NDArray[Any], _Bytes, _Bytes] | tuple[_Bytes, _Bytes]
+
+def use_level(level: int) -> str: ...
 
 @final
 class Codecs:

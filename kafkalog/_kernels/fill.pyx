@@ -3,7 +3,6 @@
 Kafka: DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator.
 """
 
-cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 from libc.string cimport memcpy, memset
@@ -78,6 +77,7 @@ cdef extern from "payloads.h":
     void kl_prefetch(const void*) noexcept nogil
     int kl_has_room(const kl_columns*, int64_t, int64_t) noexcept nogil
     int kl_walk_batch(const kl_batch*, kl_columns*) noexcept nogil
+    int kl_walk_setup(int level) noexcept nogil
     int kl_knows(const kl_codecs*, int) noexcept nogil
     int64_t kl_decompress(kl_codecs*, int, const uint8_t*, int64_t, uint8_t*, int64_t) noexcept nogil
 
@@ -95,9 +95,17 @@ cdef enum:
 
 PAD = KL_PAD
 ENDINGS = {"done": ALL_DONE, "in doubt": IN_DOUBT, "columns full": COLUMNS_FULL, "arena full": ARENA_FULL}
+LEVELS = ("portable", "avx2")
 
 
-@cython.final
+def use_level(int level):
+    """Take the code for a level of `LEVELS`, or the best below it that the machine can run; its name. For tests."""
+    return LEVELS[kl_walk_setup(level)]
+
+
+implementation = use_level(1)
+
+
 cdef class Codecs:
     """Decompressors of one thread.
 
@@ -149,7 +157,6 @@ cdef class Codecs:
         return n
 
 
-@cython.final
 cdef class Columns:
     """Columns that are being filled; None for those that are not wanted.
 

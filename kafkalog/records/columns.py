@@ -148,6 +148,9 @@ class ViewColumn:
     def __len__(self) -> int:
         return self.views.size // 16
 
+    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> ViewColumn:
+        return self.take(np.arange(len(self))[rows])
+
     @property
     def null_count(self) -> int:
         """Number of null values."""
@@ -347,6 +350,8 @@ class RecordColumns(Mapping[str, Column]):
                 columns[name] = np.ma.concatenate(these)  # type: ignore[no-untyped-call]
             elif isinstance(first, np.ndarray):
                 columns[name] = np.concatenate(these)
+            elif isinstance(first, ViewColumn):
+                raise TypeError("views into different buffers cannot be concatenated")
             else:
                 columns[name] = type(first).concatenate(these)
         return cls(sum(part.n_records for part in parts), columns)

@@ -109,7 +109,8 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
             room.columns,
         )
         if n_batches:
-            return room.filled(n_batches, payloads.data, arena, rates)
+            n_read = 0 if decompress else int((payloads.stop - payloads.start)[:n_batches].sum())
+            return room.filled(n_batches, n_read, payloads.data, arena, rates)
         if ending == _ARENA_FULL and arena is not None and arena.size < limits.max_decompressed_bytes:
             n_bytes = max(n_bytes, 2 * arena.size)
             if form != "views":
@@ -170,8 +171,8 @@ class _Room:
         size = min(int(rate * self.n_bytes) + self._largest, self._most)
         return empty(n + 1, self._offsets), empty(size + kernels.PAD, np.uint8), np.empty(n, np.uint8)
 
-    def filled(self, n_batches: int, data: Bytes, arena: Bytes | None, rates: _Rates) -> Filled:
-        """What the kernel has written."""
+    def filled(self, n_batches: int, n_read: int, data: Bytes, arena: Bytes | None, rates: _Rates) -> Filled:
+        """What the kernel has written; `n_read` is the size of its plain payloads."""
         n, n_headers = self.columns.n_records, self.columns.n_headers
         key, value, header_key, header_value = self.columns.sizes()
         filled: dict[str, Column] = {}
@@ -193,24 +194,25 @@ class _Room:
                 for part, sizes in zip(self._headers[1:], (header_key, header_value), strict=True)
             )
             filled[HEADERS] = HeadersColumn(self._headers[0][: n + 1], keys, values)
-        taken = key[0] + value[0]
-        if n > _ENOUGH_RECORDS and taken and self._form != "views":
-            # payloads have a few bytes more than what is copied of them; without both columns nothing is known
-            whole = self.n_bytes if self._most == self.n_bytes else taken
-            rates.key, rates.value = _adapted(rates.key, key[0] / whole), _adapted(rates.value, value[0] / whole)
+        whole = n_read or key[0] + value[0]
+        if whole and self._form != "views":
+            used = {"key": key[0], "value": value[0]}
             if self._headers is not None:
-                rates.n_headers = _adapted(rates.n_headers, n_headers / whole)
-                rates.header_key = _adapted(rates.header_key, header_key[0] / whole)
-                rates.header_value = _adapted(rates.header_value, header_value[0] / whole)
+                used |= {"n_headers": n_headers, "header_key": header_key[0], "header_value": header_value[0]}
+            for name, size in used.items():
+                if name in filled or self._headers is not None:
+                    setattr(rates, name, _adapted(getattr(rates, name), size / whole, n))
         return Filled(n_batches, n, filled)
 
 
 _ENOUGH_RECORDS = 1000
 
 
-def _adapted(rate: float, needed: float) -> float:
+def _adapted(rate: float, needed: float, n: int) -> float:
     """The rate itself if it is about right: blocks of the same size are used again."""
-    return rate if needed <= rate <= 1.5 * needed + 1 / 64 else min(1.125 * needed, 1.0)
+    if needed <= rate and (n < _ENOUGH_RECORDS or rate <= 1.5 * needed + 1 / 64):
+        return rate
+    return min(1.125 * needed, 1.0)
 
 
 def _column(arrays: Any, n: int, n_bytes: int, n_null: int) -> BinaryColumn:
