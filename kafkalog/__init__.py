@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.repair.recovering.recover import recover
+    from kafkalog.repair.recovering.report import RecoveryReport
     from kafkalog.scanning.batch_scan import BatchScan, batches
     from kafkalog.scanning.read import read_numpy, read_pandas, read_table, scan
     from kafkalog.scanning.scan import Scan
@@ -119,6 +121,8 @@ _LAZY = {
     "RebuildReport": "operations.rebuilding.report",
     "reindex": "operations.rebuilding.rebuild",
     "Scan": "scanning.scan",
+    "RecoveryReport": "repair.recovering.report",
+    "recover": "repair.recovering.recover",
     "Segment": "log.segment",
     "InstallReport": "operations.loading.install",
     "install": "operations.loading.install",
@@ -167,6 +171,7 @@ __all__ = [
     "Reason",
     "RebuildReport",
     "RecordColumns",
+    "RecoveryReport",
     "Scan",
     "Segment",
     "SidecarError",
@@ -191,6 +196,7 @@ __all__ = [
     "read_numpy",
     "read_pandas",
     "read_table",
+    "recover",
     "reindex",
     "scan",
     "verify",

@@ -25,6 +25,7 @@ from kafkalog.errors import (
     Limits,
     ReadError,
     Reason,
+    SidecarError,
 )
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.indexes.odd_offsets import Witnesses, first_offset
@@ -218,8 +219,15 @@ class Segment:
         """Path of another file of the segment, existing or not, given its suffix."""
         return self.path.with_name(kf.sidecar_name(self.path.name, suffix))
 
-    def read_index(self, kind: type[AnyIndex]) -> AnyIndex | None:
+    def read_index(self, kind: type[AnyIndex], *, is_bounded: bool = True) -> AnyIndex | None:
         """An index of one of the three kinds, not cached; None if there is no such file.
+
+        Parameters
+        ----------
+        kind : type
+            `OffsetIndex`, `TimeIndex` or `TransactionIndex`.
+        is_bounded : bool
+            Whether to read no more entries than a `.log` of this size can have.
 
         Raises
         ------
@@ -227,13 +235,22 @@ class Segment:
             The index cannot be read.
         """
         path = self.sidecar_path(_SUFFIXES[kind])
-        if not path.is_file():
+        if not os.path.exists(path):
             return None
-        size = self.size_in_bytes if self.error is None else self.limits.max_segment_bytes
-        # at most one entry per batch, and one that a roll or close adds to the time index
-        max_entries = size // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
+        size = size_of(path)
+        if size > _MAX_INDEX_BYTES and not is_bounded:
+            detail = f"{size} bytes; a broker cannot map an index of 2 GiB or more"
+            raise SidecarError(Reason.INDEX_SIZE, detail, path=path)
         # not mapped by default: a mapping holds a file descriptor for as long as the index is cached
-        return kind.open(path, self.base_offset, memory_map=self.memory_map is True, max_entries=max_entries)
+        is_mapped = self.memory_map is True or (size > _READ_BYTES and not is_bounded)
+        max_entries = self.max_index_entries if is_bounded else None
+        return kind.open(path, self.base_offset, memory_map=is_mapped, max_entries=max_entries)
+
+    @property
+    def max_index_entries(self) -> int:
+        """At most one entry per batch, and one that a roll or close adds to the time index."""
+        size = self.size_in_bytes if self.error is None else self.limits.max_segment_bytes
+        return size // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
 
     def index_or_none(
         self, kind: type[AnyIndex], report: Callable[[Finding], object] = lambda finding: None
@@ -462,7 +479,9 @@ class Segment:
         return result
 
 
-_BYTES_WORTH_A_JUMP = 2**20
+_BYTES_WORTH_A_JUMP: Final = 2**20
+_MAX_INDEX_BYTES: Final = 2**31 - 1
+_READ_BYTES: Final = 2**26
 
 
 def _is_last(path: Path, base_offset: int | None) -> bool:

@@ -266,7 +266,7 @@ def _task_bytes(args: argparse.Namespace) -> dict[str, Any]:
 def _scan_options(args: argparse.Namespace) -> dict[str, Any]:
     options = scan_options(args)
     del options["threads"]
-    if args.n is not None:
+    if args.limit is not None:
         raise UsageError("-n is for one reader; give --sql 'select ... limit N', or offsets")
     return {**options, **_task_bytes(args)}
 
@@ -364,7 +364,7 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
                 _write_findings(findings, console)
     if not args.json:
         state = f"{counted(totals['damage'], 'finding')} of damage" if totals["damage"] else "all OK"
-        not_checked = what_was_not_checked(args, opened)
+        not_checked = what_was_not_checked(args)
         parts = [
             counted(totals["partition"], "partition"),
             counted(totals["segment"], "segment"),
