@@ -24,7 +24,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("format", "functions", "arguments"),
     ("errors",),
     ("parsing",),
-    ("storage",),
+    ("storage", "messages"),
     ("records",),
     ("state", "interchange"),
     ("indexes",),
