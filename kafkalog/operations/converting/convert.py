@@ -20,7 +20,6 @@ from kafkalog.errors import (
     ConfigWarning,
     CorruptionWarning,
     Finding,
-    KafkalogError,
     Limits,
     NotKafkaError,
     OnCorruption,
@@ -28,8 +27,9 @@ from kafkalog.errors import (
     Reason,
     warn,
 )
-from kafkalog.log.log_dir import LogDir
+from kafkalog.log.log_dir import LogDir, as_set
 from kafkalog.log.open import open as open_path
+from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.conversion import Conversion, Nowhere
@@ -268,40 +268,39 @@ def _choose(
     on_corruption: OnCorruption,
     note: Callable[[Finding], None],
 ) -> Iterator[Partition]:
-    named = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
-    numbered = None if partitions is None else {partitions} if isinstance(partitions, int) else set(partitions)
-    if not isinstance(opened, LogDir):
-        key = opened.topic_partition
-        if (named is None or (key and key.topic in named)) and (
-            numbered is None or (key and key.partition in numbered)
-        ):
-            yield Partition.of_segment(opened) if isinstance(opened, Segment) else opened
-        return
-    for finding in opened.findings:
-        note(finding)
-    for missing in sorted((named or set()) - set(opened.topics)):
-        raise ValueError(f"no topic {missing!r} here; there are {', '.join(opened.topics[:8])}")
-    keys = opened.select(topics, partitions, internal=internal)
-    if named is None:
-        left_out = {key.topic: key for key in set(opened.select(partitions=partitions)) - set(keys)}
-        left_out |= {key.topic: key for key in keys if key.topic == kf.METADATA_TOPIC}
-        for topic, key in sorted(left_out.items()):
-            detail = (
-                f"the internal topic {topic!r} is left out; topics (-t) names it, internal=True (--internal) takes all"
-            )
-            if topic == kf.METADATA_TOPIC:
-                detail = "the cluster's metadata, which nobody but its controllers write, is left out"
-            note(Finding(Reason.UNSAFE_PATH, detail, path=str(opened.path_of(key).path), damage=False))
-        keys = [key for key in keys if key.topic not in left_out]
-    for key in keys:
-        try:
-            partition = opened[key]
-        except KafkalogError as error:
-            if on_corruption == "raise":
-                raise
-            note(error.to_finding())
-            continue
-        yield partition
+    among = None
+    if isinstance(opened, LogDir):
+        for finding in opened.findings:
+            note(finding)
+        for missing in sorted((as_set(topics) or set()) - set(opened.topics)):
+            raise ValueError(f"no topic {missing!r} here; there are {', '.join(opened.topics[:8])}")
+        if topics is None:
+            among = _without_internal(opened, partitions, internal, note)
+    for partition in partitions_of(opened, topics, partitions, among=among):
+        if isinstance(partition, Partition):
+            yield partition
+        elif on_corruption == "raise":
+            raise partition
+        else:
+            note(partition.to_finding())
+
+
+def _without_internal(
+    log_dir: LogDir, partitions: Sequence[int] | int | None, internal: bool, note: Callable[[Finding], None]
+) -> list[kf.TopicPartition]:
+    """The partitions to convert if no topic is named; topics that are left out are noted."""
+    kept = set(log_dir.select(internal=internal))
+    left_out = {
+        key.topic: key
+        for key in log_dir.select(partitions=partitions)
+        if key not in kept or key.topic == kf.METADATA_TOPIC
+    }
+    for topic, key in sorted(left_out.items()):
+        detail = f"the internal topic {topic!r} is left out; topics (-t) names it, internal=True (--internal) takes all"
+        if topic == kf.METADATA_TOPIC:
+            detail = "the cluster's metadata is left out: only its controllers write it"
+        note(Finding(Reason.UNSAFE_PATH, detail, path=str(log_dir.path_of(key).path), damage=False))
+    return [key for key in kept if key.topic not in left_out]
 
 
 def _named(chosen: list[Partition]) -> Iterator[_Pair]:
