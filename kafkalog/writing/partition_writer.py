@@ -446,7 +446,7 @@ class PartitionWriter:
         if self._is_closed:
             raise ValueError(f"the writer of {self.path} is closed")
         if self._failure is not None:
-            raise ValueError(f"an append to {self.path} failed, and nothing of it will appear") from self._failure
+            raise ValueError(f"an append to {self.path} failed: nothing is written") from self._failure
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

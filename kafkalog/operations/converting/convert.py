@@ -32,7 +32,7 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.converting.conversion import Conversion, Nowhere
+from kafkalog.operations.converting.conversion import Conversion, DryRun
 from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.operations.converting.report import ConversionReport, converted
 from kafkalog.operations.converting.rewrite import Settings
@@ -221,7 +221,7 @@ def convert(
             )
             where = target if is_one else target / str(key)
             if dry_run:
-                conversion.run(Nowhere(), pool, n_threads)
+                conversion.run(DryRun(), pool, n_threads)
             else:
                 directory = where if root is None else root / str(key)
                 with targets.open(directory, partition, conversion.start_offset) as sink:
@@ -242,7 +242,7 @@ def _rules(
     include_deleted: bool,
 ) -> Rules:
     if redact is None and (redact_where is not None or redact_secret is not None):
-        raise ValueError("redact_where and redact_secret go with redact, which says what to redact")
+        raise ValueError("redact_where and redact_secret need redact, which names what to redact")
     return Rules(
         None if filters is None else parse_filters(filters),
         None if drop is None else parse_filters(drop),
@@ -255,7 +255,7 @@ def _rules(
 def _compression(compression: str | Compression | None, level: int | None) -> Compression | None:
     if compression is None:
         if level is not None:
-            raise ValueError("compression_level goes with compression, which says of which codec")
+            raise ValueError("compression_level needs compression: the levels are those of a codec")
         return None
     return Compression.parse(compression, level=level)
 
