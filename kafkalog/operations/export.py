@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkalog.arguments import optional_integer
 from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, OutputExistsError, Reason
 from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
@@ -31,6 +30,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.parsing import optional_integer
 from kafkalog.scanning.query import ScanOptions
 from kafkalog.scanning.scan import Scan
 from kafkalog.storage.output_paths import check_outside

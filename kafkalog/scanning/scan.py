@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.arguments import integer, optional_integer
 from kafkalog.errors import (
     Finding,
     Loss,
@@ -32,6 +31,7 @@ from kafkalog.interchange.arrow_output import (
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.parsing import integer, near, optional_integer
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.explain import Explanation
@@ -266,7 +266,9 @@ def check_columns(
                 f"columns names {name!r}, which extract makes: derived columns come by themselves, at the end"
             )
         if name not in known:
-            raise ValueError(f"no column {name!r}; there are {', '.join(known)}")
+            close = near(name, known)
+            there = f"did you mean {close!r}? There are" if close else "there are"
+            raise ValueError(f"no column {name!r}; {there} {', '.join(known)}")
     if len(set(names)) != len(names):
         raise ValueError("columns names a column twice")
     return names

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.arguments import integer
 from kafkalog.errors import Reason, UnsafePathError
+from kafkalog.parsing import integer
 from kafkalog.records.codecs import Compression
 from kafkalog.state.log_config import LogConfig
 

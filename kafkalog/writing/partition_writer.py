@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from kafkalog import format as kf
-from kafkalog.arguments import integer, optional_integer
 from kafkalog.errors import DEFAULT_LIMITS, Limits, Reason, TransactionWarning, UnsafePathError, WriteError, warn
 from kafkalog.interchange.arrow_input import record_slices
+from kafkalog.parsing import integer, optional_integer
 from kafkalog.records.batch_table import Window
 from kafkalog.records.codecs import Compression
 from kafkalog.state.checkpoints import parse_topic_id

@@ -22,6 +22,7 @@ from kafkalog._kernels import header_walk as batch_kernels
 from kafkalog._kernels import indexes as index_kernels
 from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import wire as wire_kernels
+from kafkalog._kernels.batch_spec import Heads, write_heads
 
 REFUSALS = (ValueError, IndexError)
 HOSTILE_DTYPES: dict[str, Any] = {
@@ -201,7 +202,7 @@ def _match_header(a: Arguments, n: int) -> None:
     predicate_kernels.match_header(data, *columns, _needle(a), operation, _needle(a), *flags, _mask(a, n))
 
 
-def _written(a: Arguments, n: int) -> tuple[encode_kernels.Columns, encode_kernels.Heads, Any]:
+def _written(a: Arguments, n: int) -> tuple[encode_kernels.Columns, Heads, Any]:
     """Columns that lead anywhere, or nearly right, heads and boundaries; the columns keep what they were given."""
     data = np.array(a.bytes())
     right = a.rng.random() < 0.7
@@ -220,7 +221,7 @@ def _written(a: Arguments, n: int) -> tuple[encode_kernels.Columns, encode_kerne
     offset = np.sort(a.column("q", n)) if right else a.column("q", n)
     columns = encode_kernels.Columns(offset, a.column("q", n), *binary(n), *binary(n), *headers)
     n_batches = n % 5
-    heads = encode_kernels.Heads(*a.columns("qqihqqqhii", n_batches))
+    heads = Heads(*a.columns("qqihqqqhii", n_batches))
     boundaries = np.sort(a.rng.integers(0, n + 1, n_batches + 1)) if right else a.column("q", n_batches + 1)
     return columns, heads, boundaries
 
@@ -242,7 +243,7 @@ def _write_batches(a: Arguments, n: int) -> None:
     bounds = (0, len(heads)) if n % 2 else (int(a.rng.integers(-1, 5)), int(a.rng.integers(-1, 5)))
     encode_kernels.write_batches(columns, boundaries, heads, body_size, payload_size, *bounds, bool(n % 3), out)
     n_batches = max(len(heads) - n % 2, 0)
-    encode_kernels.write_heads(heads, int(a.rng.integers(-1, 3)), *a.columns("qq", n_batches), out)
+    write_heads(heads, int(a.rng.integers(-1, 3)), *a.columns("qq", n_batches), out)
 
 
 def _varints(a: Arguments, n: int) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, get_args
 
 from kafkalog import format as kf
-from kafkalog.arguments import one_of, optional_integer
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     ConfigWarning,
@@ -27,7 +26,7 @@ from kafkalog.errors import (
     Reason,
     warn,
 )
-from kafkalog.log.log_dir import LogDir, as_set
+from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
@@ -38,6 +37,7 @@ from kafkalog.operations.converting.report import ConversionReport, converted
 from kafkalog.operations.converting.rewrite import Settings
 from kafkalog.operations.converting.rules import Rules
 from kafkalog.operations.converting.target import ConvertedPartitions
+from kafkalog.parsing import one_of, optional_integer
 from kafkalog.records.codecs import Compression
 from kafkalog.scanning.filters import Filters, parse_filters
 from kafkalog.scanning.ordered_pool import OrderedPool
@@ -272,8 +272,6 @@ def _choose(
     if isinstance(opened, LogDir):
         for finding in opened.findings:
             note(finding)
-        for missing in sorted((as_set(topics) or set()) - set(opened.topics)):
-            raise ValueError(f"no topic {missing!r} here; there are {', '.join(opened.topics[:8])}")
         if topics is None:
             among = _without_internal(opened, partitions, internal, note)
     for partition in partitions_of(opened, topics, partitions, among=among):

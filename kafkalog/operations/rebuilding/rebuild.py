@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import get_args
 
-from kafkalog.arguments import integer, one_of
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
@@ -22,7 +21,7 @@ from kafkalog.operations.rebuilding.choosing import check_paths, choose
 from kafkalog.operations.rebuilding.outputs import target_for
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile
-from kafkalog.scanning.filters import milliseconds
+from kafkalog.parsing import integer, one_of, parse_milliseconds
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 
 DEFAULT_KINDS: tuple[Kind, ...] = ("offset", "time", "txn")
@@ -130,7 +129,7 @@ def reindex(
     if not chosen:
         return report
     roots = check_paths(opened, chosen, output=output, dry_run=dry_run)
-    now_ms = None if now is None else milliseconds("now", now)
+    now_ms = None if now is None else parse_milliseconds("now", now)
     with contextlib.ExitStack() as stack:
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
