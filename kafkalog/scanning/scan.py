@@ -25,6 +25,7 @@ from kafkalog.interchange.arrow_output import (
     check_binary_type,
     columns_needed,
     extend_schema,
+    form_needed,
     record_schema,
 )
 from kafkalog.log.open import Paths
@@ -103,7 +104,7 @@ class Scan:
         one = self._pass()
         writer: ArrowWriter | None = None
         segment: Segment | None = None
-        for task, columns in one.run(columns_needed(self._records)):
+        for task, columns in one.run(columns_needed(self._records), form_needed(self._records)):
             if writer is None or task.window.segment is not segment:
                 _report_header_keys(one, writer, segment)
                 segment = task.window.segment
