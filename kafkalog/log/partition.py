@@ -27,7 +27,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.log_config import LogConfig
-from kafkalog.state.transaction_outcomes import Outcomes
+from kafkalog.state.transaction_outcomes import TransactionOutcomes
 
 
 class Partition:
@@ -333,7 +333,7 @@ class Partition:
         KafkalogError
             The last segment is damaged, or a segment in which a transaction is open.
         """
-        _, first = self.reader.read_committed().replay()
+        first = self.learn_outcomes().or_raise().end
         return self.log_end_offset if first is None else max(first.first_offset, self.log_start_offset)
 
     def aborted_transactions(self, start: int | None = None, end: int | None = None) -> npt.NDArray[np.void]:
@@ -361,7 +361,9 @@ class Partition:
         """
         return self.reader.aborted_transactions(start, end)
 
-    def learn_outcomes(self, until_offset: int | None = None, *, on_corruption: OnCorruption = "raise") -> Outcomes:
+    def learn_outcomes(
+        self, until_offset: int | None = None, *, on_corruption: OnCorruption = "raise"
+    ) -> TransactionOutcomes:
         """How the transactions ended, for readers of parts of the partition. Only headers are read.
 
         Parameters

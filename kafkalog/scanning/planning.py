@@ -36,7 +36,7 @@ from kafkalog.records.header_walk import intact_batch_at, is_chain
 from kafkalog.scanning.query import check_isolation_level, check_on_corruption, offset_of
 from kafkalog.scanning.scan import Scan
 from kafkalog.state.read_committed import IsolationLevel
-from kafkalog.state.transaction_outcomes import Outcomes
+from kafkalog.state.transaction_outcomes import TransactionOutcomes
 
 TASK_BYTES: Final = 2**26
 """Bytes of `.log` files per task: many compared with the cost of starting a task, few enough to balance the load."""
@@ -112,7 +112,7 @@ def plan(
     task_bytes: int = TASK_BYTES,
     min_tasks: int | None = None,
     max_records: int | None = None,
-    outcomes: Callable[[Partition, int | None], Outcomes] | None = None,
+    outcomes: Callable[[Partition, int | None], TransactionOutcomes] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Plan:
     """Divide the records at a path into tasks.
@@ -266,7 +266,7 @@ class _Part(NamedTuple):
     range: PartitionRange
     number: int
     """Number of its first segment in the partition."""
-    outcomes: Outcomes | None
+    outcomes: TransactionOutcomes | None
     """Outcomes of the whole partition."""
 
     def finish(self) -> PartitionRange:
@@ -296,7 +296,7 @@ class _Planner:
     isolation_level: IsolationLevel
     on_corruption: OnCorruption
     include_deleted: bool
-    outcomes: Callable[[Partition, int | None], Outcomes]
+    outcomes: Callable[[Partition, int | None], TransactionOutcomes]
 
     def cut(self, partition: Partition, start: int | None, end: int | None) -> list[_Part]:
         """Parts of a partition, none larger than a task if its segments can be cut."""

@@ -23,7 +23,7 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Limits
 from kafkalog.records.decode import Selection, decode
-from kafkalog.state.read_committed import PLACE_BITS, ReplayWindow
+from kafkalog.state.transaction_outcomes import PLACE_BITS, ReplayWindow
 
 COMMITTED: dict[str, Any] = {"isolation_level": "read_committed"}
 TOPICS_WITH_ABORTED = [("k44", "p-txn"), ("k28", "p-v2-txn"), ("k44_extra", "p-txn-now")]
