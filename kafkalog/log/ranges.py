@@ -33,7 +33,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.records.batch_table import Window
-from kafkalog.state.transaction_outcomes import PLACE_BITS, TransactionOutcomes
+from kafkalog.state.transaction_outcomes import POSITION_BITS, TransactionOutcomes
 from kafkalog.storage.source import ByteSource
 
 
@@ -108,7 +108,8 @@ class PartitionRange:
             following = self.segments[number + 1] if number + 1 < len(self.segments) else self.following
             outcomes = self.outcomes
             if outcomes is not None:
-                outcomes = outcomes.between(place_of(number, segment.start), place_of(number, segment.stop))
+                begin, stop = log_position_of(number, segment.start), log_position_of(number, segment.stop)
+                outcomes = outcomes.between(begin, stop)
             parts.append(replace(self, segments=(segment,), outcomes=outcomes, following=following))
         return parts
 
@@ -243,9 +244,9 @@ class RangedSegment(Segment):
         )
 
 
-def place_of(number: int, position: int) -> int:
+def log_position_of(number: int, position: int) -> int:
     """One integer for a position in a segment of a partition, as `TransactionOutcomes` uses it."""
-    return (number << PLACE_BITS) + position
+    return (number << POSITION_BITS) + position
 
 
 _FIRST_WINDOW_BYTES = 2**16

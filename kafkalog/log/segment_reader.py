@@ -22,7 +22,7 @@ from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
 from kafkalog.state.read_committed import ReadCommitted
-from kafkalog.state.transaction_outcomes import PLACE_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
+from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
@@ -286,7 +286,7 @@ class SegmentReader:
         )
         try:
             for window in windows:
-                replay = ReplayWindow(window.window, window.number << PLACE_BITS, tuple(damage))
+                replay = ReplayWindow(window.window, window.number << POSITION_BITS, tuple(damage))
                 committed = selector.select_committed(replay, selection.start_offset, selection.end_offset)
                 damage.clear()
                 if len(committed.batches):
@@ -347,14 +347,15 @@ class SegmentReader:
         return found[mask]
 
     def replay_windows(
-        self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
+        self, log_position: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
     ) -> Generator[ReplayWindow]:
-        """Windows from a place (segment number and position) on; damage is skipped, and passed on with the next window.
+        """Windows from a log position (segment number and position) on.
 
+        Damage is skipped, and passed on with the next window.
         A window is released when the next one is requested. A file that cannot be read counts as damage, unless
         `on_corruption` is "raise".
         """
-        first, position = place >> PLACE_BITS, place & (1 << PLACE_BITS) - 1
+        first, position = log_position >> POSITION_BITS, log_position & (1 << POSITION_BITS) - 1
         previous = previous_offset
         damage: list[Finding] = []
         for number in range(first, len(self._segments)):
@@ -373,7 +374,7 @@ class SegmentReader:
                     )
                     for window in stream.windows(begin):
                         begin = window.start + window.data.size
-                        yield ReplayWindow(window, number << PLACE_BITS, tuple(damage))
+                        yield ReplayWindow(window, number << POSITION_BITS, tuple(damage))
                         damage.clear()
                         source.release(window.data, window.start)
                         del window
@@ -384,7 +385,7 @@ class SegmentReader:
                 damage.append(_passed_over(error, segment, begin, "skip"))
         if damage:
             end = Window(np.empty(0, np.uint8), 0, BatchTable.empty())
-            yield ReplayWindow(end, len(self._segments) << PLACE_BITS, tuple(damage))
+            yield ReplayWindow(end, len(self._segments) << POSITION_BITS, tuple(damage))
 
 
 def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:

@@ -29,7 +29,7 @@ from kafkalog.log.segment_reader import Known
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import Window, valid_crcs
 from kafkalog.state.read_committed import IsolationLevel
-from kafkalog.state.transaction_outcomes import PLACE_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
+from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
 from kafkalog.storage.source import file_status
 
 HighWatermark = Literal["ignore", "checkpoint"]
@@ -307,9 +307,9 @@ class _Transactions:
     def discard_below(self, offset: int) -> None:
         self._learner.discard_below(offset)
 
-    def _replay_windows(self, place: int, previous_offset: int) -> Generator[ReplayWindow]:
-        """Windows from a place (segment number and position) on, up to the readable end of the last segment."""
-        number, position = place >> PLACE_BITS, place & (1 << PLACE_BITS) - 1
+    def _replay_windows(self, log_position: int, previous_offset: int) -> Generator[ReplayWindow]:
+        """Windows from a log position (segment number and position) on, up to the readable end of the last segment."""
+        number, position = log_position >> POSITION_BITS, log_position & (1 << POSITION_BITS) - 1
         lost: list[Finding] = []
         for base in [one for one in self._bases if self._numbers[one] >= number]:
             path, mine = self._path / kf.segment_file_name(base), self._numbers[base]
@@ -324,7 +324,8 @@ class _Transactions:
                     lost += window.damage  # damage up to the end of the segment: pass it on with the next window
                     continue
                 previous_offset = int(window.window.batches.last_offset[-1])
-                yield window._replace(place=window.place + (mine << PLACE_BITS), damage=(*lost, *window.damage))
+                start = window.segment_start + (mine << POSITION_BITS)
+                yield window._replace(segment_start=start, damage=(*lost, *window.damage))
                 lost.clear()
 
 

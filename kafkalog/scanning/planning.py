@@ -30,7 +30,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
-from kafkalog.log.ranges import PartitionRange, SegmentRange, place_of
+from kafkalog.log.ranges import PartitionRange, SegmentRange, log_position_of
 from kafkalog.log.segment import Segment
 from kafkalog.records.header_walk import intact_batch_at, is_chain
 from kafkalog.scanning.query import check_isolation_level, check_on_corruption, offset_of
@@ -274,8 +274,8 @@ class _Part(NamedTuple):
         if self.outcomes is None:
             return self.range
         first, last = self.range.segments[0], self.range.segments[-1]
-        begin = place_of(self.number, first.start)
-        stop = place_of(self.number + len(self.range.segments) - 1, last.stop)
+        begin = log_position_of(self.number, first.start)
+        stop = log_position_of(self.number + len(self.range.segments) - 1, last.stop)
         return replace(self.range, outcomes=self.outcomes.between(begin, stop))
 
 
@@ -343,11 +343,13 @@ class _Planner:
                 pieces = self._cut_segment(partition.segments[number], one, low, high)
                 after = ranges[number + 1] if number + 1 < len(ranges) else None
                 if after is not None and partition.segments[number + 1].error is not None:
-                    after = None  # parts are not joined over an unreadable segment either: places count all segments
+                    # parts are not joined over an unreadable segment either: log positions count all segments
+                    after = None
                 if after is not None and high is not None and after.first_offset >= high:
                     after = None
                 for piece, following in zip(pieces, [*pieces[1:], after], strict=True):
-                    if known is not None and known.end is not None and known.end.place < place_of(number, piece.start):
+                    begin = log_position_of(number, piece.start)
+                    if known is not None and known.end is not None and known.end.log_position < begin:
                         return  # reading ends before this part
                     part = replace(whole, segments=(piece,), start_offset=low, end_offset=high, following=following)
                     yield _Part(part, number, known)

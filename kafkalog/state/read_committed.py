@@ -16,7 +16,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError
 from kafkalog.records.batch_table import BatchTable, valid_crcs
 from kafkalog.state.transaction_outcomes import (
-    PLACE_BITS,
+    POSITION_BITS,
     LearnedOutcomes,
     OutcomeLearner,
     ReplayWindow,
@@ -81,7 +81,7 @@ class ReadCommitted:
             self._learner.follow(replay, first, n)
         elif self._known.not_committed and self._check_crcs and rows_of_transactions(batches).size:
             damaged = np.flatnonzero(~valid_crcs(replay.window, batches))
-            self._known.damaged.append(batches.position[damaged] + replay.place)
+            self._known.damaged.append(batches.position[damaged] + replay.segment_start)
         return self._committed(replay, first, n)
 
     def _committed(self, replay: ReplayWindow, first: int, n: int) -> CommittedWindow:
@@ -89,11 +89,12 @@ class ReadCommitted:
         batches = replay.window.batches
         committed = CommittedWindow(batches)
         if first < n and self._known.end is not None:
-            n_stable = max(int(np.searchsorted(batches.position, self._known.end.place - replay.place)), 0)
+            end = self._known.end.log_position - replay.segment_start
+            n_stable = int(np.searchsorted(batches.position, end))
             committed.is_end = n_stable < n
             n = min(n, n_stable)
         find = self._unwanted_by_offset if self._known.is_by_offset else self._unwanted
-        unwanted = find(batches, first, n, replay.place, committed.findings)
+        unwanted = find(batches, first, n, replay.segment_start, committed.findings)
         if unwanted.size or n < len(batches):
             mask = np.zeros(len(batches), np.bool_)
             mask[:n] = True
@@ -105,58 +106,58 @@ class ReadCommitted:
         return committed
 
     def _unwanted(
-        self, batches: BatchTable, first: int, stop: int, place: int, findings: list[Finding]
+        self, batches: BatchTable, first: int, stop: int, log_position: int, findings: list[Finding]
     ) -> npt.NDArray[np.int64]:
         """Rows from `first` to `stop` whose transactions are aborted or of unknown outcome, without damaged batches."""
         if first >= stop:
             return np.empty(0, np.int64)
-        begin, end = place + int(batches.position[0]), place + int(batches.next_position[stop - 1])
+        begin, end = log_position + int(batches.position[0]), log_position + int(batches.next_position[stop - 1])
         damaged = np.concatenate([*self._known.damaged, np.empty(0, np.int64)])
         damaged = damaged[damaged >= begin]
         self._known.damaged = [damaged] if damaged.size else []
         if not self._known.not_committed:
             return np.empty(0, np.int64)
         ranges = np.concatenate(self._known.not_committed)
-        ranges = ranges[ranges["end_place"] > begin]
+        ranges = ranges[ranges["end_position"] > begin]
         self._known.not_committed = [ranges] if ranges.size else []
-        ranges = ranges[ranges["start_place"] < end]
+        ranges = ranges[ranges["start_position"] < end]
         rows = rows_of_transactions(batches[first:stop]) + first
         rows = rows[(batches.attributes[rows] & kf.CONTROL_BIT) == 0]
-        rows = rows[~np.isin(batches.position[rows] + place, damaged)]
+        rows = rows[~np.isin(batches.position[rows] + log_position, damaged)]
         if not ranges.size or not rows.size:
             return np.empty(0, np.int64)
         producer_ids = np.unique(ranges["producer_id"])
         number = np.minimum(np.searchsorted(producer_ids, batches.producer_id[rows]), producer_ids.size - 1)
         known = producer_ids[number] == batches.producer_id[rows]
         rows, number = rows[known], number[known]
-        # Producer and place in one number, for one binary search: transactions of a producer do not overlap
-        starts = np.clip(ranges["start_place"] - begin, 0, None)
-        starts |= np.searchsorted(producer_ids, ranges["producer_id"]) << PLACE_BITS
+        # Producer and position in one number, for one binary search: transactions of a producer do not overlap
+        starts = np.clip(ranges["start_position"] - begin, 0, None)
+        starts |= np.searchsorted(producer_ids, ranges["producer_id"]) << POSITION_BITS
         order = np.argsort(starts)
-        at = batches.position[rows] + (place - begin)
-        within = np.searchsorted(starts[order], at | number << PLACE_BITS, side="right") - 1
+        at = batches.position[rows] + (log_position - begin)
+        within = np.searchsorted(starts[order], at | number << POSITION_BITS, side="right") - 1
         candidate = ranges[order[within]]
         is_in = (within >= 0) & (candidate["producer_id"] == batches.producer_id[rows])
-        is_in &= candidate["end_place"] > at + begin
+        is_in &= candidate["end_position"] > at + begin
         if self._known.causes:
             met = candidate[is_in & (candidate["outcome"] == Outcome.UNKNOWN)]
-            _, at_first = np.unique(met["start_place"], return_index=True)
+            _, at_first = np.unique(met["start_position"], return_index=True)
             for one in met[at_first]:
-                cause = self._known.causes.pop(int(one["start_place"]), None)
+                cause = self._known.causes.pop(int(one["start_position"]), None)
                 if cause is not None:
                     findings.append(unknown_outcome(int(one["producer_id"]), int(one["first_offset"]), cause))
         unwanted: npt.NDArray[np.int64] = rows[is_in]
         return unwanted
 
     def _unwanted_by_offset(
-        self, batches: BatchTable, first: int, stop: int, place: int, findings: list[Finding]
+        self, batches: BatchTable, first: int, stop: int, log_position: int, findings: list[Finding]
     ) -> npt.NDArray[np.int64]:
         """Like `_unwanted`, where offsets tell which transaction a batch belongs to."""
         damaged = np.concatenate([*self._known.damaged, np.empty(0, np.int64)])
         self._known.damaged = []
         rows = rows_of_transactions(batches[first:stop]) + first
         rows = rows[(batches.attributes[rows] & kf.CONTROL_BIT) == 0]
-        rows = rows[~np.isin(batches.position[rows] + place, damaged)]
+        rows = rows[~np.isin(batches.position[rows] + log_position, damaged)]
         if not self._known.not_committed or not rows.size:
             return np.empty(0, np.int64)
         offset, producer_id = batches.base_offset[rows], batches.producer_id[rows]
@@ -166,7 +167,7 @@ class ReadCommitted:
         for one in ranges:
             mine = (producer_id == one["producer_id"]) & (offset >= one["first_offset"]) & (offset < one["last_offset"])
             unwanted |= mine
-            cause = self._known.causes.pop(int(one["start_place"]), None) if mine.any() else None
+            cause = self._known.causes.pop(int(one["start_position"]), None) if mine.any() else None
             if cause is not None:
                 findings.append(unknown_outcome(int(one["producer_id"]), int(one["first_offset"]), cause))
         found: npt.NDArray[np.int64] = rows[unwanted]

@@ -30,22 +30,22 @@ from kafkalog.errors import (
     LimitExceededError,
     Limits,
     Reason,
-    error_from_status,
 )
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.spans import batch_error
 from kafkalog.state.producers import read_markers
 from kafkalog.state.transactions import ENDED_DTYPE, OpenTransaction, Outcome, TransactionReplay, rows_of_transactions
 
-PLACE_BITS: Final = 32
-"""A place in a partition is the number of a segment, shifted left by this many bits, plus a position in the segment."""
+POSITION_BITS: Final = 32
+"""A log position is the number of a segment, shifted left by this many bits, plus a position in the segment."""
 
 
 class ReplayWindow(NamedTuple):
     """A window of one of a partition's segments, to be replayed."""
 
     window: Window
-    place: int
-    """Place of position 0 of its segment."""
+    segment_start: int
+    """Log position of the first byte of its segment."""
     damage: Sequence[Finding] = ()
     """Damage that was skipped right before it. Damage at the end of the log comes with a window without batches."""
 
@@ -59,7 +59,7 @@ class TransactionOutcomes:
     not_committed : ENDED_DTYPE[n]
         Transactions that were aborted, or whose outcome is unknown.
     causes : dict of int to Finding
-        Why an outcome is unknown, by the place where the transaction began.
+        Why an outcome is unknown, by the log position where the transaction began.
     end : OpenTransaction or None
         Reading ends where this transaction begins.
     findings : tuple of Finding
@@ -67,12 +67,12 @@ class TransactionOutcomes:
     error : KafkalogError or None
         Error to raise there.
     is_by_offset : bool
-        Whether batches are matched by offset instead of place: for readers that learned the outcomes earlier, since
+        Whether batches are matched by offset instead of position: for readers that learned the outcomes earlier, since
         the cleaner may have rewritten segments in the meantime.
 
     Notes
     -----
-    Places (see `TransactionReplay`) count from the first segment of the partition, or of the part.
+    Log positions (see `TransactionReplay`) count from the first segment of the partition, or of the part.
     """
 
     not_committed: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, ENDED_DTYPE))
@@ -94,24 +94,23 @@ class TransactionOutcomes:
         Parameters
         ----------
         begin, stop : int
-            Places of its first byte and of the byte after its last. Places in the result count from the segment of
-            `begin`.
+            Log positions of its first byte and of the byte after its last. Those in the result count from the segment
+            of `begin`.
         """
         if self.is_by_offset:
             return self
         mine = self.not_committed[
-            (self.not_committed["end_place"] > begin) & (self.not_committed["start_place"] < stop)
+            (self.not_committed["end_position"] > begin) & (self.not_committed["start_position"] < stop)
         ].copy()
-        shift = begin >> PLACE_BITS << PLACE_BITS
-        mine["start_place"] -= shift
-        mine["end_place"] -= shift
-        started = set(mine["start_place"].tolist())
-        causes = {place - shift: cause for place, cause in self.causes.items() if place - shift in started}
-        if self.end is None or self.end.place >= stop:
+        shift = begin >> POSITION_BITS << POSITION_BITS
+        mine["start_position"] -= shift
+        mine["end_position"] -= shift
+        started = set(mine["start_position"].tolist())
+        causes = {at - shift: cause for at, cause in self.causes.items() if at - shift in started}
+        if self.end is None or self.end.log_position >= stop:
             return TransactionOutcomes(mine, causes)
-        return TransactionOutcomes(
-            mine, causes, self.end._replace(place=self.end.place - shift), self.findings, self.error
-        )
+        end = self.end._replace(log_position=self.end.log_position - shift)
+        return TransactionOutcomes(mine, causes, end, self.findings, self.error)
 
 
 @dataclass(slots=True)
@@ -121,7 +120,7 @@ class LearnedOutcomes:
     not_committed: list[npt.NDArray[np.void]] = field(default_factory=list)
     causes: dict[int, Finding] = field(default_factory=dict)
     damaged: list[npt.NDArray[np.int64]] = field(default_factory=list)
-    """Places of batches with a wrong checksum, which are left to the decoder to report."""
+    """Log positions of batches with a wrong checksum, which are left to the decoder to report."""
     end: OpenTransaction | None = None
     findings: list[Finding] = field(default_factory=list)
     error: KafkalogError | None = None
@@ -148,7 +147,7 @@ class OutcomeLearner:
     paths : sequence of str
         The segments, for messages.
     ahead : callable
-        ``ahead(place, previous_offset)`` yields the windows of the partition from a place on, and skips damage.
+        ``ahead(log_position, previous_offset)`` yields the windows of the partition from there on, and skips damage.
     on_corruption : {"raise", "stop", "skip"}
     check_crcs : bool
         Whether batches with a wrong checksum count as damaged.
@@ -184,10 +183,10 @@ class OutcomeLearner:
         self._on_corruption, self._check_crcs, self._limits = on_corruption, check_crcs, limits
         self.outcomes = LearnedOutcomes()
         self._replay = TransactionReplay(limits=limits)
-        self._place = 0
+        self._position = 0
         self._last_offset = -1
         self._stream: Generator[ReplayWindow] | None = None
-        self._stream_place = 0
+        self._stream_position = 0
         self._lost_at_end: Finding | None = None
         self._is_in_range = False  # before the first batch of interest, outcomes need not be kept
 
@@ -247,8 +246,8 @@ class OutcomeLearner:
         not_committed = not_committed[not_committed["last_offset"] >= offset]
         self.outcomes.not_committed = [not_committed] if not_committed.size else []
         self.outcomes.damaged.clear()
-        started = set(not_committed["start_place"].tolist())
-        self.outcomes.causes = {place: cause for place, cause in self.outcomes.causes.items() if place in started}
+        started = set(not_committed["start_position"].tolist())
+        self.outcomes.causes = {at: cause for at, cause in self.outcomes.causes.items() if at in started}
 
     def follow(self, replay: ReplayWindow, first: int, stop: int) -> None:
         """Replay a window, and read ahead until the transactions of its rows from `first` to `stop` have ended.
@@ -256,7 +255,7 @@ class OutcomeLearner:
         Rows before `first` are replayed too, to know which transactions are open.
         """
         batches = replay.window.batches
-        begin = replay.place + int(batches.position[0])
+        begin = replay.segment_start + int(batches.position[0])
         if self._is_behind(begin):
             self._catch_up(begin)
         if not self._is_in_range:
@@ -264,7 +263,7 @@ class OutcomeLearner:
             self._is_in_range = first < stop
         self._feed(replay)
         if first < stop:
-            self._resolve(replay.place + int(batches.next_position[stop - 1]))
+            self._resolve(replay.segment_start + int(batches.next_position[stop - 1]))
 
     # ------------------------------------------------------------------------------------------------ reading ahead
 
@@ -281,15 +280,15 @@ class OutcomeLearner:
 
     def _next(self) -> ReplayWindow | None:
         """Read the next window after those replayed; None at the end of the log."""
-        if self._stream is None or self._stream_place != self._place:
+        if self._stream is None or self._stream_position != self._position:
             self.close()
-            self._stream = self._open_ahead(self._place, self._last_offset)
+            self._stream = self._open_ahead(self._position, self._last_offset)
         replay = next(self._stream, None)
         if replay is not None and not len(replay.window.batches):
             self._lost_at_end = next(filter(_passes_over, replay.damage), None)
             return None
         if replay is not None:
-            self._stream_place = replay.place + int(replay.window.batches.next_position[-1])
+            self._stream_position = replay.segment_start + int(replay.window.batches.next_position[-1])
         return replay
 
     def _is_behind(self, begin: int) -> bool:
@@ -297,23 +296,25 @@ class OutcomeLearner:
 
         A gap within a segment, or from one to the next, is damage, and comes with the window.
         """
-        if self._place == 0:
+        if self._position == 0:
             return begin > 0
-        return begin >> PLACE_BITS > (self._place >> PLACE_BITS) + 1
+        return begin >> POSITION_BITS > (self._position >> POSITION_BITS) + 1
 
     def _catch_up(self, begin: int) -> None:
         """Replay the headers of batches that the caller skipped."""
-        while self.outcomes.end is None and self._place < begin and (replay := self._next()) is not None:
+        while self.outcomes.end is None and self._position < begin and (replay := self._next()) is not None:
             batches = replay.window.batches
-            n = int(np.searchsorted(batches.position, begin - replay.place))
+            n = int(np.searchsorted(batches.position, begin - replay.segment_start))
             if n:
                 self._feed(replay._replace(window=replay.window._replace(batches=batches[:n])))
             if n < len(batches):
                 break
 
     def _resolve(self, until: int) -> None:
-        """Read ahead until all transactions that began before a place have ended, or to the end of the log."""
-        while self.outcomes.end is None and (first := self._replay.first_open) is not None and first.place < until:
+        """Read ahead until all transactions that began before a log position have ended, or to the end of the log."""
+        while (
+            self.outcomes.end is None and (first := self._replay.first_open) is not None and first.log_position < until
+        ):
             replay = self._next()
             if replay is not None:
                 self._feed(replay)
@@ -322,7 +323,7 @@ class OutcomeLearner:
                 continue
             self.outcomes.end = first
             detail = f"the transaction of producer {first.producer_id} from offset {first.first_offset} on is open"
-            path, position = self._where(first.place)
+            path, position = self._where(first.log_position)
             self.outcomes.findings = [
                 Finding(
                     Reason.OPEN_TRANSACTION,
@@ -338,16 +339,16 @@ class OutcomeLearner:
         """Whether damage at the end of the log may have contained markers of open transactions; if so, handles it."""
         if self._lost_at_end is None or self._replay.first_open is None:
             return False
-        self._doubt(self._lost_at_end, self._last_offset + 1, self._place)
+        self._handle_lost_marker(self._lost_at_end, self._last_offset + 1, self._position)
         return True
 
-    def _where(self, place: int) -> tuple[str, int]:
-        return self._paths[place >> PLACE_BITS], place & (1 << PLACE_BITS) - 1
+    def _where(self, log_position: int) -> tuple[str, int]:
+        return self._paths[log_position >> POSITION_BITS], log_position & (1 << POSITION_BITS) - 1
 
     def _feed(self, replay: ReplayWindow) -> None:
         """Replay the batches of a window that were not read ahead and replayed before."""
         batches = replay.window.batches
-        first = int(np.searchsorted(batches.position, self._place - replay.place))
+        first = int(np.searchsorted(batches.position, self._position - replay.segment_start))
         if first == len(batches) or self.outcomes.end is not None:
             return
         if first:
@@ -359,48 +360,47 @@ class OutcomeLearner:
             try:
                 self._replay_rows(replay, batches, rows, damage)
             except LimitExceededError as error:
-                error.path, _ = self._where(replay.place)
+                error.path, _ = self._where(replay.segment_start)
                 raise
         self._last_offset = int(batches.last_offset[-1])
-        self._place = replay.place + int(batches.next_position[-1])
+        self._position = replay.segment_start + int(batches.next_position[-1])
 
     def _replay_rows(
         self, replay: ReplayWindow, batches: BatchTable, rows: npt.NDArray[np.int64], damage: list[Finding]
     ) -> None:
-        damaged = self._damaged_rows(replay.window, batches)
-        place = batches.position + replay.place
+        damaged = np.empty(0, np.int64)
+        if self._check_crcs:
+            damaged = np.flatnonzero(~valid_crcs(replay.window, batches))
+        log_position = batches.position + replay.segment_start
         if damaged.size:
-            self.outcomes.damaged.append(place[damaged])
+            self.outcomes.damaged.append(log_position[damaged])
             rows = rows[~np.isin(rows, damaged)]
         batches = self._with_control_types(replay.window, batches, rows)
-        causes = self._causes_of_doubt(replay, batches, damaged, damage)
+        causes = self._possibly_lost_markers(replay, batches, damaged, damage)
         done = 0
         for row, cause in [*sorted(causes.items()), (len(batches), None)]:
             part = rows[np.searchsorted(rows, done) : np.searchsorted(rows, row)]
             if part.size:
-                self._keep(self._replay.update(batches, place, rows=part))
+                self._record(self._replay.update(batches, log_position, rows=part))
             if cause is not None and len(self._replay):
-                self._doubt(cause, int(batches.base_offset[row]), int(place[row]))
+                self._handle_lost_marker(cause, int(batches.base_offset[row]), int(log_position[row]))
             if self.outcomes.end is not None:
                 return
             done = row
-
-    def _damaged_rows(self, window: Window, batches: BatchTable) -> npt.NDArray[np.int64]:
-        return np.flatnonzero(~valid_crcs(window, batches)) if self._check_crcs else np.empty(0, np.int64)
 
     def _with_control_types(self, window: Window, batches: BatchTable, rows: npt.NDArray[np.int64]) -> BatchTable:
         """Return the batches with `control_type` filled in for compressed control batches.
 
         No known writer compresses control batches, but Kafka's readers accept them.
         """
-        hidden = rows[(batches.control_type[rows] == kf.NO_CONTROL_RECORD) & (batches.codec[rows] != 0)]
-        if not hidden.size:
+        unread = rows[(batches.control_type[rows] == kf.NO_CONTROL_RECORD) & (batches.codec[rows] != 0)]
+        if not unread.size:
             return batches
         kinds = batches.control_type.copy()
-        kinds[hidden] = read_markers(window, batches, hidden, limits=self._limits).control_type
+        kinds[unread] = read_markers(window, batches, unread, limits=self._limits).control_type
         return replace(batches, control_type=kinds)
 
-    def _causes_of_doubt(
+    def _possibly_lost_markers(
         self, replay: ReplayWindow, batches: BatchTable, damaged: npt.NDArray[np.int64], damage: list[Finding]
     ) -> dict[int, Finding]:
         """Rows at or right before which a marker may have been lost, each with the finding about the damage."""
@@ -413,24 +413,18 @@ class OutcomeLearner:
             after = np.concatenate([batches.base_offset[1:], batches.last_offset[-1:] + 1])
             fills = (batches.base_offset == before + 1) & (after == batches.last_offset + 1)
             fills &= batches.size_in_bytes > _MAX_MARKER_BYTES
-            path, _ = self._where(replay.place)
+            path, _ = self._where(replay.segment_start)
             for row in damaged.tolist() if all_of_it else damaged[~fills[damaged]].tolist():
-                causes[row] = error_from_status(
-                    STATUS["CRC_MISMATCH"],
-                    path=path,
-                    position=int(batches.position[row]),
-                    base_offset=int(batches.base_offset[row]),
-                    length=int(batches.size_in_bytes[row]),
-                ).to_finding()
+                causes[row] = batch_error(STATUS["CRC_MISMATCH"], batches, row, path).to_finding()
         if damage and (all_of_it or batches.base_offset[0] != self._last_offset + 1):
             causes[0] = damage[0]
         return causes
 
-    def _keep(self, ended: npt.NDArray[np.void]) -> None:
+    def _record(self, ended: npt.NDArray[np.void]) -> None:
         """Keep the transactions that were not committed; ends reading at one whose outcome is unknown, or skips it."""
         not_committed = ended[ended["outcome"] != Outcome.COMMITTED]
         for one in not_committed[not_committed["outcome"] == Outcome.UNKNOWN]:
-            path, position = self._where(int(one["end_place"]))
+            path, position = self._where(int(one["end_position"]))
             cause = Finding(
                 Reason.CONTROL_RECORD,
                 "the marker is neither a commit nor an abort",
@@ -438,22 +432,22 @@ class OutcomeLearner:
                 position=position,
                 base_offset=int(one["last_offset"]),
             )
-            begun = OpenTransaction(int(one["producer_id"]), int(one["first_offset"]), int(one["start_place"]))
+            begun = OpenTransaction(int(one["producer_id"]), int(one["first_offset"]), int(one["start_position"]))
             if self._goes_on:
-                self.outcomes.causes[begun.place] = cause
-            elif self.outcomes.end is None or begun.place < self.outcomes.end.place:
+                self.outcomes.causes[begun.log_position] = cause
+            elif self.outcomes.end is None or begun.log_position < self.outcomes.end.log_position:
                 first = self._replay.first_open
-                self._end_at(begun if first is None or begun.place < first.place else first, cause)
+                self._end_at(begun if first is None or begun.log_position < first.log_position else first, cause)
         if not_committed.size and self._is_in_range:
             self.outcomes.not_committed.append(not_committed)
 
-    def _doubt(self, cause: Finding, offset: int, place: int) -> None:
+    def _handle_lost_marker(self, cause: Finding, offset: int, log_position: int) -> None:
         """Handle damage that may have contained a marker: give the open transactions up, or end at the first one."""
         if self._goes_on:
-            given_up = self._replay.give_up(offset, place)
+            given_up = self._replay.give_up(offset, log_position)
             if self._is_in_range:
                 self.outcomes.not_committed.append(given_up)
-                self.outcomes.causes.update(dict.fromkeys(given_up["start_place"].tolist(), cause))
+                self.outcomes.causes.update(dict.fromkeys(given_up["start_position"].tolist(), cause))
         elif (first := self._replay.first_open) is not None:
             self._end_at(first, cause)
 
