@@ -13,6 +13,7 @@ from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import open_segment
+from kafkalog.parsing import TopicPatterns
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -88,12 +89,12 @@ def partitions_of(
     set_apart : bool
         Whether to include directories that a broker has renamed (`LogDir.set_apart`), after the others.
     """
-    named, numbered = as_set(topics), as_set(partitions)
+    patterns, numbered = TopicPatterns(topics), as_set(partitions)
 
     def is_wanted(key: kf.TopicPartition | None) -> bool:
         if key is None:
-            return named is numbered is None
-        return (named is None or key.topic in named) and (numbered is None or key.partition in numbered)
+            return topics is None and numbered is None
+        return patterns.wants(key.topic) and (numbered is None or key.partition in numbered)
 
     if isinstance(opened, Segment):
         opened = Partition.of_segment(opened)
@@ -101,7 +102,7 @@ def partitions_of(
         if is_wanted(opened.topic_partition):
             yield opened
         return
-    keys = opened.select(named, numbered, internal=internal)
+    keys = opened.select(topics, numbered, internal=internal)
     openers: list[Callable[[], Partition]] = [
         partial(opened.__getitem__, key) for key in keys if among is None or key in among
     ]

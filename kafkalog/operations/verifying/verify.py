@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkalog import format as kf
+from kafkalog.arguments import optional_integer
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
@@ -186,10 +187,8 @@ def iter_verify(
     """Like `verify`, but yields one partition at a time; findings about the log dirs are added to `into`."""
     if indexes_only and deep:
         raise ValueError("deep decodes records, indexes_only does not even compute checksums: choose one")
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
-    if index_interval_bytes is not None and index_interval_bytes < 0:
-        raise ValueError(f"index_interval_bytes must be at least 0, not {index_interval_bytes}")
+    n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
+    optional_integer("index_interval_bytes", index_interval_bytes, 0)
     found: list[Finding] = []
     chosen = partitions_to_verify(path, topics, partitions, limits, found)
     if into is not None:
@@ -198,7 +197,6 @@ def iter_verify(
     check = SegmentCheck(
         crcs=not indexes_only, deep=deep, interval_bytes=index_interval_bytes, limits=limits, progress=bar.add
     )
-    n_threads = threads or min(os.cpu_count() or 1, 4)
     segments: list[VerifiedSegment] = []
     with OrderedPool(n_threads) as pool:
         try:
@@ -240,6 +238,8 @@ def verified_partition(
     """Check a partition across its segments, after each segment has been checked."""
     findings = Findings(limits.max_findings)
     for finding in partition.findings:
+        if finding.reason is Reason.OFFSET_GAP:
+            continue  # what readers only note is checked below
         # harmless to a reader, but fatal to a broker at start-up
         is_fatal = finding.reason is Reason.UNKNOWN_FILE and kf.is_fatal_name(os.path.basename(finding.path or ""))
         findings.add(replace(finding, damage=True) if is_fatal and os.path.isfile(finding.path or "") else finding)
