@@ -431,6 +431,7 @@ class Partition:
         on_corruption: OnCorruption = "raise",
         report: Callable[[Finding], None] = lambda finding: None,
         progress: Callable[[int], object] = lambda n_bytes: None,
+        totals: PartitionMeter | None = None,
     ) -> IndexStatistics:
         """How well the indexes serve lookups, per segment and in total, compared with other values of the interval.
 
@@ -446,6 +447,8 @@ class Partition:
             Called with each finding; an index that cannot be measured gives one.
         progress : callable
             Called with the number of bytes read since the last call.
+        totals : PartitionMeter, optional
+            The partition is added to these totals of several partitions.
 
         Returns
         -------
@@ -457,25 +460,6 @@ class Partition:
         >>> statistics.index.n_entries, statistics.what_if[0].n_entries
         (3, 9)
         """
-        meter = self.measure_indexes(
-            intervals=intervals,
-            config=config,
-            on_corruption=on_corruption,
-            report=report,
-            progress=progress,
-        )
-        return meter.statistics(keep_gaps=True)
-
-    def measure_indexes(
-        self,
-        *,
-        intervals: Sequence[int] = (),
-        config: LogConfig | None = None,
-        on_corruption: OnCorruption = "raise",
-        report: Callable[[Finding], None] = lambda finding: None,
-        progress: Callable[[int], object] = lambda n_bytes: None,
-    ) -> PartitionMeter:
-        """Like `index_statistics`, but returns a result that can be added up over partitions."""
         total = PartitionMeter(str(self.path), self.topic_partition, intervals)
         damaged: set[str | None] = set()
 
@@ -498,4 +482,6 @@ class Partition:
             total.add(meter)
             if on_corruption == "stop" and not is_whole:
                 break  # a broker would delete the later segments
-        return total
+        if totals is not None:
+            totals.merge(total)
+        return total.statistics(keep_gaps=True)
