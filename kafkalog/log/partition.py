@@ -28,9 +28,10 @@ from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, 
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.transaction_outcomes import TransactionOutcomes
+from kafkalog.verbs import Verbs
 
 
-class Partition:
+class Partition(Verbs):
     """A directory of segments.
 
     Parameters

@@ -164,7 +164,7 @@ def _measure(
     args: argparse.Namespace,
     console: Console,
 ) -> Iterator[IndexStatistics]:
-    """Yield the partitions, and add them to the total; report one that cannot be read to its end, unless damage ends the run."""
+    """Yield the partitions, and add them to the total; report one that cannot be read to its end."""
     if console.shows_progress:
         console.start_progress(sum(partition.size_in_bytes for _, partition in scan.partitions()), "headers")
     console.findings(getattr(scan.target, "findings", ()))
