@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.repair.recovering.recover import recover
     from kafkalog.repair.recovering.report import RecoveryReport
+    from kafkalog.repair.startup.forecast import Preflight
+    from kafkalog.repair.startup.preflight import preflight
     from kafkalog.scanning.batch_scan import BatchScan, batches
     from kafkalog.scanning.read import read_numpy, read_pandas, read_table, scan
     from kafkalog.scanning.scan import Scan
@@ -121,6 +123,8 @@ _LAZY = {
     "RebuildReport": "operations.rebuilding.report",
     "reindex": "operations.rebuilding.rebuild",
     "Scan": "scanning.scan",
+    "Preflight": "repair.startup.forecast",
+    "preflight": "repair.startup.preflight",
     "RecoveryReport": "repair.recovering.report",
     "recover": "repair.recovering.recover",
     "Segment": "log.segment",
@@ -165,6 +169,7 @@ __all__ = [
     "OutputExistsError",
     "Partition",
     "PartitionWriter",
+    "Preflight",
     "Producer",
     "ProducerSnapshot",
     "ReadError",
@@ -193,6 +198,7 @@ __all__ = [
     "install",
     "load",
     "open",
+    "preflight",
     "read_numpy",
     "read_pandas",
     "read_table",
