@@ -14,7 +14,8 @@ from kafkalog import __version__
 from kafkalog.cli.commands import MODULES, SUMMARIES
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
-from kafkalog.cli.options import Parser
+from kafkalog.cli.parser import Parser
+from kafkalog.errors import UnknownNameError
 
 _DESCRIPTION: Final = """\
 kafkalog reads Apache Kafka's on-disk log (segment files and their indexes) without a broker."""
@@ -40,7 +41,7 @@ examples:
   kafkalog load orders.parquet -o log --topic t  records as partitions that a broker serves
   kafkalog spark verify /backup/kafka            the same as a Spark job, on all processors or a cluster
 
-'kafkalog COMMAND --help' says more about a command.
+'kafkalog COMMAND -h' says what a command does and its usual options, 'kafkalog COMMAND --help' everything.
 
 {EXIT_CODES_HELP}"""
 
@@ -145,8 +146,8 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
                 console.flush()
     except (BrokenPipeError, KeyboardInterrupt):
         raise
-    except UsageError as error:
-        console.say("error", f"{error} (see kafkalog {args.command} --help)")
+    except (UsageError, UnknownNameError) as error:
+        console.say("error", f"{error} (see kafkalog {args.command} -h)")
         return Exit.USAGE
     except OutputError as error:
         discard_stdout()

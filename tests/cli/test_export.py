@@ -126,10 +126,10 @@ def test_what_is_no_text_is_2_and_names_the_record(run: Any, log_dir: Path, tmp_
 
 def test_too_many_directories_are_5_and_name_the_limit(run: Any, log_dir: Path, tmp_path: Path) -> None:
     code, _, err = run(
-        "export", log_dir, "-o", tmp_path / "x", "--partition-by", "topic", "--limit", "max_directories=3"
+        "export", log_dir, "-o", tmp_path / "x", "--partition-by", "topic", "--limits", "max_directories=3"
     )
     assert code == 5
-    assert "--limit max_directories=N" in err
+    assert "--limits max_directories=N" in err
     assert os.listdir(tmp_path) == []
 
 

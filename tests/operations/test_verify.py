@@ -499,7 +499,7 @@ def test_json_has_an_object_for_each_segment_and_partition_and_a_total(
 
 
 @pytest.mark.parametrize(
-    "argv", [["--deep", "--indexes-only"], ["--threads", "0"], ["--index-interval-bytes", "x"], ["--limit", "none=1"]]
+    "argv", [["--deep", "--indexes-only"], ["--threads", "0"], ["--index-interval-bytes", "x"], ["--limits", "none=1"]]
 )
 def test_wrong_usage_is_said(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(golden_sets.LOG_DIR), *argv]) == 2

@@ -101,6 +101,7 @@ def test_names_and_ids_that_stop_or_displace(partition: Path) -> None:
     (partition / "broker.log").unlink()
     (partition / "leader-epoch-checkpoint").write_text("0\n9\n")
     assert asked(partition).exceptions[0].is_offline
+    assert not asked(partition, broker="2.8").exceptions[0].is_offline
     (partition / "leader-epoch-checkpoint").write_text("0\n0\n")
     (partition.parent / "backup").mkdir()
     (partition / "partition.metadata").unlink()

@@ -38,6 +38,7 @@ from kafkalog.operations.converting.report import ConversionReport, converted
 from kafkalog.operations.converting.rewrite import Settings
 from kafkalog.operations.converting.rules import Rules
 from kafkalog.operations.converting.target import ConvertedPartitions
+from kafkalog.parsing import TopicPatterns
 from kafkalog.records.codecs import Compression
 from kafkalog.scanning.filters import Filters, parse_filters
 from kafkalog.scanning.ordered_pool import OrderedPool
@@ -268,21 +269,18 @@ def _choose(
     on_corruption: OnCorruption,
     note: Callable[[Finding], None],
 ) -> Iterator[Partition]:
-    named = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
     numbered = None if partitions is None else {partitions} if isinstance(partitions, int) else set(partitions)
     if not isinstance(opened, LogDir):
         key = opened.topic_partition
-        if (named is None or (key and key.topic in named)) and (
+        if (topics is None or (key and TopicPatterns(topics).wants(key.topic))) and (
             numbered is None or (key and key.partition in numbered)
         ):
             yield Partition.of_segment(opened) if isinstance(opened, Segment) else opened
         return
     for finding in opened.findings:
         note(finding)
-    for missing in sorted((named or set()) - set(opened.topics)):
-        raise ValueError(f"no topic {missing!r} here; there are {', '.join(opened.topics[:8])}")
     keys = opened.select(topics, partitions, internal=internal)
-    if named is None:
+    if topics is None:
         left_out = {key.topic: key for key in set(opened.select(partitions=partitions)) - set(keys)}
         left_out |= {key.topic: key for key in keys if key.topic == kf.METADATA_TOPIC}
         for topic, key in sorted(left_out.items()):

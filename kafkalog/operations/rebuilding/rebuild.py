@@ -22,7 +22,7 @@ from kafkalog.operations.rebuilding.choosing import check_places, choose
 from kafkalog.operations.rebuilding.outputs import target_for
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile
-from kafkalog.scanning.filters import milliseconds
+from kafkalog.parsing import parse_milliseconds
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 
 DEFAULT_KINDS: tuple[Kind, ...] = ("offset", "time", "txn")
@@ -130,7 +130,7 @@ def reindex(
     if not chosen:
         return report
     roots = check_places(opened, chosen, output=output, dry_run=dry_run)
-    now_ms = None if now is None else milliseconds("now", now)
+    now_ms = None if now is None else parse_milliseconds("now", now)
     with contextlib.ExitStack() as stack:
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))

@@ -20,13 +20,13 @@ from kafkalog.log.recovery import recover as recover_segment
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
+from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.outputs import Copied, InPlace, PartitionOutput, Unwritten
 from kafkalog.repair.recovering.log_dir import root_files
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
 from kafkalog.repair.startup.file_names import partition_directories
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
-from kafkalog.scanning.filters import milliseconds
 from kafkalog.storage.atomic import StrPath, remove_file, sync_directory
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
 from kafkalog.storage.copying import Backup, copy_file
@@ -153,7 +153,7 @@ def recover(
         else:
             assert backup is not None
             make, finish_root = _changes(stack, root, log_dir, is_partition, plans, backup, stage_in, report)
-        run = _Run(report, make, index_interval_bytes, None if now is None else milliseconds("now", now), limits)
+        run = _Run(report, make, index_interval_bytes, None if now is None else parse_milliseconds("now", now), limits)
         run.recover(plans, threads or min(os.cpu_count() or 1, 4), progress, on_partition)
         finish_root()
     return report

@@ -39,8 +39,9 @@ class PartitionLoading:
     ----------
     plan : LoadPlan
     cluster : Cluster
-    is_kraft : bool
-        Whether the broker knows topics by id.
+    broker : {"4.3", "2.8"}
+    is_whole_dir : bool
+        Whether the log dir was named, so that directories of other topics are looked for.
     index_interval_bytes : int or None
     findings : Findings
         Gets the damage.
@@ -49,7 +50,8 @@ class PartitionLoading:
 
     plan: LoadPlan
     cluster: Cluster
-    is_kraft: bool
+    broker: str
+    is_whole_dir: bool
     index_interval_bytes: int | None
     findings: Findings
     progress: Callable[[int], object]
@@ -248,7 +250,7 @@ class PartitionLoading:
             epochs = read_leader_epochs(path)
         except KafkalogError as error:
             self.findings.add(error.to_finding())
-            self._dies("KafkaStorageException", path.name, error.detail, is_offline=True)
+            self._fails(path.name, error)
             return
         if epochs is None and any(row.n_bytes for row in self.row.segments):
             is_partly = any(row.action == "kept" for row in self.row.segments)
@@ -264,7 +266,7 @@ class PartitionLoading:
             self.row.remarks.append(
                 f"a batch says leader epoch {new}, above the cluster's {assigned}: it gets into the file"
             )
-        if self.is_kraft and self.plan.partition.kind is None and self.plan.path.name != kf.METADATA_DIRECTORY:
+        if self.plan.path.name != kf.METADATA_DIRECTORY:
             self._check_topic_id()
 
     def _assigned_epoch(self) -> int | None:
@@ -281,7 +283,9 @@ class PartitionLoading:
             topic_id = read_topic_id(self.plan.path)
         except KafkalogError as error:
             self.findings.add(error.to_finding())
-            self._dies("KafkaStorageException", kf.PARTITION_METADATA, error.detail, is_offline=True)
+            self._fails(kf.PARTITION_METADATA, error)
+            return
+        if self.broker == "2.8" or not self.is_whole_dir or self.plan.partition.kind is not None:
             return
         metadata = self.cluster.metadata
         if topic_id is None:
@@ -296,6 +300,10 @@ class PartitionLoading:
                 self.cluster.node_id is not None and self.cluster.node_id not in assigned.replicas
             ):
                 self.row.stray = "the broker is none of its replicas"
+
+    def _fails(self, file: str, error: KafkalogError) -> None:
+        """A small file that cannot be read takes the log dir offline; 2.8 does not start."""
+        self._dies("KafkaStorageException", file, error.detail, is_offline=self.broker != "2.8")
 
     def _dies(self, name: str, file: str, detail: str, *, is_offline: bool = False) -> None:
         path = file if "/" in file else f"{self.plan.path}/{file}" if file else str(self.plan.path)

@@ -125,9 +125,7 @@ def preflight(
     def load(plan: LoadPlan) -> tuple[PartitionForecast, Findings, float]:
         found = Findings(limits.max_findings)
         start = time.thread_time()
-        loading = PartitionLoading(
-            plan, cluster, broker != "2.8" and not is_partition, index_interval_bytes, found, advance
-        )
+        loading = PartitionLoading(plan, cluster, broker, not is_partition, index_interval_bytes, found, advance)
         return loading.run(), found, time.thread_time() - start
 
     with ThreadPoolExecutor(threads or min(os.cpu_count() or 1, 4), "kafkalog-preflight") as pool:

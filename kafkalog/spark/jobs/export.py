@@ -37,8 +37,8 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.export import MANIFEST, PartitionedFiles, check_keys, check_replaceable, split_by_directory
+from kafkalog.parsing import Time
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan, read_task
-from kafkalog.scanning.query import Timestamp
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
 from kafkalog.spark.jobs.scan import listed, warn_of
 from kafkalog.spark.jobs.tables import (
@@ -120,8 +120,8 @@ def export(
     partitions: int | Sequence[int] | None = None,
     start_offset: Any = None,
     end_offset: Any = None,
-    start_timestamp: Timestamp | None = None,
-    end_timestamp: Timestamp | None = None,
+    start_timestamp: Time | None = None,
+    end_timestamp: Time | None = None,
     filters: Any = None,
     where: Callable[..., Any] | None = None,
     isolation_level: IsolationLevel = "read_uncommitted",

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Limits, OnCorruption
+from kafkalog.parsing import Time
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan, read_task
-from kafkalog.scanning.query import Timestamp
 from kafkalog.spark import types
 from kafkalog.spark.jobs.tables import TaskFindings, map_tasks
 from kafkalog.state.read_committed import IsolationLevel
@@ -40,8 +40,8 @@ def scan(
     partitions: int | Sequence[int] | None = None,
     start_offset: Any = None,
     end_offset: Any = None,
-    start_timestamp: Timestamp | None = None,
-    end_timestamp: Timestamp | None = None,
+    start_timestamp: Time | None = None,
+    end_timestamp: Time | None = None,
     filters: Any = None,
     where: Callable[..., Any] | None = None,
     isolation_level: IsolationLevel = "read_uncommitted",
