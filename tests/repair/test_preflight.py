@@ -111,7 +111,7 @@ def test_names_and_ids_that_stop_or_displace(partition: Path) -> None:
     old = kafkalog.preflight(partition.parent, broker="2.8")
     assert old.partitions[0].stray is None
     assert result.verdict == "dies"
-    assert result.as_dict()["partitions"][0]["verdict"] == "dies"
+    assert result.as_dict()["partitions"][0]["verdict"] == "loses"
 
 
 def test_the_marker_says_how_it_was_shut_down(partition: Path) -> None:
