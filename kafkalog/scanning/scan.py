@@ -19,6 +19,7 @@ from kafkalog.errors import (
     Loss,
     Reason,
 )
+from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
     ALL_COLUMNS,
     CONTEXT_COLUMNS,
@@ -133,7 +134,8 @@ class Scan:
         ----------
         **options
             Options of `pyarrow.Table.to_pandas`, and ``dtype_backend="pyarrow"``, which keeps Arrow's memory and types
-            instead of creating one Python object per cell.
+            instead of creating one Python object per cell. Otherwise text, such as the topic, is categorical unless
+            ``strings_to_categorical=False``, and all records without headers share one empty array.
         """
         try:
             import pandas as pd
@@ -144,7 +146,8 @@ class Scan:
             raise ValueError(f"dtype_backend must be 'pyarrow' or left out, not {backend!r}")
         if backend == "pyarrow":
             options.setdefault("types_mapper", pd.ArrowDtype)
-        return self.to_table().to_pandas(**options)
+        table = self.to_table()
+        return table.to_pandas(**options) if "types_mapper" in options else data_frame(table, **options)
 
     def to_numpy(self) -> RecordColumns:
         """All records as NumPy columns; see `kafkalog.RecordColumns`.
