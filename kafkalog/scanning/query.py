@@ -373,7 +373,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "include_deleted": _flag,
     "internal": _flag,
     "check_crcs": _flag,
-    "limit": lambda name, value: optional_integer(name, value, 1),
+    "limit": lambda name, value: optional_integer(name, value, 0),
     "threads": lambda name, value: optional_integer(name, value, 1) or os.cpu_count() or 1,
 }
 """Functions that check an option and convert it to the value of a `Query`."""
