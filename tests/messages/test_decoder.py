@@ -36,12 +36,10 @@ def test_unknown_tags_are_passed_over() -> None:
 
 
 def test_null_structs_and_those_that_are_there() -> None:
-    start = b"\0\0\x02c\x02h\x01\0\0\0\0\x01\0"
-    assert (
-        decode_message("ConsumerGroupMemberMetadataValue", 0, start + b"\x01\0\x01\0")["classicMemberMetadata"] is None
-    )
+    name, start = "ConsumerGroupMemberMetadataValue", b"\0\0\x02c\x02h\x01\0\0\0\0\x01\0"
+    assert decode_message(name, 0, start + b"\x01\0\x01\0")["classicMemberMetadata"] is None
     classic = b"\x01\0\0\0\x09\x01\0"
-    fields = decode_message("ConsumerGroupMemberMetadataValue", 0, start + b"\x01\0\x07" + classic)
+    fields = decode_message(name, 0, start + b"\x01\0\x07" + classic)
     assert fields["classicMemberMetadata"] == {"sessionTimeoutMs": 9, "supportedProtocols": []}
 
 
@@ -62,9 +60,7 @@ def test_null_structs_and_those_that_are_there() -> None:
 def test_what_is_no_message_is_an_error(name: str, version: int, data: bytes, message: str) -> None:
     with pytest.raises(MessageError, match=message) as caught:
         decode_message(name, version, data)
-    assert isinstance(caught.value, UnknownVersionError) == (
-        "known are" in str(caught.value) or "version -1" in message
-    )
+    assert isinstance(caught.value, UnknownVersionError) == ("known are" in str(caught.value))
 
 
 def test_the_items_of_a_message_are_bounded() -> None:
