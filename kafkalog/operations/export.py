@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkalog.arguments import optional_integer
 from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, OutputExistsError, Reason
 from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
@@ -81,8 +80,6 @@ class OutputOptions(TypedDict, total=False):
 class ExportOptions(OutputOptions, ScanOptions, total=False):
     """The keyword arguments of `export`."""
 
-    max_records: int | None
-
 
 class Exporter:
     """An export that has not run yet; takes the parameters of `kafkalog.export`.
@@ -98,21 +95,20 @@ class Exporter:
     def __init__(
         self,
         path: Any,
-        to: str | os.PathLike[str] | BinaryIO,
+        output: str | os.PathLike[str] | BinaryIO,
         **options: Unpack[ExportOptions],
     ) -> None:
         scan: dict[str, Any] = {**options}
-        output = {name: scan.pop(name) for name in OutputOptions.__annotations__ if name in scan}
-        self._to = to
-        self._overwrite = output.pop("overwrite", False)
-        self._keys = check_keys(output.pop("partition_by", ()))
+        given = {name: scan.pop(name) for name in OutputOptions.__annotations__ if name in scan}
+        self._to = to = output
+        self._overwrite = given.pop("overwrite", False)
+        self._keys = check_keys(given.pop("partition_by", ()))
         format, compression = _format_of(
-            to, output.pop("format", None), output.pop("compression", None), bool(self._keys)
+            to, given.pop("format", None), given.pop("compression", None), bool(self._keys)
         )
-        self._options = OutputFormat(format, compression, **output)
+        self._options = OutputFormat(format, compression, **given)
         if self._keys and not isinstance(to, (str, os.PathLike)):
             raise ValueError("partition_by makes a directory: name one to write to")
-        self._max_records = optional_integer("max_records", scan.pop("max_records", None), 0)
         self._limits = scan.get("limits") or DEFAULT_LIMITS
         self.scan = self._open(path, scan)
         shown = self._columns if self._columns is not None else self.scan.columns
@@ -179,18 +175,8 @@ class Exporter:
         return sink.n_records, sink.n_bytes
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        left = self._max_records
-        stream = self.scan.to_batches()
-        with contextlib.closing(cast(Any, stream)):
-            while left is None or left > 0:
-                batch = next(stream, None)
-                if batch is None:
-                    return
-                if left is not None:
-                    batch = batch.slice(0, left)
-                    left -= batch.num_rows
-                if batch.num_rows:
-                    yield batch
+        with contextlib.closing(cast(Any, self.scan.to_batches())) as stream:
+            yield from stream
 
 
 class PartitionedFiles:
@@ -370,7 +356,7 @@ def check_replaceable(path: Path) -> None:
 
 def export(
     path: Paths | LogDir | Partition | Segment | Scan,
-    to: str | os.PathLike[str] | BinaryIO,
+    output: str | os.PathLike[str] | BinaryIO,
     **options: Unpack[ExportOptions],
 ) -> ExportResult:
     """Write records to a file or a directory, all of them or nothing, in bounded memory.
@@ -378,7 +364,7 @@ def export(
     Parameters
     ----------
     path : path-like, sequence of path-like, what `open` returned, or a Scan
-    to : path-like or binary file
+    output : path-like or binary file
         The destination. A path must not exist yet (see `overwrite`), and must not be inside a log dir. It appears when
         everything is written and durable; a failure leaves it as it was. A binary file gets its bytes as they are made.
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
@@ -399,8 +385,6 @@ def export(
     escape_formulas : bool
         In CSV, put ``'`` before keys, values and names that a spreadsheet takes for a formula (``= + - @``, a tab or a
         carriage return in front). Such values are changed.
-    max_records : int, optional
-        Stop after this many records.
     overwrite : bool
         Replace a file, or a directory that an export made.
     columns, topics, start_offset, on_corruption, threads, ...
@@ -432,4 +416,4 @@ def export(
     >>> pyarrow.parquet.read_table(to).equals(kafkalog.read_table("tests/golden/log_dir", topics="p-multi"))
     True
     """
-    return Exporter(path, to, **options).run()
+    return Exporter(path, output, **options).run()

@@ -32,18 +32,12 @@ from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, place_of
 from kafkalog.log.segment import Segment
-from kafkalog.records.header_walk import intact_batch_at, is_chain
-from kafkalog.scanning.query import (
-    CHECKS,
-    Offsets,
-    RecordOptions,
-    check_isolation_level,
-    check_on_corruption,
-    offset_of,
-)
+from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
+from kafkalog.scanning.query import Offsets, RecordOptions, check_options, offset_of
 from kafkalog.scanning.scan import Scan
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.state.transaction_outcomes import Outcomes
+from kafkalog.storage.source import ByteSource
 
 TASK_BYTES: Final = 2**26
 """Bytes of `.log` files per task: many compared with the cost of starting a task, few enough to balance the load."""
@@ -157,23 +151,21 @@ def plan(
     >>> len(tasks), sum(batch.num_rows for task in tasks for batch in read_task(task))
     (..., 303)
     """
-    check_isolation_level("isolation_level", isolation_level)
-    check_on_corruption("on_corruption", on_corruption)
-    names = CHECKS["topics"]("topics", topics)
-    numbers = CHECKS["partitions"]("partitions", partitions)
-    start = CHECKS["start_offset"]("start_offset", start_offset)
-    end = CHECKS["end_offset"]("end_offset", end_offset)
+    check_options(isolation_level=isolation_level, on_corruption=on_corruption)
+    chosen = check_options(topics=topics, partitions=partitions)
+    offsets = check_options(start_offset=start_offset, end_offset=end_offset)
     target = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     found: list[Finding] = list(target.findings) if isinstance(target, LogDir) else []
     wanted: list[Partition] = []
     internal = internal or topic_partitions is not None  # then those that are wanted have been named
-    for partition in partitions_of(target, names, numbers, among=topic_partitions, internal=internal):
+    for partition in partitions_of(target, **chosen, among=topic_partitions, internal=internal):
         if isinstance(partition, KafkalogError):
             if on_corruption == "raise":
                 raise partition
             found.append(partition.to_finding())
         else:
             wanted.append(partition)
+            _ = partition.log_start_offset  # the partition reads its checkpoint here, and adds what it finds
             found += partition.findings
             lost = [segment.error for segment in partition.segments if segment.error is not None]
             if lost and on_corruption == "raise":
@@ -194,7 +186,7 @@ def plan(
 
     def cut(partition: Partition) -> list[_Part]:
         key = partition.topic_partition
-        return planner.cut(partition, offset_of(start, key), offset_of(end, key))
+        return planner.cut(partition, offset_of(offsets["start_offset"], key), offset_of(offsets["end_offset"], key))
 
     with ThreadPoolExecutor(_THREADS, "kafkalog-plan") as pool:
         parts = [part for some in pool.map(cut, wanted) for part in some]
@@ -208,7 +200,6 @@ def read_task(
     *,
     report: Callable[[Finding], object] = lambda finding: None,
     on_data_loss: str = "raise",
-    threads: int = 1,
     limits: Limits = DEFAULT_LIMITS,
     **options: Unpack[RecordOptions],
 ) -> Iterator[pa.RecordBatch]:
@@ -221,7 +212,6 @@ def read_task(
         Called with each finding.
     on_data_loss : {"raise", "skip"}
         What to do if a segment has disappeared, or was replaced, since it was planned.
-    threads : int
     limits : Limits
     **options
         columns, start_timestamp, end_timestamp, filters, where, include_control and check_crcs; see `kafkalog.scan`.
@@ -239,7 +229,7 @@ def read_task(
         parts += part.segment_by_segment() if tolerates_data_loss and is_free else [part]
     for part in parts:
         try:
-            yield from _read_part(task, part, report, threads, limits, options)
+            yield from _read_part(task, part, report, limits, options)
         except (ReadError, FileChangedError) as error:
             if on_data_loss == "raise":
                 raise
@@ -250,7 +240,6 @@ def _read_part(
     task: ReadTask,
     part: PartitionRange,
     report: Callable[[Finding], object],
-    threads: int,
     limits: Limits,
     options: RecordOptions,
 ) -> Iterator[pa.RecordBatch]:
@@ -261,7 +250,7 @@ def _read_part(
         isolation_level=task.isolation_level,
         on_corruption=task.on_corruption,
         include_deleted=task.include_deleted,
-        threads=threads,
+        threads=1,
         **options,
     )
     try:
@@ -380,13 +369,14 @@ class _Planner:
     def _within(
         ranges: Sequence[SegmentRange], start: int | None, end: int | None
     ) -> Iterator[tuple[int, SegmentRange]]:
-        """Segments that may hold offsets of a range and are not empty."""
+        """Segments that may hold offsets of a range."""
         for number, one in enumerate(ranges):
             if start is not None and number + 1 < len(ranges) and ranges[number + 1].first_offset <= start:
                 continue
             if end is not None and one.first_offset >= end:
                 return
-            if one.size_in_bytes:
+            # an empty segment that is not the last one may have lost its batches: its reader notices the gap
+            if one.size_in_bytes or number + 1 < len(ranges):
                 yield number, one
 
     def _cut_segment(
@@ -446,8 +436,9 @@ class _Planner:
                     is_hidden = int(window.batches.base_offset[0]) < 0
                     source.release(window.data, at)
                     del window
-                    rises = segment.base_offset <= first <= last <= int(offset[near])
-                    rises &= not cuts or first > cuts[-1].offset
+                    before = int(offset[near - 1]) if near else segment.base_offset - 1
+                    rises = before < first <= last <= int(offset[near]) and (not cuts or first > cuts[-1].offset)
+                    rises = rises and _rises_to(source, int(position[near - 1]) if near else 0, at, first)
                     if rises and is_chain(source, at, _CHAIN_BYTES):
                         cuts.append(_Cut(at, first, is_hidden))
                         break
@@ -468,6 +459,25 @@ class _Planner:
             task[-1 if joined else len(task) :] = [joined or part]
         if task:
             yield [one.finish() for one in task]
+
+
+def _rises_to(source: ByteSource, begin: int, at: int, first: int) -> bool:
+    """Whether the offsets of the batches before a cut rise up to it.
+
+    If the batch on either side of a cut had a wrong offset, neither of the two readers would have the neighbours that
+    show which one is wrong.
+    """
+    if not 0 <= begin < at:
+        return False
+    last = -1
+    try:
+        for window in walk(source, start=begin, stop=at, first_window_bytes=2**13):
+            last = int(window.batches.last_offset[-1])
+            source.release(window.data, window.start)
+            del window
+    except KafkalogError:
+        return False  # the index is wrong, or the log is damaged here
+    return last < first
 
 
 def _join(before: _Part, part: _Part) -> _Part | None:

@@ -149,7 +149,7 @@ class Query:
         """
         if unknown := sorted(set(options) - set(ScanOptions.__annotations__)):
             raise TypeError(_unknown_option(unknown[0]))
-        checked = {name: CHECKS[name](name, options[name]) for name in CHECKS if name in options}  # type: ignore[literal-required]
+        checked = check_options(**options)
         target, limits = _opened(path, options)
         functions = options.get("extract")
         extract = Extract(functions) if functions else None
@@ -311,6 +311,11 @@ def _opened(path: Paths | Opened, options: ScanOptions) -> tuple[Opened, Limits]
     return path, path.limits
 
 
+def check_options(**options: Any) -> dict[str, Any]:
+    """Check options of a scan, and convert them to the values of a `Query`; leaves out those that need more."""
+    return {name: CHECKS[name](name, value) for name, value in options.items() if name in CHECKS}
+
+
 def check_on_corruption(name: str, value: str) -> str:
     """See `kafkalog.scan`."""
     return one_of(name, value, get_args(OnCorruption))
@@ -403,7 +408,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "include_deleted": _flag,
     "internal": _flag,
     "check_crcs": _flag,
-    "limit": lambda name, value: optional_integer(name, value, 1),
+    "limit": lambda name, value: optional_integer(name, value, 0),
     "threads": lambda name, value: optional_integer(name, value, 1) or os.cpu_count() or 1,
 }
 """Functions that check an option and convert it to the value of a `Query`."""
