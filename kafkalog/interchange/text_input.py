@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from json.scanner import make_scanner
 from typing import Any, BinaryIO, Final
 
@@ -153,7 +154,7 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
             types.update(found)
             columns = []
             for name, role in roles.items():
-                column = SourceColumn(name, lambda row, lines=lines: f"line {lines[row]}")
+                column = SourceColumn(name, partial(_line, lines))
                 if role == "value":
                     _refuse_absent(objects, column)
                 columns.append(_json_column(role, [each.get(name) for each in objects], column, options))
@@ -165,8 +166,8 @@ def _arrow_columns(table: pa.Table, roles: Mapping[str, str], options: TextOptio
     columns = []
     for name, role in roles.items():
         values = table.column(name).combine_chunks()
-        is_usual = values.type == _JSON_TYPES[role] or (role == "timestamp" and values.type == pa.string())
-        if not is_usual or (role == "value" and values.null_count):  # a null value may be one that is not there
+        usual = (_JSON_TYPES[role], pa.string()) if role == "timestamp" else (_JSON_TYPES[role],)
+        if values.type not in usual or (role == "value" and values.null_count):  # a null may be none at all
             return None
         try:
             columns.append(_arrow_column(role, values, SourceColumn(name, str), options))
@@ -186,6 +187,10 @@ def _arrow_column(role: str, values: pa.Array, column: SourceColumn, options: Te
             return _milliseconds(values, column, options)
         refuse_early(values, values, column)
     return pc.fill_null(values, False) if role == "is_control" else values.cast(_TYPES[role])
+
+
+def _line(lines: list[int], row: int) -> str:
+    return f"line {lines[row]}"
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[list[int], list[bytes]]]:
@@ -358,9 +363,6 @@ def read_csv(
                 return f"line {line + n_lines}"
         return f"row {row + 1}"
 
-    def where_in_batch(row: int) -> str:
-        return where(n_done + row)
-
     left = _ArrowInput(stream)
     n_done = 0
     batch = None
@@ -378,7 +380,7 @@ def read_csv(
         ) as reader:
             for batch in reader:
                 columns = [
-                    _csv_column(role, batch.column(name), SourceColumn(name, where_in_batch), options)
+                    _csv_column(role, batch.column(name), SourceColumn(name, lambda row: where(n_done + row)), options)
                     for name, role in roles.items()
                 ]
                 yield pa.RecordBatch.from_arrays(columns, names=list(roles))
