@@ -139,6 +139,8 @@ class Pass:
         # without threads a window is decoded just when it is needed, so its memory can be reused for the next one
         threads = query.threads if query.threads > 1 else 0
         left = query.limit
+        if left == 0:
+            return
         try:
             with OrderedPool(threads) as pool:
                 for event in pool.ahead(self._plan(pool, names, form), threads):
