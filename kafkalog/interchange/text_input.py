@@ -8,6 +8,7 @@ Files are read in bounded parts, and error messages have the line number.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import json
@@ -61,8 +62,6 @@ _OPEN_QUOTE: Final = re.compile(
 """A line that ends inside quotes. As in Arrow, a quote opens only at the start of a value."""
 _UNEVEN: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 """Arrow's error message about a row; rows count from 1."""
-
-# by role, in record batches and in JSON
 _TYPES: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys(BYTES_ROLES, pa.large_binary()),
     **dict.fromkeys((*NUMBER_ROLES, "timestamp"), pa.int64()),
@@ -77,8 +76,8 @@ _JSON_TYPES: Final[dict[str, pa.DataType]] = {
     "is_control": pa.bool_(),
 }
 
+# returns the columns of a schema that are wanted; raises UnwritableError for columns that cannot be used
 Names = Callable[[pa.Schema], Sequence[str]]
-"""Returns the columns of a schema that are wanted; raises UnwritableError for columns that cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +144,8 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
         table = json_table(texts, types)
         if table is not None:
             roles = roles or options.wanted_roles(list(types), wanted)
-            columns = _arrow_columns(table, roles, options)
+            with contextlib.suppress(UnwritableError):  # reading line by line finds which line it is
+                columns = _arrow_columns(table, roles, options)
         if columns is None:
             objects = [_object(text, line) for text, line in zip(texts, lines, strict=True)]
             found = json_types(objects, usual)
@@ -166,13 +166,10 @@ def _arrow_columns(table: pa.Table, roles: Mapping[str, str], options: TextOptio
     columns = []
     for name, role in roles.items():
         values = table.column(name).combine_chunks()
-        usual = (_JSON_TYPES[role], pa.string()) if role == "timestamp" else (_JSON_TYPES[role],)
-        if values.type not in usual or (role == "value" and values.null_count):  # a null may be none at all
+        is_usual = values.type == _JSON_TYPES[role] or (role == "timestamp" and values.type == pa.string())
+        if not is_usual or (role == "value" and values.null_count):  # a null value may be one that is not there
             return None
-        try:
-            columns.append(_arrow_column(role, values, SourceColumn(name, str), options))
-        except UnwritableError:
-            return None  # reading line by line finds which one, and says it
+        columns.append(_arrow_column(role, values, SourceColumn(name, str), options))
     return columns
 
 
@@ -363,6 +360,9 @@ def read_csv(
                 return f"line {line + n_lines}"
         return f"row {row + 1}"
 
+    def where_in_batch(row: int) -> str:
+        return where(n_done + row)
+
     left = _ArrowInput(stream)
     n_done = 0
     batch = None
@@ -380,7 +380,7 @@ def read_csv(
         ) as reader:
             for batch in reader:
                 columns = [
-                    _csv_column(role, batch.column(name), SourceColumn(name, lambda row: where(n_done + row)), options)
+                    _csv_column(role, batch.column(name), SourceColumn(name, where_in_batch), options)
                     for name, role in roles.items()
                 ]
                 yield pa.RecordBatch.from_arrays(columns, names=list(roles))
