@@ -30,13 +30,13 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
-from kafkalog.log.ranges import PartitionRange, SegmentRange, place_of
+from kafkalog.log.ranges import PartitionRange, SegmentRange, log_position_of
 from kafkalog.log.segment import Segment
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
 from kafkalog.scanning.query import Offsets, RecordOptions, check_options, offset_of
 from kafkalog.scanning.scan import Scan
 from kafkalog.state.read_committed import IsolationLevel
-from kafkalog.state.transaction_outcomes import Outcomes
+from kafkalog.state.transaction_outcomes import TransactionOutcomes
 from kafkalog.storage.source import ByteSource
 
 TASK_BYTES: Final = 2**26
@@ -111,7 +111,7 @@ def plan(
     task_bytes: int = TASK_BYTES,
     min_tasks: int | None = None,
     max_records: int | None = None,
-    outcomes: Callable[[Partition, int | None], Outcomes] | None = None,
+    outcomes: Callable[[Partition, int | None], TransactionOutcomes] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Plan:
     """Divide the records at a path into tasks.
@@ -266,7 +266,7 @@ class _Part(NamedTuple):
     range: PartitionRange
     number: int
     """Number of its first segment in the partition."""
-    outcomes: Outcomes | None
+    outcomes: TransactionOutcomes | None
     """Outcomes of the whole partition."""
 
     def finish(self) -> PartitionRange:
@@ -274,8 +274,8 @@ class _Part(NamedTuple):
         if self.outcomes is None:
             return self.range
         first, last = self.range.segments[0], self.range.segments[-1]
-        begin = place_of(self.number, first.start)
-        stop = place_of(self.number + len(self.range.segments) - 1, last.stop)
+        begin = log_position_of(self.number, first.start)
+        stop = log_position_of(self.number + len(self.range.segments) - 1, last.stop)
         return replace(self.range, outcomes=self.outcomes.between(begin, stop))
 
 
@@ -296,7 +296,7 @@ class _Planner:
     isolation_level: IsolationLevel
     on_corruption: OnCorruption
     include_deleted: bool
-    outcomes: Callable[[Partition, int | None], Outcomes]
+    outcomes: Callable[[Partition, int | None], TransactionOutcomes]
 
     def cut(self, partition: Partition, start: int | None, end: int | None) -> list[_Part]:
         """Parts of a partition, none larger than a task if its segments can be cut."""
@@ -343,11 +343,13 @@ class _Planner:
                 pieces = self._cut_segment(partition.segments[number], one, low, high)
                 after = ranges[number + 1] if number + 1 < len(ranges) else None
                 if after is not None and partition.segments[number + 1].error is not None:
-                    after = None  # parts are not joined over an unreadable segment either: places count all segments
+                    # parts are not joined over an unreadable segment either: log positions count all segments
+                    after = None
                 if after is not None and high is not None and after.first_offset >= high:
                     after = None
                 for piece, following in zip(pieces, [*pieces[1:], after], strict=True):
-                    if known is not None and known.end is not None and known.end.place < place_of(number, piece.start):
+                    begin = log_position_of(number, piece.start)
+                    if known is not None and known.end is not None and known.end.log_position < begin:
                         return  # reading ends before this part
                     part = replace(whole, segments=(piece,), start_offset=low, end_offset=high, following=following)
                     yield _Part(part, number, known)
