@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.repair.recovering.recover import recover
     from kafkalog.repair.recovering.report import RecoveryReport
+    from kafkalog.repair.startup.forecast import Preflight
+    from kafkalog.repair.startup.preflight import preflight
     from kafkalog.scanning.batch_scan import BatchScan, batches
     from kafkalog.scanning.explain import Explanation
     from kafkalog.scanning.read import read_numpy, read_pandas, read_polars, read_table, scan
@@ -147,6 +149,8 @@ _LAZY = {
     "RebuildReport": "operations.rebuilding.report",
     "reindex": "operations.rebuilding.rebuild",
     "Scan": "scanning.scan",
+    "Preflight": "repair.startup.forecast",
+    "preflight": "repair.startup.preflight",
     "RecoveryReport": "repair.recovering.report",
     "recover": "repair.recovering.recover",
     "Segment": "log.segment",
@@ -195,6 +199,7 @@ __all__ = [
     "PartitionProducers",
     "PartitionSummary",
     "PartitionWriter",
+    "Preflight",
     "Producer",
     "ProducerSnapshot",
     "ReadError",
@@ -236,6 +241,7 @@ __all__ = [
     "open_log_dir",
     "open_partition",
     "open_segment",
+    "preflight",
     "producers",
     "read_numpy",
     "read_pandas",
