@@ -68,8 +68,8 @@ def run(
         out = folder / f"export-{factor}"
         steps: dict[str, Callable[[], Any]] = {
             "verify": lambda size=size: jobs.verify(spark, made.path, task_bytes=size),
-            "rebuild": lambda size=size, factor=factor: jobs.rebuild_indexes(
-                spark, made.path, out=folder / f"indexes-{factor}", task_bytes=size
+            "rebuild": lambda size=size, factor=factor: jobs.reindex(
+                spark, made.path, output=folder / f"indexes-{factor}", task_bytes=size
             ),
             "export": lambda size=size, out=out: jobs.export(
                 spark, made.path, out, partition_by=["topic", "partition"], task_bytes=size

@@ -239,9 +239,9 @@ def _rebuilds(folder: Path, chosen: Any) -> list[str]:
             say(f"rebuild of {made.n_segments} segments, {master}")
             spark = spark_logs.start(master)
             try:
-                jobs.rebuild_indexes(spark, made.path / "orders-0", dry_run=True)
+                jobs.reindex(spark, made.path / "orders-0", dry_run=True)
                 start = time.monotonic()
-                jobs.rebuild_indexes(spark, made.path, out=folder / f"out-{number}-{master}", task_bytes=TASK_BYTES)
+                jobs.reindex(spark, made.path, output=folder / f"out-{number}-{master}", task_bytes=TASK_BYTES)
                 seconds = time.monotonic() - start
             finally:
                 spark.stop()

@@ -27,7 +27,7 @@ import kafkalog.spark
 from kafkalog.cli.app import build_parser
 
 GENERATED = Path(__file__).parent / "generated"
-SPARK = ("register", "prepare", "scan", "batches", "verify", "rebuild_indexes", "export")
+SPARK = ("register", "prepare", "scan", "batches", "verify", "reindex", "export")
 DOCUMENTED = (property, staticmethod, classmethod, cached_property)
 GROUPS = ("Functions", "Classes", "Enumerations", "Errors", "Warnings")
 

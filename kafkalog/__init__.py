@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
     from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.indexes.measures import IndexMeasures
-    from kafkalog.indexes.statistics import IndexStatistics, RollLimits
+    from kafkalog.indexes.statistics import IndexStatistics
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import open
     from kafkalog.log.partition import Partition
@@ -59,15 +59,15 @@ if TYPE_CHECKING:
     from kafkalog.operations.dumping.dump import Dump, dump
     from kafkalog.operations.export import ExportResult, export
     from kafkalog.operations.loading.install import InstallReport, install
-    from kafkalog.operations.loading.load import load_files, write_table
+    from kafkalog.operations.loading.load import load, write_table
     from kafkalog.operations.loading.report import LoadResult
-    from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
+    from kafkalog.operations.rebuilding.rebuild import reindex
     from kafkalog.operations.rebuilding.report import RebuildReport
     from kafkalog.operations.verifying.verify import Verification, verify
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
-    from kafkalog.scanning.batch_scan import BatchScan, scan_batches
+    from kafkalog.scanning.batch_scan import BatchScan, batches
     from kafkalog.scanning.read import read_numpy, read_pandas, read_table, scan
     from kafkalog.scanning.scan import Scan
     from kafkalog.state.leader_epochs import EpochEndOffset
@@ -85,7 +85,7 @@ _LAZY = {
     "read_pandas": "scanning.read",
     "read_numpy": "scanning.read",
     "export": "operations.export",
-    "scan_batches": "scanning.batch_scan",
+    "batches": "scanning.batch_scan",
     "verify": "operations.verifying.verify",
     "Verification": "operations.verifying.verify",
     "Compression": "records.codecs",
@@ -96,7 +96,6 @@ _LAZY = {
     "BatchTable": "records.batch_table",
     "IndexMeasures": "indexes.measures",
     "IndexStatistics": "indexes.statistics",
-    "RollLimits": "indexes.statistics",
     "OffsetIndex": "indexes.index_files",
     "TimeIndex": "indexes.index_files",
     "TransactionIndex": "indexes.index_files",
@@ -110,7 +109,7 @@ _LAZY = {
     "dump": "operations.dumping.dump",
     "LogConfig": "state.log_config",
     "LoadResult": "operations.loading.report",
-    "load_files": "operations.loading.load",
+    "load": "operations.loading.load",
     "write_table": "operations.loading.load",
     "LogDir": "log.log_dir",
     "Partition": "log.partition",
@@ -118,7 +117,7 @@ _LAZY = {
     "HeadersColumn": "records.columns",
     "RecordColumns": "records.columns",
     "RebuildReport": "operations.rebuilding.report",
-    "rebuild_indexes": "operations.rebuilding.rebuild",
+    "reindex": "operations.rebuilding.rebuild",
     "Scan": "scanning.scan",
     "Segment": "log.segment",
     "InstallReport": "operations.loading.install",
@@ -168,7 +167,6 @@ __all__ = [
     "Reason",
     "RebuildReport",
     "RecordColumns",
-    "RollLimits",
     "Scan",
     "Segment",
     "SidecarError",
@@ -183,18 +181,18 @@ __all__ = [
     "UnwritableError",
     "Verification",
     "WriteError",
+    "batches",
     "convert",
     "dump",
     "export",
     "install",
-    "load_files",
+    "load",
     "open",
     "read_numpy",
     "read_pandas",
     "read_table",
-    "rebuild_indexes",
+    "reindex",
     "scan",
-    "scan_batches",
     "verify",
     "write_table",
 ]

@@ -95,6 +95,7 @@ class Reason(StrEnum):
     WRITE_FAILED = "write_failed"
     OUTPUT_EXISTS = "output_exists"
     UNSAFE_PATH = "unsafe_path"
+    UNSUPPORTED_SYSTEM = "unsupported_system"
     TOO_MANY_DIRECTORIES = "too_many_directories"
     COLUMN_TYPE = "column_type"
     COLUMN_MISSING = "column_missing"
@@ -200,7 +201,7 @@ class LimitExceededError(KafkalogError, ValueError):
 
 
 class UnsupportedError(KafkalogError, NotImplementedError):
-    """A codec or a format version that this release does not support."""
+    """A codec, a format version or an operating system that this release does not support."""
 
 
 class FileChangedError(KafkalogError, OSError):

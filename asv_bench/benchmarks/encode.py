@@ -14,7 +14,7 @@ from kafkalog.records.decode import decode
 from kafkalog.records.encode import BatchSpec, cut_batches, encode_batches
 from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import open_source
-from kafkalog.writing.record_accumulator import RecordAccumulator
+from kafkalog.writing.batch_builder import RecordAccumulator
 
 from .common import UNCOMPRESSED, CpuTimed, Segments, make_segments, mb_per_s
 

@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 _LOAD = """
 import json, time, pyarrow.parquet, kafkalog.operations.loading.load
 seconds, cpu = time.time(), time.process_time()
-result = kafkalog.load_files([sys.argv[1]], sys.argv[2], topic="t", **json.loads(sys.argv[3]))
+result = kafkalog.load([sys.argv[1]], sys.argv[2], topic="t", **json.loads(sys.argv[3]))
 Path(sys.argv[4]).write_text(json.dumps([time.time() - seconds, time.process_time() - cpu, result.n_records]))
 """
 _IMPORTS = "import pyarrow.parquet, kafkalog.operations.loading.load"

@@ -32,11 +32,11 @@ for _ in kafkalog.scan(path, threads=threads, memory_map=memory_map).to_reader()
 _REPAIR_IMPORTS = "import kafkalog.operations.rebuilding.rebuild, kafkalog.operations.verifying.verify"
 _REPAIRS = {
     "rebuild": """
-kafkalog.rebuild_indexes(
-    sys.argv[1], kinds=("offset", "time", "txn", "snapshot", "epochs"), out=sys.argv[2], jobs=int(sys.argv[3])
+kafkalog.reindex(
+    sys.argv[1], kinds=("offset", "time", "txn", "snapshot", "epochs"), output=sys.argv[2], threads=int(sys.argv[3])
 )
 """,
-    "verify": "kafkalog.verify(sys.argv[1], jobs=int(sys.argv[3]))",
+    "verify": "kafkalog.verify(sys.argv[1], threads=int(sys.argv[3]))",
 }
 
 

@@ -44,7 +44,7 @@ class _Rebuild(CpuTimed):
         """One pass, from files without indexes; the entries written."""
         for path in self.directory.glob("*index"):
             path.unlink()
-        report = kafkalog.rebuild_indexes(self.directory, in_place=True, backup=False, index_interval_bytes=4096)
+        report = kafkalog.reindex(self.directory, in_place=True, backup=False, index_interval_bytes=4096)
         return sum(file.n_entries for file in report.files), -1
 
 
@@ -101,7 +101,7 @@ class TwoJobs(CpuTimed):
         for _ in range(5):
             for jobs in best:
                 start = time.perf_counter()
-                kafkalog.rebuild_indexes(self.root, in_place=True, backup=False, index_interval_bytes=4096, jobs=jobs)
+                kafkalog.reindex(self.root, in_place=True, backup=False, index_interval_bytes=4096, threads=jobs)
                 best[jobs] = min(best[jobs], time.perf_counter() - start)
         return best[1] / best[2]
 

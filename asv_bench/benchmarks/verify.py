@@ -25,20 +25,20 @@ class Verify(CpuTimed):
 
     def setup(self, segments: Segments, shape: str) -> None:
         self.directory = Path(segments[shape].path).parent
-        self.result = kafkalog.verify(self.directory, jobs=1)
+        self.result = kafkalog.verify(self.directory, threads=1)
         self.size = sum(segment.size_in_bytes for one in self.result.partitions for segment in one.segments)
 
     def time_verify(self, segments: Segments, shape: str) -> None:
-        kafkalog.verify(self.directory, jobs=1)
+        kafkalog.verify(self.directory, threads=1)
 
     def time_indexes_only(self, segments: Segments, shape: str) -> None:
-        kafkalog.verify(self.directory, jobs=1, indexes_only=True)
+        kafkalog.verify(self.directory, threads=1, indexes_only=True)
 
     def time_deep(self, segments: Segments, shape: str) -> None:
-        kafkalog.verify(self.directory, jobs=1, deep=True)
+        kafkalog.verify(self.directory, threads=1, deep=True)
 
     def peakmem_verify(self, segments: Segments, shape: str) -> None:
-        kafkalog.verify(self.directory, jobs=1)
+        kafkalog.verify(self.directory, threads=1)
 
     def time_limit_crcs(self, segments: Segments, shape: str) -> None:
         for segment in kafkalog.Partition(self.directory).segments:
@@ -59,7 +59,7 @@ class Verify(CpuTimed):
         best = 1e9
         for _ in range(5):
             start = self.timer()
-            kafkalog.verify(self.directory, jobs=1)
+            kafkalog.verify(self.directory, threads=1)
             best = min(best, self.timer() - start)
         return self.size / best / 1e6
 

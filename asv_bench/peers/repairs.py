@@ -25,9 +25,7 @@ def rebuild(directory: Path, *, jobs: int = 1, dry_run: bool = False) -> Side:
     def work() -> tuple[int, int]:
         for path in directory.rglob("*index"):
             path.unlink()
-        report = kafkalog.rebuild_indexes(
-            directory, in_place=True, dry_run=dry_run, index_interval_bytes=4096, jobs=jobs
-        )
+        report = kafkalog.reindex(directory, in_place=True, dry_run=dry_run, index_interval_bytes=4096, threads=jobs)
         return sum(file.n_entries for file in report.files), -1
 
     return timed(work)

@@ -18,7 +18,7 @@ SUMMARIES: Final = {
     "reindex": "rebuild indexes from .log files",
     "convert": "convert a log: v0 and v1 to v2, another codec, other sizes, records dropped or redacted",
     "load": "write Parquet, Arrow, CSV or JSON lines as partitions that a broker serves",
-    "spark": "the same over a cluster, or all processors: scan, batches, verify, rebuild-indexes, export",
+    "spark": "the same over a cluster, or all processors: scan, batches, verify, reindex, export",
 }
 """One sentence about each command, for the help."""
 

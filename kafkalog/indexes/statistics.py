@@ -20,6 +20,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason, SidecarError
 from kafkalog.indexes.distribution import Distribution, Spread
 from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
+from kafkalog.state.log_config import LogConfig, checked_config
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,25 +30,6 @@ if TYPE_CHECKING:
 
 KNEE_CANDIDATES: Final = tuple(256 << power for power in range(9))
 """Values of `index.interval.bytes` to search for a knee: 256 to 65,536, with the default in the middle."""
-
-
-@dataclass(frozen=True, slots=True)
-class RollLimits:
-    """Limits at which a broker rolls a new segment; the defaults are Kafka's.
-
-    Attributes
-    ----------
-    segment_bytes, segment_ms, segment_index_bytes : int
-        Settings of the topic: `segment.bytes`, `segment.ms`, `segment.index.bytes`.
-    """
-
-    segment_bytes: int = 2**30
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    segment_index_bytes: int = 10 * 2**20
-
-    def __post_init__(self) -> None:
-        if self.segment_bytes < 1 or self.segment_ms < 1 or self.segment_index_bytes < 24:
-            raise ValueError("segment.bytes and segment.ms are at least 1, segment.index.bytes at least 24")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +59,7 @@ class IndexStatistics:
         `segment.ms`, by record time (from the timestamp of the first batch to the largest one; None if the first batch
         has none, because the broker then uses its clock); `offset index` and `time index`, which are full at 1;
         `relative offset`, which exceeds int32 beyond 1. For a partition these are the values of its last segment, the
-        one that will roll. The size of the next batch, `segment.jitter.ms` and `max.compaction.lag.ms` are ignored.
+        one that will roll. The size of the next batch and `segment.jitter.ms` are ignored.
     segments : tuple of IndexStatistics
         The segments of a partition.
     """
@@ -202,7 +184,8 @@ class SegmentMeter:
     topic_partition : TopicPartition, optional
     intervals : sequence of int
         Values of `index.interval.bytes` to measure in addition to the existing indexes.
-    limits : RollLimits, optional
+    config : LogConfig, optional
+        Settings of the topic; default: Kafka's defaults.
 
     Attributes
     ----------
@@ -219,10 +202,10 @@ class SegmentMeter:
         *,
         topic_partition: kf.TopicPartition | None = None,
         intervals: Sequence[int] = (),
-        limits: RollLimits | None = None,
+        config: LogConfig | None = None,
     ) -> None:
         self._path, self._base_offset, self._topic_partition = path, base_offset, topic_partition
-        self._limits = limits or RollLimits()
+        self._config = checked_config(config)
         self.findings: list[Finding] = []
         for index in (offset_index, time_index):
             self.findings += [] if index is None else index.findings()
@@ -303,17 +286,19 @@ class SegmentMeter:
 
     def roll(self) -> dict[str, float | None]:
         """See `IndexStatistics`."""
-        index, limits = self.index.measures() if self.index is not None else None, self._limits
-        waited = None if self._first_timestamp < 0 else (self._timestamp - self._first_timestamp) / limits.segment_ms
+        index, config = self.index.measures() if self.index is not None else None, self._config
+        waited = None
+        if self._first_timestamp >= 0:
+            waited = (self._timestamp - self._first_timestamp) / config.max_segment_ms
         span = None
         if self._base_offset is not None and self._previous is not None:
             span = max(self._previous - self._base_offset, 0) / kf.MAX_RELATIVE_OFFSET
         n_time_entries = None if index is None else index.n_time_entries
         # a broker reserves the last slot of a time index for the entry that a roll adds
-        max_time_entries = limits.segment_index_bytes // kf.TIME_INDEX_DTYPE.itemsize - 1
-        max_entries = limits.segment_index_bytes // kf.OFFSET_INDEX_DTYPE.itemsize
+        max_time_entries = max(config.segment_index_bytes // kf.TIME_INDEX_DTYPE.itemsize - 1, 1)
+        max_entries = config.segment_index_bytes // kf.OFFSET_INDEX_DTYPE.itemsize
         return {
-            "segment.bytes": self.size_in_bytes / limits.segment_bytes,
+            "segment.bytes": self.size_in_bytes / config.segment_bytes,
             "segment.ms": waited,
             "offset index": None if index is None else index.n_entries / max_entries,
             "time index": None if n_time_entries is None else n_time_entries / max_time_entries,

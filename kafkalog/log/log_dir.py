@@ -18,7 +18,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import open_segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
-from kafkalog.storage.broker_lock import is_locked
+from kafkalog.storage.file_locks import is_locked
 
 
 @dataclass(frozen=True, slots=True)

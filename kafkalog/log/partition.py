@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, SidecarError
-from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits
+from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
@@ -26,6 +26,7 @@ from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, ga
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
+from kafkalog.state.log_config import LogConfig
 from kafkalog.state.transaction_outcomes import Outcomes
 
 
@@ -422,7 +423,7 @@ class Partition:
         self,
         *,
         intervals: Sequence[int] = (),
-        roll_limits: RollLimits | None = None,
+        config: LogConfig | None = None,
         on_corruption: OnCorruption = "raise",
         report: Callable[[Finding], None] = lambda finding: None,
         progress: Callable[[int], object] = lambda n_bytes: None,
@@ -433,8 +434,8 @@ class Partition:
         ----------
         intervals : sequence of int
             Values of `index.interval.bytes`. The indexes that they would give are measured too, and not written.
-        roll_limits : RollLimits, optional
-            The topic's settings; default: Kafka's defaults.
+        config : LogConfig, optional
+            The topic's settings, which decide when a segment is rolled; default: Kafka's defaults.
         on_corruption : {"raise", "stop", "skip"}
             What to do where headers cannot be walked.
         report : callable
@@ -454,7 +455,7 @@ class Partition:
         """
         meter = self.measure_indexes(
             intervals=intervals,
-            roll_limits=roll_limits,
+            config=config,
             on_corruption=on_corruption,
             report=report,
             progress=progress,
@@ -465,7 +466,7 @@ class Partition:
         self,
         *,
         intervals: Sequence[int] = (),
-        roll_limits: RollLimits | None = None,
+        config: LogConfig | None = None,
         on_corruption: OnCorruption = "raise",
         report: Callable[[Finding], None] = lambda finding: None,
         progress: Callable[[int], object] = lambda n_bytes: None,
@@ -482,7 +483,7 @@ class Partition:
         walk = self.iter_batches(on_corruption=on_corruption, report=report_and_note, progress=progress)
         row = next(walk, None)
         for segment in self.segments:
-            meter = segment.index_meter(intervals, roll_limits)
+            meter = segment.index_meter(intervals, config)
             while row is not None and row.segment is segment:
                 meter.feed(row.batches)
                 row = next(walk, None)

@@ -29,12 +29,13 @@ from kafkalog.errors import (
 )
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end, until_odd_end
-from kafkalog.indexes.statistics import IndexStatistics, RollLimits, SegmentMeter
+from kafkalog.indexes.statistics import IndexStatistics, SegmentMeter
 from kafkalog.indexes.view import integers
 from kafkalog.log.timestamp_search import TimestampSearch
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.checked_walk import walk_checked
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain, walk
+from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.source import ByteSource, open_source, size_of
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
@@ -287,9 +288,7 @@ class Segment:
         except KafkalogError:
             return None
 
-    def index_statistics(
-        self, *, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None
-    ) -> IndexStatistics:
+    def index_statistics(self, *, intervals: Sequence[int] = (), config: LogConfig | None = None) -> IndexStatistics:
         """How well the indexes serve lookups; see `Partition.index_statistics`.
 
         Raises
@@ -297,14 +296,14 @@ class Segment:
         KafkalogError
             The segment is damaged. A damaged index does not raise: it is not measured, and `findings` has the reason.
         """
-        meter = self.index_meter(intervals, roll_limits)
+        meter = self.index_meter(intervals, config)
         for batches in self.iter_batches():
             meter.feed(batches)
         meter.finish()
         self.findings += meter.findings
         return meter.statistics()
 
-    def index_meter(self, intervals: Sequence[int] = (), roll_limits: RollLimits | None = None) -> SegmentMeter:
+    def index_meter(self, intervals: Sequence[int] = (), config: LogConfig | None = None) -> SegmentMeter:
         """A meter of the indexes. An index that cannot be read is among its findings."""
         findings: list[Finding] = []
         # The indexes are not cached: those of all segments of a partition may not fit into memory.
@@ -317,7 +316,7 @@ class Segment:
             self.index_or_none(TimeIndex, findings.append) if is_named else None,
             topic_partition=self.topic_partition,
             intervals=intervals,
-            limits=roll_limits,
+            config=config,
         )
         meter.findings[:0] = findings
         return meter

@@ -55,7 +55,7 @@ class BatchRows(NamedTuple):
 
 
 class BatchScan:
-    """A lazy scan of record batches. `kafkalog.scan_batches` makes it and documents the parameters.
+    """A lazy scan of record batches. `kafkalog.batches` makes it and documents the parameters.
 
     Each call walks the headers again. Like a `Scan`, it is an Arrow stream for anything that takes one.
 
@@ -236,7 +236,7 @@ def _texts(names: Sequence[str], numbers: npt.NDArray[np.int8]) -> pa.Array:
     return known.take(_numbers(numbers, pa.int8()))
 
 
-def scan_batches(
+def batches(
     path: Paths | LogDir | Partition | Segment,
     *,
     columns: Sequence[str] | None = None,
@@ -268,7 +268,7 @@ def scan_batches(
 
     Examples
     --------
-    >>> batches = kafkalog.scan_batches("tests/golden/log_dir", topics="p-txn").to_table()
+    >>> batches = kafkalog.batches("tests/golden/log_dir", topics="p-txn").to_table()
     >>> sum(batches["is_control"].to_pylist()), len(batches)
     (72, ...)
     """

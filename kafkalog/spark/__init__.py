@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog.spark.jobs.export import export as export
-    from kafkalog.spark.jobs.rebuild import rebuild_indexes as rebuild_indexes
+    from kafkalog.spark.jobs.rebuild import reindex as reindex
     from kafkalog.spark.jobs.scan import batches as batches
     from kafkalog.spark.jobs.scan import scan as scan
     from kafkalog.spark.jobs.verify import verify as verify
 
-__all__ = ["batches", "export", "prepare", "rebuild_indexes", "register", "scan", "verify"]
+__all__ = ["batches", "export", "prepare", "register", "reindex", "scan", "verify"]
 
 
 def __getattr__(name: str) -> Any:

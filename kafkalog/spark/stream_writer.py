@@ -1,7 +1,7 @@
 """``df.writeStream.format("kafkalog")``: writes each micro-batch of a query exactly once, also after a restart.
 
 A batch is identified by its query and its number. Both are recorded in the same step that publishes its records
-(`kafkalog.writing.commit_log`). If Spark dies before it notes the commit in its checkpoint, it runs the batch again,
+(`kafkalog.writing.staging_area`). If Spark dies before it notes the commit in its checkpoint, it runs the batch again,
 and the sink skips it. Tasks get query and number from their context; the driver gets them from the tasks' messages.
 """
 
@@ -19,7 +19,8 @@ from pyspark.sql.types import StructType
 
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.writer import SinkMessage, SinkWriter, abandon, staged_by
-from kafkalog.writing.job_commit import commit, create_job, remove_job
+from kafkalog.writing.job_commit import commit
+from kafkalog.writing.staging_area import create_job, remove_job
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
@@ -39,8 +40,8 @@ class KafkaLogStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
         """Stage the rows of a task, unless the batch was committed before."""
         record = _this_batch()
-        job = self._place.job(f"{_prefix(record['query'])}{record['batch']}-{self._token}")
-        if self._place.commits().has(record):
+        job = self._area.job(f"{_prefix(record['query'])}{record['batch']}-{self._token}")
+        if self._area.commits().has(record):
             return SinkMessage(str(job), [], record)
         create_job(job, self._owner)
         staged = self._stage(iterator, job, sorts=self._options.preserve_offsets)
@@ -53,14 +54,14 @@ class KafkaLogStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
             return  # a batch without tasks has no rows
         record = told[0].record
         assert record is not None
-        commit(self._place, Path(told[0].job), staged_by(messages), record)
-        for left in self._place.jobs(_prefix(record["query"])):
+        commit(self._area, Path(told[0].job), staged_by(messages), record)
+        for left in self._area.jobs(_prefix(record["query"])):
             remove_job(left)  # of attempts that failed: a query runs once at a time
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove the job directories in messages; the next commit of the query removes any others."""
         for job in {message.job for message in messages if isinstance(message, SinkMessage)}:
-            abandon(self._place, Path(job))
+            abandon(self._area, Path(job))
 
 
 def _this_batch() -> dict[str, Any]:

@@ -32,17 +32,14 @@ from kafkalog.spark.sink_options import SinkOptions, match_columns
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.writing.job_commit import (
     INTENT_FILE,
-    Place,
     StagedPartition,
     StagedWriter,
     commit,
-    create_job,
     recover,
-    remove_job,
-    this_owner,
 )
 from kafkalog.writing.partition_writer import PartitionWriter
 from kafkalog.writing.routing import Router, WaitingRecords
+from kafkalog.writing.staging_area import StagingArea, create_job, remove_job, this_owner
 
 
 @dataclass
@@ -55,7 +52,7 @@ class SinkMessage(WriterCommitMessage):
         Directory of the job.
     partitions : list of StagedPartition
     record : dict or None
-        The entry for the commit log, if only tasks know it: see `kafkalog.writing.commit_log.CommitLog.has`.
+        The entry for the commit log, if only tasks know it: see `kafkalog.writing.staging_area.CommitLog.has`.
     """
 
     job: str
@@ -86,9 +83,9 @@ class SinkWriter:
         self._options = options
         self._columns = match_columns(schema, options)
         self._ignored = [name for name in schema.names if name not in self._columns.values()]
-        self._place = Place.of(options.path, options.stage_in)
-        refuse_if_locked([self._place.log_dir])
-        finished = recover(self._place)
+        self._area = StagingArea.of(options.path, options.stage_in)
+        refuse_if_locked([self._area.log_dir])
+        finished = recover(self._area)
         if finished:
             warnings.warn(
                 f"the commit of a job that died is finished: it wrote to {', '.join(finished)}; if this is that job"
@@ -109,7 +106,7 @@ class SinkWriter:
                     directory = job / f"task-{secrets.token_hex(8)}"
                     os.mkdir(directory)
                     reader = self._reader(batch.schema)
-                    task = _Task(self._place, directory, self._options, self._timestamp, reader, sorts=sorts)
+                    task = _Task(self._area, directory, self._options, self._timestamp, reader, sorts=sorts)
                 for part in slices(batch):
                     assert task is not None
                     task.take(part, row)
@@ -135,8 +132,8 @@ class KafkaLogWriter(SinkWriter, DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._record = None if options.job_id is None else {"job": options.job_id}
-        self._is_done = self._place.commits().has(self._record)
-        self._job = self._place.job(f"job-{secrets.token_hex(16)}")
+        self._is_done = self._area.commits().has(self._record)
+        self._job = self._area.job(f"job-{secrets.token_hex(16)}")
         if self._is_done:
             warnings.warn(f"job {options.job_id!r} was committed before: nothing is written", stacklevel=1)
         else:
@@ -151,11 +148,11 @@ class KafkaLogWriter(SinkWriter, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the partitions that all tasks staged."""
         if not self._is_done:
-            commit(self._place, self._job, staged_by(messages), self._record)
+            commit(self._area, self._job, staged_by(messages), self._record)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the whole job directory, including files of tasks that sent no message."""
-        abandon(self._place, self._job)
+        abandon(self._area, self._job)
 
 
 def staged_by(messages: list[WriterCommitMessage | None]) -> list[StagedPartition]:
@@ -163,10 +160,10 @@ def staged_by(messages: list[WriterCommitMessage | None]) -> list[StagedPartitio
     return [each for message in messages if isinstance(message, SinkMessage) for each in message.partitions]
 
 
-def abandon(place: Place, job: Path) -> None:
+def abandon(area: StagingArea, job: Path) -> None:
     """Remove a failed job; but finish a commit that has begun, since readers may have seen a part of it."""
     if (job / INTENT_FILE).exists():
-        recover(place)
+        recover(area)
     else:
         remove_job(job)
 
@@ -190,7 +187,7 @@ class _Task:
 
     Parameters
     ----------
-    place : Place
+    area : StagingArea
     directory : Path
     options : SinkOptions
     timestamp : int
@@ -201,15 +198,22 @@ class _Task:
     """
 
     def __init__(
-        self, place: Place, directory: Path, options: SinkOptions, timestamp: int, reader: ColumnReader, *, sorts: bool
+        self,
+        area: StagingArea,
+        directory: Path,
+        options: SinkOptions,
+        timestamp: int,
+        reader: ColumnReader,
+        *,
+        sorts: bool,
     ) -> None:
-        self._place, self._directory, self._options = place, directory, options
+        self._area, self._directory, self._options = area, directory, options
         self._timestamp, self._reader = timestamp, reader
         self._writers: dict[kf.TopicPartition, StagedWriter] = {}
         self._router = Router(self._n_partitions, topic=options.topic, sticky_bytes=options.batch_size)
         self._waiting = WaitingRecords(
             self._open_writer,
-            path=place.log_dir,
+            path=area.log_dir,
             batch_size=options.batch_size,
             sorts=sorts,
             hint="kafkalog.spark.prepare(df, preserve_offsets=True) sorts them, as preserveOffsets needs them",
@@ -250,10 +254,10 @@ class _Task:
         """
         if "partition" in self._reader.names:
             return None
-        return self._options.partitions or count_partitions(self._place.log_dir, topic) or 1
+        return self._options.partitions or count_partitions(self._area.log_dir, topic) or 1
 
     def _open_writer(self, key: kf.TopicPartition) -> PartitionWriter:
-        writer = StagedWriter(self._place, self._directory, key, **self._options.writer_options())
+        writer = StagedWriter(self._area, self._directory, key, **self._options.writer_options())
         self._writers[key] = writer
         return writer.writer
 

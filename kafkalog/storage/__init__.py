@@ -3,6 +3,7 @@
     `source`           reads the bytes of a file in windows: mapped, with `pread`, or in memory
     `buffer_pool`      reuses the memory of windows
     `open_file_limit`  raises the limit on open files
+    `file_locks`       the locks that an operating system has: `flock` and record locks
     `broker_lock`      checks and holds the locks of log dirs and partitions
     `output_paths`     checks where output may go, and chooses where it is staged
     `atomic`           single durable steps: rename, exchange, truncate, fsync

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -16,6 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
+from kafkalog.storage.file_locks import require_locks
+
+require_locks()  # all that writes imports this module first
 
 StrPath = str | os.PathLike[str]
 
@@ -56,17 +58,6 @@ def is_same(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except FileNotFoundError:
         return False
-
-
-def try_lock(descriptor: int) -> bool:
-    """Take an exclusive `flock`; returns False if somebody else holds it, True on a file system without locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass
-    return True
 
 
 def remove_tree(path: Path) -> None:

@@ -8,39 +8,16 @@ writers of kafkalog also hold an `flock` on each partition directory (`hold_part
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import struct
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kafkalog.errors import Reason, UnsafePathError, WriteError
 from kafkalog.format import LOCK_FILE, META_PROPERTIES
-from kafkalog.storage.atomic import STAGED_SUFFIX, is_same, try_lock, writing
+from kafkalog.storage.atomic import STAGED_SUFFIX, is_same, writing
+from kafkalog.storage.file_locks import is_locked, take_record_lock, try_lock, unlock
 from kafkalog.storage.open_file_limit import allow_open_files, count_open_files
-
-_FLOCK = "hhqqi4x"  # struct flock on Linux, 64-bit
-# Open file description locks: they conflict with a broker's record lock, and unlike record locks they are not lost
-# when this process closes another descriptor of the file
-_F_OFD_GETLK = 36
-_F_OFD_SETLK = 37
-
-
-def is_locked(log_dir: str | os.PathLike[str]) -> bool:
-    """Whether a process holds the lock of a log dir; False if that cannot be determined."""
-    try:
-        descriptor = os.open(Path(log_dir) / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind: int = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, _F_OFD_GETLK, request))[0]
-        return kind != fcntl.F_UNLCK
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
 
 
 def refuse_if_locked(log_dirs: Iterable[str | os.PathLike[str]]) -> None:
@@ -113,7 +90,7 @@ def _release(descriptor: int, process: int) -> None:
     """
     if process == os.getpid():
         with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            unlock(descriptor)
     os.close(descriptor)
 
 
@@ -141,7 +118,7 @@ def _locked(path: Path) -> int:
     except OSError as error:
         raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path) from error
     try:
-        fcntl.fcntl(descriptor, _F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        take_record_lock(descriptor)
     except OSError:
         os.close(descriptor)
         refuse_if_locked([path.parent])

@@ -30,6 +30,9 @@ Bytes = npt.NDArray[np.uint8]
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python's mmap has no name for it yet
 _PAGE = mmap.PAGESIZE
 _BLOCK = 512  # unit of `st_blocks`, in bytes
+# O_NONBLOCK: a FIFO that is named like a segment must not hang us. Windows has other flags
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_HAS_PREAD = hasattr(os, "preadv")
 _RECENT_SECONDS = 2.0  # a file modified this recently is assumed to be still written to
 _FIRST_PAUSE_SECONDS = 0.001
 _PATIENCE_SECONDS = 1.0  # total pauses for one file, so that a file with much damage does not cause many waits
@@ -143,8 +146,7 @@ class _FileSource(ByteSource):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         try:
-            # O_NONBLOCK: a FIFO named like a segment must not hang us
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._descriptor = os.open(self.path, _FLAGS)
         except OSError as error:
             raise _read_error(error, self.path) from error
         try:
@@ -156,7 +158,8 @@ class _FileSource(ByteSource):
             raise
         self.identity = _identity(status)
         self.size = status.st_size
-        self.is_preallocated = status.st_blocks * _BLOCK < status.st_size  # sparse, as `setLength` leaves it
+        # sparse, as `setLength` leaves it; Windows does not tell
+        self.is_preallocated = getattr(status, "st_blocks", status.st_size) * _BLOCK < status.st_size
         self._waited_at, self._pause, self._patience = -1, 0.0, _PATIENCE_SECONDS
         self._lock = threading.Lock()
         self._closed = False
@@ -172,10 +175,21 @@ class _FileSource(ByteSource):
         if self.is_preallocated or now.size != self.size or now.modified_ns == self.identity.modified_ns:
             return
         # Not every file system keeps preallocated files sparse: zeros at the end identify them too
-        end = os.pread(self._descriptor, _PAGE, max(self.size - _PAGE, 0))
+        end = bytearray(min(_PAGE, self.size))
+        self._read_at(memoryview(end), self.size - len(end))
         if any(end):
             raise FileChangedError(Reason.FILE_CHANGED, "was written to while it was read", path=self.path)
         self.is_preallocated = True
+
+    def _read_at(self, room: memoryview, position: int) -> int:
+        """Read bytes at a position into a buffer; returns how many, at least 1 before the end of the file."""
+        if _HAS_PREAD:
+            return os.preadv(self._descriptor, [room], position)
+        with self._lock:
+            os.lseek(self._descriptor, position, os.SEEK_SET)
+            data = os.read(self._descriptor, len(room))
+        room[: len(data)] = data
+        return len(data)
 
     def is_being_written(self) -> bool:
         if not self.is_preallocated:
@@ -221,7 +235,7 @@ class PreadSource(_FileSource):
 
     @property
     def descriptor(self) -> int | None:
-        return self._descriptor
+        return self._descriptor if _HAS_PREAD else None
 
     def window(self, start: int, stop: int) -> Bytes:
         self._check_range(start, stop)
@@ -231,7 +245,7 @@ class PreadSource(_FileSource):
         done = 0
         while done < len(view):
             try:
-                n = os.preadv(self._descriptor, [view[done:]], start + done)
+                n = self._read_at(view[done:], start + done)
             except OSError as error:
                 raise _read_error(error, self.path, start + done) from error
             if n == 0:

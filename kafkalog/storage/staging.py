@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import io
 import os
 import re
@@ -43,10 +42,10 @@ from kafkalog.storage.atomic import (
     remove_tree,
     resolve,
     swap,
-    try_lock,
     try_move,
     writing,
 )
+from kafkalog.storage.file_locks import lock, try_lock
 
 _STAGED_NAME: Final = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(STAGED_SUFFIX)}", re.DOTALL)
 _MAX_NAME_BYTES: Final = 200  # of the destination's name in the temporary name: file names are limited to 255 bytes
@@ -410,7 +409,7 @@ def _remove_abandoned(directory: Path, of: str | None = None) -> None:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 # raises if the owner is alive; the name may have been given to another file before the lock
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(descriptor)
                 if is_same(descriptor, path):
                     remove_tree(path)
             finally:

@@ -2,8 +2,7 @@
 
     `partition_writer`    `PartitionWriter`: appends records or whole batches to a partition
     `options`             checks the writer's options
-    `record_accumulator`  collects records until they fill batches
-    `batch_builder`       checks, numbers and encodes records
+    `batch_builder`       checks and numbers records, collects them into batches and encodes these
     `partition_files`     writes the segments of a partition and its producer snapshots
     `rolling`             decides when a new segment begins
     `segment_writer`      writes one `.log` and its indexes
@@ -11,8 +10,8 @@
     `destination`         stages a partition and moves its files into place in a safe order
     `partitioner`         chooses the partition of a key
     `routing`             routes the rows of a table to partitions
+    `staging_area`        what jobs keep beside a log dir: their directories, a lock, the log of commits
     `job_commit`          moves partitions that tasks staged into a log dir: all or none
-    `commit_log`          records which jobs have been committed
 
 This package does not scan logs.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +18,18 @@ from kafkalog import format as kf
 from kafkalog.errors import ConfigWarning, Limits, Reason, UnwritableError, warn
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.codecs import Compression
-from kafkalog.records.columns import RecordColumns
-from kafkalog.records.encode import BatchSpec, encode_batches, encode_marker
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.encode import BatchSpec, cut_batches, encode_batches, encode_marker
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import ProducerState
 from kafkalog.writing.options import LAST_OFFSET, Producer
 from kafkalog.writing.partition_files import PartitionFiles
-from kafkalog.writing.record_accumulator import Filled, RecordAccumulator
+
+_STEP_BYTES: Final = 2**20
+_TOGETHER: Final = 8
+
+Filled = tuple[RecordColumns, npt.NDArray[np.int64]]
+"""Records and their boundaries as from `cut_batches`; rows after the last boundary belong to a later batch."""
 
 
 @dataclass(slots=True)
@@ -139,7 +145,7 @@ class BatchBuilder:
     def _encode(
         self, filled: Filled, producers: ProducerState, producer: Producer | None, transactional: bool
     ) -> Window:
-        columns, cuts, _ = filled
+        columns, cuts = filled
         encoded = encode_batches(columns, cuts, self._spec(columns, cuts, producers, producer, transactional))
         self._check_sizes(encoded.batches, np.diff(columns.value.offsets[cuts]))
         self._warn_of_size(encoded.batches)
@@ -193,6 +199,103 @@ class BatchBuilder:
             base_sequence=(next_sequence(producers, producer) + begun) & 0x7FFFFFFF,
             is_transactional=transactional,
         )
+
+
+class RecordAccumulator:
+    """Collects records until they fill batches. Mirrors a producer's `RecordAccumulator` for one partition.
+
+    Parameters
+    ----------
+    batch_size, max_records
+        See `cut_batches`.
+
+    Attributes
+    ----------
+    last_offset : int or None
+        Offset of the last waiting record; None if none waits.
+
+    Notes
+    -----
+    At most about one batch and one piece wait. Eight pieces of similar size are merged at a time: a record is copied
+    only a few times, however small the pieces are, and the input's memory can be freed.
+    """
+
+    def __init__(self, *, batch_size: int, max_records: int | None = None) -> None:
+        self.last_offset: int | None = None
+        self._batch_size, self._max_records = batch_size, max_records
+        self._enough = batch_size
+        self._parts: list[RecordColumns] = []
+        self._sizes: list[int] = []
+        self._n_done = 0
+
+    def add(self, piece: RecordColumns) -> Filled | None:
+        """Add records, and return the batches that are full now; None if there are none.
+
+        Parameters
+        ----------
+        piece : RecordColumns
+            Must have the column `offset`.
+
+        Raises
+        ------
+        UnwritableError
+            See `cut_batches`; `row` counts from the first record of all pieces.
+        """
+        if not piece.n_records:
+            return None
+        self._keep(piece, _least_bytes(piece))
+        # merge the last eight pieces only when they are of similar size: a record is then copied few times
+        while len(self._parts) >= _TOGETHER and self._sizes[-_TOGETHER] < _TOGETHER * self._sizes[-1]:
+            merged, size = RecordColumns.concatenate(self._parts[-_TOGETHER:]), sum(self._sizes[-_TOGETHER:])
+            del self._parts[-_TOGETHER:], self._sizes[-_TOGETHER:]
+            self._keep(merged, size)
+        n_waiting, size = sum(part.n_records for part in self._parts), sum(self._sizes)
+        if size < self._enough and (self._max_records is None or n_waiting <= self._max_records):
+            return None
+        columns, boundaries = self._cut()
+        boundaries = boundaries[:-1]  # later records may still fit into the last batch
+        rest = columns.slice(int(boundaries[-1]), columns.n_records)
+        self._keep(rest, _least_bytes(rest))
+        self._n_done += int(boundaries[-1])
+        if boundaries.size > 1:
+            self._enough = self._batch_size
+            return columns, boundaries
+        self._enough = size + min(size, _STEP_BYTES)  # else every further piece would cut all waiting records again
+        return None
+
+    def finish(self) -> Filled | None:
+        """Return the batches of all waiting records; None if none wait."""
+        if not self._parts:
+            return None
+        columns, boundaries = self._cut()
+        self._n_done += columns.n_records
+        self._enough, self.last_offset = self._batch_size, None
+        return columns, boundaries
+
+    def _keep(self, part: RecordColumns, size: int) -> None:
+        self._parts.append(part)
+        self._sizes.append(size)
+        self.last_offset = int(part.offset[-1])
+
+    def _cut(self) -> Filled:
+        columns = RecordColumns.concatenate(self._parts)
+        self._parts, self._sizes = [], []
+        boundaries = cut_batches(
+            columns, batch_size=self._batch_size, max_records=self._max_records, first_row=self._n_done
+        )
+        return columns, boundaries
+
+
+def _least_bytes(columns: RecordColumns) -> int:
+    """A lower bound of the bytes of records in a batch, provided that null values span no bytes in their column."""
+    size = columns.n_records * kf.MIN_RECORD_BYTES
+    for column in columns.values():
+        if isinstance(column, BinaryColumn):
+            size += int(column.offsets[-1] - column.offsets[0])
+        elif isinstance(column, HeadersColumn):
+            first, last = column.offsets[0], column.offsets[-1]
+            size += sum(int(part.offsets[last] - part.offsets[first]) for part in (column.key, column.value))
+    return size
 
 
 def _numbered(piece: RecordColumns, next_offset: int, row: int) -> RecordColumns:

@@ -9,14 +9,9 @@ durable, the next job finishes the commit; if it dies before, the log dir is unc
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
-import secrets
-import shutil
-import socket
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,29 +21,23 @@ from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.state.producers import ProducerSnapshot
 from kafkalog.storage.atomic import (
-    STAGED_SUFFIX,
     fsync_directory,
     identity,
     rename_new,
     take_back,
-    try_lock,
     writing,
 )
-from kafkalog.storage.broker_lock import hold_locks, hold_partitions
+from kafkalog.storage.broker_lock import hold_partitions
 from kafkalog.storage.moves import Move, Undo, move_groups
-from kafkalog.storage.output_paths import check_log_dir, check_stage_in, copy_ownership, staging_directory
+from kafkalog.storage.output_paths import copy_ownership
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
-from kafkalog.writing.commit_log import CommitLog, read_commits
 from kafkalog.writing.destination import segment_moves
 from kafkalog.writing.log_end import log_stamp, read_log_end
 from kafkalog.writing.partition_writer import PartitionWriter
+from kafkalog.writing.staging_area import StagingArea, is_dead, remove_job
 
 INTENT_FILE: Final = "commit.json"
-OWNER_FILE: Final = "owner.json"
-ABANDONED_SECONDS: Final = 7 * 24 * 3600
-"""Age after which the unchanged directory of a job on another machine counts as abandoned."""
-LOCK_SECONDS: Final = 60.0
 _MAX_INTENT_BYTES: Final = 2**28
 
 
@@ -84,108 +73,12 @@ class StagedPartition:
     sizes: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A log dir and the directory in which jobs stage files for it.
-
-    Attributes
-    ----------
-    log_dir : pathlib.Path
-    directory : pathlib.Path
-        The staging directory, on the same file system.
-    """
-
-    log_dir: Path
-    directory: Path
-
-    @classmethod
-    def of(cls, log_dir: str | os.PathLike[str], stage_in: str | os.PathLike[str] | None = None) -> Place:
-        """The place for a log dir, which may not exist yet.
-
-        Raises
-        ------
-        UnsafePathError
-            The log dir lies in a partition or in another log dir, or there is no directory to stage in.
-        WriteError
-            Neither the log dir nor its parent exists, or `stage_in` does not.
-        """
-        path = Path(os.path.realpath(log_dir))
-        check_log_dir(path)
-        if stage_in is not None:
-            check_stage_in(stage_in)
-            directory = Path(os.path.realpath(stage_in))
-        elif path.is_dir():
-            directory = staging_directory(path / "any-0")
-        else:
-            directory = path.parent
-        for needed in (directory, path if path.is_dir() else path.parent):
-            if not needed.is_dir():
-                raise WriteError(Reason.WRITE_FAILED, os.strerror(errno.ENOENT), path=needed)
-        return cls(path, directory)
-
-    def job(self, job: str) -> Path:
-        """The directory of a job."""
-        return self.directory / f".{self.log_dir.name}.{job}{STAGED_SUFFIX}"
-
-    def jobs(self, prefix: str = "job-") -> list[Path]:
-        """The existing job directories."""
-        start = f".{self.log_dir.name}.{prefix}"
-        names = (name for name in os.listdir(self.directory) if name.startswith(start))
-        return [self.directory / name for name in sorted(names) if name.endswith(STAGED_SUFFIX)]
-
-    def commits(self) -> CommitLog:
-        """Read the commit log."""
-        return read_commits(self.directory, self.log_dir.name)
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep brokers and other jobs out of the log dir.
-
-        Raises
-        ------
-        UnsafePathError
-            A broker runs on it, or another job has been committing for too long.
-        """
-        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            _lock(descriptor, self.log_dir)
-            with hold_locks([self.log_dir]):
-                yield
-        finally:
-            os.close(descriptor)
-
-
-def create_job(path: Path, owner: Mapping[str, Any]) -> None:
-    """Create the directory of a job, unless it exists, and write its owner file."""
-    with writing(path):
-        path.mkdir(exist_ok=True)
-        note = path / f"{OWNER_FILE}.{secrets.token_hex(4)}"
-        note.write_text(json.dumps(dict(owner)))
-        os.replace(note, path / OWNER_FILE)
-
-
-def remove_job(path: Path) -> None:
-    """Remove the directory of a job; tasks that still write in it fail at their next file."""
-    # renamed first: if removal is interrupted, `_is_dead` recognises the rest by this name
-    gone = path.with_name(f"{path.name.removesuffix(STAGED_SUFFIX)}.aborted{STAGED_SUFFIX}")
-    with contextlib.suppress(OSError):
-        os.rename(path, gone)
-        path = gone
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def this_owner(process_id: int | None) -> dict[str, Any]:
-    """The content of a job's owner file: identifies a process of this machine that lives as long as the job."""
-    started = None if process_id is None else _start_time(process_id)
-    return {"host": socket.gethostname(), "boot": _boot_id(), "process_id": process_id, "started": started}
-
-
 class StagedWriter:
     """Writes a partition in a job's directory, from where `commit` moves it into the log dir.
 
     Parameters
     ----------
-    place : Place
+    area : StagingArea
     task : Path
         A directory of the job that no other task writes in.
     key : TopicPartition
@@ -205,8 +98,8 @@ class StagedWriter:
         The path exists but is not a directory, or the partition has another topic id.
     """
 
-    def __init__(self, place: Place, task: Path, key: kf.TopicPartition, **options: Any) -> None:
-        self._path, self._task = place.log_dir / str(key), task
+    def __init__(self, area: StagingArea, task: Path, key: kf.TopicPartition, **options: Any) -> None:
+        self._path, self._task = area.log_dir / str(key), task
         self._stamp: tuple[tuple[str, ...], int] | None = None
         self._replaced: int | None = None
         self._keeps_snapshot = True
@@ -281,13 +174,13 @@ class StagedWriter:
 
 
 def commit(
-    place: Place, job: Path, partitions: Sequence[StagedPartition], record: Mapping[str, Any] | None = None
+    area: StagingArea, job: Path, partitions: Sequence[StagedPartition], record: Mapping[str, Any] | None = None
 ) -> bool:
     """Move a job's partitions into the log dir.
 
     Parameters
     ----------
-    place : Place
+    area : StagingArea
     job : Path
         The job's directory; it is removed.
     partitions : sequence of StagedPartition
@@ -317,22 +210,22 @@ def commit(
     `recover` finishes the commit.
     """
     _refuse_shared(partitions)
-    with place.locked():
-        _finish_begun(place)
-        commits = place.commits()
+    with area.locked():
+        _finish_begun(area)
+        commits = area.commits()
         if commits.has(record):
             remove_job(job)
             return False
         if not partitions and record is None:
             remove_job(job)
             return True
-        with hold_partitions(place.log_dir / each.name for each in partitions):
+        with hold_partitions(area.log_dir / each.name for each in partitions):
             for each in partitions:
-                _check_unchanged(place.log_dir / each.name, each)
-            intent = _Intent(str(place.log_dir), dict(record or {}), list(partitions), not place.log_dir.exists())
+                _check_unchanged(area.log_dir / each.name, each)
+            intent = _Intent(str(area.log_dir), dict(record or {}), list(partitions), not area.log_dir.exists())
             intent.write(job)
             try:
-                _carry_out(place, job, intent)
+                _carry_out(area, job, intent)
             except _HalfMovedError:
                 raise
             except Exception:
@@ -345,7 +238,7 @@ def commit(
     return True
 
 
-def recover(place: Place) -> list[str]:
+def recover(area: StagingArea) -> list[str]:
     """Finish commits whose intent is durable, and remove the directories of dead jobs.
 
     Returns
@@ -358,13 +251,13 @@ def recover(place: Place) -> list[str]:
     FileChangedError
         A partition was written to in the meantime, so that the commit cannot be finished.
     """
-    jobs = place.jobs()
+    jobs = area.jobs()
     finished: list[str] = []
     if any((job / INTENT_FILE).exists() for job in jobs):
-        with place.locked():
-            finished = _finish_begun(place)
-    for job in place.jobs():
-        if not (job / INTENT_FILE).exists() and _is_dead(job):
+        with area.locked():
+            finished = _finish_begun(area)
+    for job in area.jobs():
+        if not (job / INTENT_FILE).exists() and is_dead(job):
             remove_job(job)
     return finished
 
@@ -431,20 +324,20 @@ def _check_unchanged(path: Path, staged: StagedPartition) -> None:
         raise FileChangedError(Reason.FILE_CHANGED, detail, path=path)
 
 
-def _finish_begun(place: Place) -> list[str]:
+def _finish_begun(area: StagingArea) -> list[str]:
     """Finish the commits of processes that died: a live one would still hold the lock that the caller holds now."""
     finished: list[str] = []
-    for job in place.jobs():
+    for job in area.jobs():
         if not (job / INTENT_FILE).exists():
             continue
         intent = _Intent.read(job)
-        if intent.log_dir != str(place.log_dir):
+        if intent.log_dir != str(area.log_dir):
             continue
-        with hold_partitions(place.log_dir / each.name for each in intent.partitions):
+        with hold_partitions(area.log_dir / each.name for each in intent.partitions):
             for each in intent.partitions:
-                _check_ours(place.log_dir / each.name, job / each.staged, each)
-            _carry_out(place, job, intent)
-        place.commits().add(intent.record)
+                _check_ours(area.log_dir / each.name, job / each.staged, each)
+            _carry_out(area, job, intent)
+        area.commits().add(intent.record)
         remove_job(job)
         finished += [each.name for each in intent.partitions]
     return finished
@@ -476,20 +369,20 @@ def _check_ours(path: Path, staged: Path, each: StagedPartition) -> None:
     raise FileChangedError(Reason.FILE_CHANGED, detail, path=path)
 
 
-def _carry_out(place: Place, job: Path, intent: _Intent) -> None:
+def _carry_out(area: StagingArea, job: Path, intent: _Intent) -> None:
     """Move the files that are not moved yet; after an error move all of them back."""
     undo: Undo = []
     try:
-        if intent.makes_log_dir and not place.log_dir.exists():
-            with writing(place.log_dir):
-                undo.append(partial(_remove_directory, place.log_dir))
-                place.log_dir.mkdir()
-                fsync_directory(place.log_dir.parent)
+        if intent.makes_log_dir and not area.log_dir.exists():
+            with writing(area.log_dir):
+                undo.append(partial(_remove_directory, area.log_dir))
+                area.log_dir.mkdir()
+                fsync_directory(area.log_dir.parent)
         for each in intent.partitions:
-            staged, there = job / each.staged, place.log_dir / each.name
+            staged, there = job / each.staged, area.log_dir / each.name
             if not staged.exists():
                 continue  # a process that died had moved it already
-            copy_ownership(staged, place.log_dir if each.stamp is None else there)
+            copy_ownership(staged, area.log_dir if each.stamp is None else there)
             if each.stamp is None:
                 with writing(there):
                     undo.append(partial(take_back, there, staged, identity(staged), None))
@@ -499,15 +392,15 @@ def _carry_out(place: Place, job: Path, intent: _Intent) -> None:
                 move_groups(staged, there, groups, undo, resumes=True)
                 with writing(there):
                     fsync_directory(staged)
-        with writing(place.log_dir):
-            fsync_directory(place.log_dir)
+        with writing(area.log_dir):
+            fsync_directory(area.log_dir)
     except Exception:
         try:
             for step in reversed(undo):
                 step()
         except OSError as error:
             detail = f"what was moved cannot be moved back ({error.strerror}): the next job finishes the commit"
-            raise _HalfMovedError(Reason.WRITE_FAILED, detail, path=place.log_dir) from error
+            raise _HalfMovedError(Reason.WRITE_FAILED, detail, path=area.log_dir) from error
         raise
 
 
@@ -518,48 +411,3 @@ class _HalfMovedError(WriteError):
 def _remove_directory(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.rmdir()
-
-
-def _lock(descriptor: int, log_dir: Path) -> None:
-    """Wait until no other job commits. On a file system without locks, continue without one."""
-    deadline = time.monotonic() + LOCK_SECONDS
-    while not try_lock(descriptor):
-        if time.monotonic() > deadline:
-            detail = f"another job has been committing for more than {LOCK_SECONDS:.0f} s"
-            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=log_dir)
-        time.sleep(0.05)
-
-
-def _is_dead(job: Path) -> bool:
-    """Whether the process that would commit a job's directory is gone, or nothing changed there for a long time."""
-    if job.name.endswith(f".aborted{STAGED_SUFFIX}"):
-        return True
-    try:
-        owner = json.loads((job / OWNER_FILE).read_bytes())
-        host, boot = owner["host"], owner["boot"]
-        process_id, started = owner["process_id"], owner["started"]
-    except (OSError, ValueError, KeyError, TypeError):
-        host = None
-    if host == socket.gethostname() and process_id is not None and started is not None:
-        # the start time tells a process from a later one with the same id
-        return bool(boot != _boot_id() or _start_time(process_id) != started)
-    try:
-        newest = max(entry.stat().st_mtime for entry in (job, *job.glob("*"), *job.glob("*/*"), *job.glob("*/*/*")))
-    except OSError:
-        return False  # a file vanished meanwhile: a task is at work
-    return time.time() - newest > ABANDONED_SECONDS
-
-
-def _start_time(process_id: int) -> str | None:
-    """When a process started, in clock ticks since boot; None if it does not exist or `/proc` cannot be read."""
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return None
-
-
-def _boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None

@@ -13,7 +13,6 @@ from kafkalog import format as kf
 from kafkalog.errors import Reason, UnsafePathError
 from kafkalog.records.codecs import Compression
 from kafkalog.state.log_config import LogConfig
-from kafkalog.writing.rolling import RollConditions
 
 BATCH_SIZE: Final = 16_384
 """Default of a producer's `batch.size`."""
@@ -51,17 +50,6 @@ def check_partition_name(path: Path) -> kf.TopicPartition:
         detail = "this is the log of the cluster's metadata, which nobody but its controllers write"
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
     return directory.topic_partition
-
-
-def conditions_of(config: LogConfig) -> RollConditions:
-    """The conditions on which segments of a topic are rolled."""
-    return RollConditions(
-        segment_bytes=config.segment_bytes,
-        segment_ms=config.max_segment_ms,
-        segment_jitter_ms=config.segment_jitter_ms,
-        segment_index_bytes=config.segment_index_bytes,
-        index_interval_bytes=config.index_interval_bytes,
-    )
 
 
 def chosen_compression(config: LogConfig, given: str | Compression | None, level: int | None) -> Compression:

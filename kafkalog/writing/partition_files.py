@@ -15,9 +15,10 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.state.leader_epochs import new_epochs
+from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import ProducerState, encode_snapshot, with_markers
 from kafkalog.storage.staging import StagedDirectory
-from kafkalog.writing.rolling import RollConditions, rolled_base_offset
+from kafkalog.writing.rolling import rolled_base_offset
 from kafkalog.writing.segment_writer import SegmentWriter
 
 
@@ -27,7 +28,8 @@ class PartitionFiles:
     Parameters
     ----------
     directory : StagedDirectory
-    conditions : RollConditions
+    config : LogConfig
+        Settings of the topic, which decide where segments are rolled.
     next_offset : int or None
         The log end offset so far, at which the first segment begins; None to begin with the first batch.
     producers : ProducerState
@@ -58,7 +60,7 @@ class PartitionFiles:
     def __init__(
         self,
         directory: StagedDirectory,
-        conditions: RollConditions,
+        config: LogConfig,
         *,
         next_offset: int | None,
         producers: ProducerState,
@@ -72,7 +74,7 @@ class PartitionFiles:
         self.names: list[list[str]] = []
         self.snapshots: dict[int, str] = {}
         self.n_batches = self.n_bytes = 0
-        self._directory, self._conditions, self._limits = directory, conditions, limits
+        self._directory, self._config, self._limits = directory, config, limits
         self._jitter = random.Random(seed) if seed is not None else None
         self._segment: SegmentWriter | None = None
 
@@ -121,7 +123,7 @@ class PartitionFiles:
         self.next_offset = base_offset
         if not is_first:
             self.snapshot(base_offset)
-        self._segment = SegmentWriter(self._directory, base_offset, self._conditions, self._draw())
+        self._segment = SegmentWriter(self._directory, base_offset, self._config, self._draw())
         self.bases.append(base_offset)
 
     def snapshot(self, offset: int) -> None:
@@ -149,7 +151,7 @@ class PartitionFiles:
             self._segment = None
 
     def _draw(self) -> int:
-        most = min(self._conditions.segment_jitter_ms, self._conditions.segment_ms)
+        most = min(self._config.segment_jitter_ms, self._config.max_segment_ms)
         return self._jitter.randrange(most) if self._jitter is not None and most else 0
 
     def _note(self, window: Window, segment: SegmentWriter) -> None:

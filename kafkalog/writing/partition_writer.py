@@ -35,7 +35,6 @@ from kafkalog.writing.options import (
     checked_producer,
     chosen_compression,
     chosen_timestamp_type,
-    conditions_of,
     whole_number,
 )
 from kafkalog.writing.partition_files import PartitionFiles
@@ -172,7 +171,6 @@ class PartitionWriter:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         config = checked_config(config)
-        conditions = conditions_of(config)
         batch_size = whole_number("batch_size", batch_size, 1)
         if max_records_per_batch is not None:
             max_records_per_batch = whole_number("max_records_per_batch", max_records_per_batch, 1)
@@ -196,7 +194,7 @@ class PartitionWriter:
             config,
             compression=chosen_compression(config, compression, compression_level),
             # a broker refuses a producer's batch that is larger than either limit
-            batch_size=min(batch_size, config.max_message_bytes, conditions.segment_bytes),
+            batch_size=min(batch_size, config.max_message_bytes, config.segment_bytes),
             max_records=max_records_per_batch,
             timestamp_type=chosen_timestamp_type(config, timestamp_type),
             log_append_time=log_append_time,
@@ -209,7 +207,7 @@ class PartitionWriter:
         self._destination = Destination(
             self.path,
             stage_in=stage_in,
-            index_interval_bytes=conditions.index_interval_bytes,
+            index_interval_bytes=config.index_interval_bytes,
             truncate_tail=truncate_tail,
             limits=limits,
         )
@@ -222,7 +220,7 @@ class PartitionWriter:
             self._builder.leader_epoch = self._choose_epoch(leader_epoch)
             self._files = PartitionFiles(
                 self._destination.staged,
-                conditions,
+                config,
                 next_offset=next_offset,
                 producers=producers,
                 seed=seed,

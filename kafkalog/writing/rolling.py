@@ -7,7 +7,6 @@ batch, whose offset is too far from its base offset, or that finds an index full
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,47 +14,9 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog._kernels.rolling import count_until_roll
 from kafkalog.records.batch_table import BatchTable
+from kafkalog.state.log_config import LogConfig
 
 MAX_SEGMENT_BYTES: Final = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class RollConditions:
-    """Settings that decide when a segment is rolled; the defaults are Kafka's.
-
-    Attributes
-    ----------
-    segment_bytes, segment_ms, segment_jitter_ms, segment_index_bytes, index_interval_bytes : int
-        Settings of the topic: `segment.bytes` and so on. For a compacted topic `segment_ms` is the smaller of
-        `segment.ms` and `max.compaction.lag.ms`.
-    """
-
-    segment_bytes: int = 2**30
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 * 2**20
-    index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.segment_bytes <= MAX_SEGMENT_BYTES:
-            raise ValueError(f"segment.bytes must be 1 to {MAX_SEGMENT_BYTES}, not {self.segment_bytes}")
-        if self.segment_ms < 1 or self.segment_jitter_ms < 0 or self.index_interval_bytes < 0:
-            raise ValueError("segment.ms is at least 1, segment.jitter.ms and index.interval.bytes at least 0")
-        if self.segment_index_bytes < kf.TIME_INDEX_DTYPE.itemsize:
-            raise ValueError(
-                f"segment.index.bytes is {self.segment_index_bytes}: no time index entry fits, and a broker fails at"
-                " every append"
-            )
-
-    @property
-    def max_offset_entries(self) -> int:
-        """How many entries fill the offset index."""
-        return self.segment_index_bytes // kf.OFFSET_INDEX_DTYPE.itemsize
-
-    @property
-    def max_time_entries(self) -> int:
-        """How many entries fill the time index; the last one is reserved for when the segment is closed."""
-        return self.segment_index_bytes // kf.TIME_INDEX_DTYPE.itemsize
 
 
 class SegmentRoll:
@@ -65,7 +26,8 @@ class SegmentRoll:
     ----------
     base_offset : int
         Base offset of the segment.
-    conditions : RollConditions
+    config : LogConfig
+        Settings of the topic.
     jitter_ms : int
         The jitter drawn for this segment, ms; it is subtracted from `segment.ms`.
 
@@ -79,16 +41,16 @@ class SegmentRoll:
 
     Examples
     --------
-    >>> roll = SegmentRoll(0, RollConditions(segment_bytes=250))
+    >>> roll = SegmentRoll(0, LogConfig(segment_bytes=250))
     >>> batches = BatchTable.empty(3)
     >>> batches.size_in_bytes[:] = 100
     >>> roll.take(batches)
     2
     """
 
-    def __init__(self, base_offset: int, conditions: RollConditions, jitter_ms: int = 0) -> None:
+    def __init__(self, base_offset: int, config: LogConfig, jitter_ms: int = 0) -> None:
         self.base_offset = base_offset
-        self._conditions, self._roll_ms = conditions, conditions.segment_ms - jitter_ms
+        self._config, self._roll_ms = config, config.max_segment_ms - jitter_ms
         # the kernel's state between calls: bytes, timestamp of the first batch, bytes since the last index entry,
         # entries of the offset and the time index, largest timestamp, timestamp of the last time index entry
         self._carried = np.array([0, -1, 0, 0, 0, -1, -1], np.int64)
@@ -110,11 +72,11 @@ class SegmentRoll:
             batches.last_offset,
             batches.max_timestamp,
             self.base_offset,
-            self._conditions.segment_bytes,
+            self._config.segment_bytes,
             self._roll_ms,
-            self._conditions.index_interval_bytes,
-            self._conditions.max_offset_entries,
-            self._conditions.max_time_entries,
+            self._config.index_interval_bytes,
+            self._config.segment_index_bytes // kf.OFFSET_INDEX_DTYPE.itemsize,
+            self._config.segment_index_bytes // kf.TIME_INDEX_DTYPE.itemsize,
             self._carried,
         )
 

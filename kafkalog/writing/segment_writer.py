@@ -16,10 +16,11 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.indexes.builder import IndexBuilder
 from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.state.log_config import LogConfig
 from kafkalog.state.transactions import aborted_entries
 from kafkalog.storage.source import Bytes
 from kafkalog.storage.staging import StagedDirectory
-from kafkalog.writing.rolling import RollConditions, SegmentRoll
+from kafkalog.writing.rolling import SegmentRoll
 
 _NO_ENTRIES: Final = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
 
@@ -31,7 +32,7 @@ class SegmentWriter:
     ----------
     directory : StagedDirectory
     base_offset : int
-    conditions : RollConditions
+    config : LogConfig
     jitter_ms : int
         See `SegmentRoll`.
 
@@ -49,14 +50,12 @@ class SegmentWriter:
     Source: LogSegment.append, LogSegment.onBecomeInactiveSegment, LogSegment.close, Kafka 4.3.
     """
 
-    def __init__(
-        self, directory: StagedDirectory, base_offset: int, conditions: RollConditions, jitter_ms: int = 0
-    ) -> None:
+    def __init__(self, directory: StagedDirectory, base_offset: int, config: LogConfig, jitter_ms: int = 0) -> None:
         self.base_offset = base_offset
         self.names: list[str] = []
         self._directory = directory
-        self._roll = SegmentRoll(base_offset, conditions, jitter_ms)
-        self._builder = IndexBuilder(base_offset, conditions.index_interval_bytes)
+        self._roll = SegmentRoll(base_offset, config, jitter_ms)
+        self._builder = IndexBuilder(base_offset, config.index_interval_bytes)
         self._aborted = [_NO_ENTRIES]
         self._modified_ms: int | None = None
         self._log = directory.create(kf.segment_file_name(base_offset))

@@ -264,7 +264,7 @@ def test_internal_topics_are_left_out_unless_they_are_named(run: Any, log_dir: P
     with pytest.raises(ValueError, match="no partition __consumer_offsets-7 here to begin or end at"):
         kafkalog.scan(mixed, start_offset={("__consumer_offsets", 7): 5})
     # what is about files takes all of them
-    assert {row.topic_partition.topic for row in kafkalog.scan_batches(mixed).iter_rows() if row.topic_partition} == {
+    assert {row.topic_partition.topic for row in kafkalog.batches(mixed).iter_rows() if row.topic_partition} == {
         "orders",
         "__mine",
         "__consumer_offsets",

@@ -100,8 +100,8 @@ def test_a_broker_rebuilds_the_same_and_serves_the_same_from_ours(history: Histo
     broker.log_dir.rename(theirs)
 
     bare_copy(source, broker.log_dir)
-    report = kafkalog.rebuild_indexes(
-        broker.log_dir, kinds=KINDS, in_place=True, jobs=2, now=int(before * 1000), backup=True
+    report = kafkalog.reindex(
+        broker.log_dir, kinds=KINDS, in_place=True, threads=2, now=int(before * 1000), backup=True
     )
     assert report.findings.rows == []
     assert {interval.origin for interval in report.intervals.values()} >= {"cluster metadata", "default"}

@@ -131,7 +131,7 @@ def rebuilt_by_both(broker: OldBroker, client: Client, ours: Path) -> dict[str, 
     intervals = {name: topic.configs["index.interval.bytes"] for name, topic in topics().items()}
     for directory in (path for path in ours.iterdir() if path.is_dir()):
         interval = intervals.get(directory.name.rpartition("-")[0], 4096)
-        report = kafkalog.rebuild_indexes(directory, kinds=KINDS, in_place=True, now=now, index_interval_bytes=interval)
+        report = kafkalog.reindex(directory, kinds=KINDS, in_place=True, now=now, index_interval_bytes=interval)
         assert report.findings.rows == []
     return compare(logs, broker.log_dir, ours)
 

@@ -180,12 +180,12 @@ def test_a_broker_cuts_where_we_say_and_leaves_the_same_files(history: History) 
 
     n_cut = 0
     for name, one in damaged.items():
-        report = kafkalog.rebuild_indexes(ours / name, kinds=KINDS, in_place=True, backup=False, damaged="cut", now=now)
+        report = kafkalog.reindex(ours / name, kinds=KINDS, in_place=True, backup=False, damaged="cut", now=now)
         n_cut += compare(ours / name, broker.log_dir / name, one, report, listed[name])
     assert 12 <= n_cut < len(damaged)
 
     # offsets too far apart for one index: the broker splits the segment, which of ours only a conversion does
-    report = kafkalog.rebuild_indexes(ours / far, dry_run=True)
+    report = kafkalog.reindex(ours / far, dry_run=True)
     assert [(one.reason, one.base_offset) for one in report.findings.rows] == [
         (Reason.OFFSET_OUTSIDE_SEGMENT, far_offset)
     ]

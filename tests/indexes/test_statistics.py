@@ -26,7 +26,7 @@ import kafkalog
 from kafkalog.cli import main
 from kafkalog.indexes.distribution import Distribution
 from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
-from kafkalog.indexes.statistics import KNEE_CANDIDATES, RollLimits, find_knee
+from kafkalog.indexes.statistics import KNEE_CANDIDATES, find_knee
 from kafkalog.records.batch_table import BatchTable
 
 INTERVALS = (0, 512, 1024, 4096, 65536)
@@ -358,18 +358,18 @@ def test_the_nearest_roll_goes_by_the_settings(tmp_path: Path) -> None:
     rebuild(directory, 0)
     size = 11 * 261
     cases = {
-        "segment.bytes": (RollLimits(segment_bytes=2 * size), 0.5),
-        "segment.ms": (RollLimits(segment_ms=20_000), 0.5),
-        "offset index": (RollLimits(segment_index_bytes=10 * 8 * 3), 10 / 30),
-        "time index": (RollLimits(segment_index_bytes=12 * 13), 10 / 12),
+        "segment.bytes": (kafkalog.LogConfig(segment_bytes=2 * size), 0.5),
+        "segment.ms": (kafkalog.LogConfig(segment_ms=20_000), 0.5),
+        "offset index": (kafkalog.LogConfig(segment_index_bytes=10 * 8 * 3), 10 / 30),
+        "time index": (kafkalog.LogConfig(segment_index_bytes=12 * 13), 10 / 12),
     }
-    for name, (limits, fraction) in cases.items():
-        statistics = kafkalog.Partition(directory).index_statistics(roll_limits=limits)
+    for name, (config, fraction) in cases.items():
+        statistics = kafkalog.Partition(directory).index_statistics(config=config)
         assert statistics.roll[name] == pytest.approx(fraction), name
         if name != "offset index":
             assert statistics.nearest_roll == name
-    with pytest.raises(ValueError, match="at least"):
-        RollLimits(segment_index_bytes=8)
+    with pytest.raises(ValueError, match="it must be 12 to"):
+        kafkalog.LogConfig(segment_index_bytes=8)
 
 
 def test_a_segment_whose_first_batch_has_no_timestamp_has_no_time_to_roll_at(tmp_path: Path) -> None:
@@ -678,7 +678,7 @@ def test_what_if_and_a_recommendation_are_shown(log_dir: Path, run: Any) -> None
         (["--what-if", "x"], "not a number"),
         (["--what-if", "2G"], "below 2G"),
         (["--what-if", "512,4096", "--recommend"], "three values"),
-        (["--segment-ms", "0"], "at least 1"),
+        (["--segment-ms", "0"], "segment.ms=0: it must be 1 to"),
         (["-t", "nope"], "no topic"),
         (["--plot", "x.bmp"], "ends in .svg"),
     ],

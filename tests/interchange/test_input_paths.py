@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkalog
-from kafkalog import load_files, write_table
+from kafkalog import load, write_table
 from kafkalog.errors import NotKafkaError, ReadError, Reason, UnwritableError
 from kafkalog.interchange.input_paths import input_files
 
@@ -39,7 +39,7 @@ def write(path: Path, **columns: Any) -> Path:
 def test_a_partitioned_export_is_loaded_as_it_is(log_dir: Path, tmp_path: Path, format: str, keys: str) -> None:
     topics = ["p-multi", "p-headers", "p-zstd-java"]
     kafkalog.export(log_dir, tmp_path / "lake", topics=topics, partition_by=keys.split(","), format=format)
-    load_files([tmp_path / "lake"], tmp_path / "copy")
+    load([tmp_path / "lake"], tmp_path / "copy")
     copy = kafkalog.read_table(tmp_path / "copy", columns=COLUMNS)
     assert copy.num_rows > 100
     assert copy.equals(kafkalog.read_table(log_dir, topics=topics, columns=COLUMNS))
@@ -49,7 +49,7 @@ def test_parts_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for number in (10, 9, 2, 0, 1):
         write(tmp_path / "topic=t" / f"part-{number}.parquet", value=[b"%d" % number], offset=[number])
     write(tmp_path / "topic=t" / "date=2024-01-01" / "part-0.parquet", value=[b"11"], offset=[11])
-    load_files([tmp_path / "topic=t"], tmp_path / "log")
+    load([tmp_path / "topic=t"], tmp_path / "log")
     assert kafkalog.read_table(tmp_path / "log").column("offset").to_pylist() == [0, 1, 2, 9, 10, 11]
 
 
@@ -71,44 +71,44 @@ def test_hidden_names_and_other_files_are_passed_over(tmp_path: Path) -> None:
 def test_a_column_of_the_file_counts_before_its_path_and_an_option_before_both(tmp_path: Path) -> None:
     file = write(tmp_path / "topic=path" / "partition=3" / "x.parquet", value=[b"a", b"b"], partition=[5, 6])
     for inputs in ([file], [tmp_path / "topic=path"], [str(tmp_path)]):
-        result = load_files(inputs, tmp_path / "log", dry_run=True)
+        result = load(inputs, tmp_path / "log", dry_run=True)
         assert [(each.topic, each.partition) for each in result.partitions] == [("path", 5), ("path", 6)]
-    result = load_files([file], tmp_path / "log", dry_run=True, topic="option", partitions=1)
+    result = load([file], tmp_path / "log", dry_run=True, topic="option", partitions=1)
     assert [(each.topic, each.partition) for each in result.partitions] == [("option", 0)]
     file = write(tmp_path / "source=path" / "p=3" / "x.parquet", value=[b"a"])
     names = {"topic": "source", "partition": "p"}
-    (each,) = load_files([file], tmp_path / "log", dry_run=True, columns=names).partitions
+    (each,) = load([file], tmp_path / "log", dry_run=True, columns=names).partitions
     assert (each.topic, each.partition) == ("path", 3)
 
 
 def test_of_two_names_the_inner_one_counts_and_null_is_none(tmp_path: Path) -> None:
     file = write(tmp_path / "topic=outer" / "topic=in%2Dner" / "x.parquet", value=[b"a"])
-    (each,) = load_files([file], tmp_path / "log", dry_run=True).partitions
+    (each,) = load([file], tmp_path / "log", dry_run=True).partitions
     assert each.topic == "in-ner"
     file = write(tmp_path / "topic=__HIVE_DEFAULT_PARTITION__" / "x.parquet", value=[b"a"])
     with pytest.raises(UnwritableError, match="which topic"):
-        load_files([file], tmp_path / "log")
-    assert load_files([file], tmp_path / "log", topic="t", dry_run=True).n_records == 1
+        load([file], tmp_path / "log")
+    assert load([file], tmp_path / "log", topic="t", dry_run=True).n_records == 1
 
 
 @pytest.mark.parametrize("number", ["x", "-1", "2147483648", "", "1.0", "²"])
 def test_a_path_that_says_no_partition_is_refused(tmp_path: Path, number: str) -> None:
     file = write(tmp_path / "topic=t" / f"partition={number}" / "x.parquet", value=[b"a"])
     with pytest.raises(UnwritableError, match="in its path is no number of a partition") as caught:
-        load_files([tmp_path / "topic=t"], tmp_path / "log")
+        load([tmp_path / "topic=t"], tmp_path / "log")
     assert caught.value.path == str(file)
     write(file, value=[b"a"], partition=[1])
-    assert load_files([tmp_path / "topic=t"], tmp_path / "log", dry_run=True).n_records == 1
+    assert load([tmp_path / "topic=t"], tmp_path / "log", dry_run=True).n_records == 1
 
 
 def test_a_directory_without_records_is_refused_with_what_helps(tmp_path: Path) -> None:
     (tmp_path / "empty" / "below").mkdir(parents=True)
     with pytest.raises(NotKafkaError, match=r"directory without files of records.*\.parquet, \.arrow"):
-        load_files([tmp_path / "empty"], tmp_path / "out", topic="t")
+        load([tmp_path / "empty"], tmp_path / "out", topic="t")
     write_table({"value": [b""]}, tmp_path / "log", topic="t")
     for path in (tmp_path / "log", tmp_path / "log" / "t-0"):
         with pytest.raises(NotKafkaError, match="kafkalog export"):
-            load_files([path], tmp_path / "out", topic="t")
+            load([path], tmp_path / "out", topic="t")
     assert not (tmp_path / "out").exists()
 
 
@@ -116,19 +116,19 @@ def test_links_that_lead_out_and_files_that_are_none_are_refused(tmp_path: Path)
     write(tmp_path / "in" / "a.parquet", value=[b"a"])
     (tmp_path / "in" / "same.parquet").symlink_to("a.parquet")
     (tmp_path / "in" / "around").symlink_to(tmp_path / "in")
-    assert load_files([tmp_path / "in"], tmp_path / "log", topic="t", dry_run=True).n_records == 2
+    assert load([tmp_path / "in"], tmp_path / "log", topic="t", dry_run=True).n_records == 2
     (tmp_path / "entry").symlink_to(tmp_path / "in")  # one that was named is followed
-    assert load_files([tmp_path / "entry"], tmp_path / "log", topic="t", dry_run=True).n_records == 2
+    assert load([tmp_path / "entry"], tmp_path / "log", topic="t", dry_run=True).n_records == 2
     write(tmp_path / "out" / "b.parquet", value=[b"b"])
     for link, target in (("b.parquet", tmp_path / "out" / "b.parquet"), ("folder", tmp_path / "out")):
         (tmp_path / "in" / link).symlink_to(target)
         with pytest.raises(NotKafkaError, match="leads out") as caught:
-            load_files([tmp_path / "in"], tmp_path / "log", topic="t")
+            load([tmp_path / "in"], tmp_path / "log", topic="t")
         assert caught.value.reason is Reason.LINK_OUTSIDE
         (tmp_path / "in" / link).unlink()
     os.mkfifo(tmp_path / "in" / "pipe.csv")
     with pytest.raises(NotKafkaError, match="no regular file"):
-        load_files([tmp_path / "in"], tmp_path / "log", topic="t")
+        load([tmp_path / "in"], tmp_path / "log", topic="t")
 
 
 def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

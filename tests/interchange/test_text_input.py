@@ -18,7 +18,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog import load_files
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.text_input import TextOptions, read_csv
 
@@ -31,7 +30,7 @@ def load(tmp_path: Path) -> Load:
 
     def call(name: str, content: str | bytes, **options: Any) -> list[dict[str, Any]]:
         (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
-        load_files([tmp_path / name], tmp_path / "log", **{"topic": "t", "encoding": "utf8", **options})
+        kafkalog.load([tmp_path / name], tmp_path / "log", **{"topic": "t", "encoding": "utf8", **options})
         table = kafkalog.read_table(tmp_path / "log", columns=["offset", "timestamp", "key", "value", "headers"])
         place = table.schema.get_field_index("timestamp")
         table = table.set_column(place, "timestamp", table.column("timestamp").cast(pa.int64()))
@@ -195,7 +194,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     text = b"value,key\n" + b"a" * 9_000_000 + b",b\nc,d\n"
     writer = threading.Thread(target=(tmp_path / "x.csv").write_bytes, args=(text,), daemon=True)
     writer.start()
-    load_files([tmp_path / "x.csv"], tmp_path / "log", topic="t", encoding="utf8", config=LARGE)
+    load([tmp_path / "x.csv"], tmp_path / "log", topic="t", encoding="utf8", config=LARGE)
     writer.join(10)
     assert kafkalog.read_table(tmp_path / "log").column("key").to_pylist() == [b"b", b"d"]
 

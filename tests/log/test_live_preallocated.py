@@ -111,7 +111,7 @@ def scanned(directory: Path, **options: Any) -> list[int]:
 
 
 def batch_rows(directory: Path) -> list[int]:
-    return kafkalog.scan_batches(directory, columns=["base_offset"]).to_table()["base_offset"].to_pylist()
+    return kafkalog.batches(directory, columns=["base_offset"]).to_table()["base_offset"].to_pylist()
 
 
 def verified(directory: Path, **options: Any) -> list[int]:

@@ -171,7 +171,7 @@ def test_convert_drops_the_odd_batch_alone_and_keeps_the_end_of_the_log(tmp_path
 
 def test_a_lookup_that_jumps_to_the_last_batch_blames_nothing(tmp_path: Path) -> None:
     path = make(tmp_path / "t-0", [batch(row * N_RECORDS) for row in range(N_BATCHES)])
-    kafkalog.rebuild_indexes(path, kinds=["offset", "time"], in_place=True, index_interval_bytes=0)
+    kafkalog.reindex(path, kinds=["offset", "time"], in_place=True, index_interval_bytes=0)
     # a broker that was killed has no later one; by chance it is where a log of that one batch would end
     (path / f"{N_RECORDS:020d}.snapshot").write_bytes(b"")
     end = N_BATCHES * N_RECORDS

@@ -280,9 +280,9 @@ def test_a_load_with_one_partition_too_many_touches_none(
     options: dict[str, Any] = {"topic": "p-multi", "encoding": "utf8", "install": True, "dry_run": dry_run}
     refused: Any = (UnsafePathError, "no partition 3") if replace else (OutputExistsError, "p-multi-1")
     with pytest.raises(refused[0], match=refused[1]):
-        kafkalog.load_files([root / "x.csv"], log_dir, partitions=4, replace=replace, **options)
+        kafkalog.load([root / "x.csv"], log_dir, partitions=4, replace=replace, **options)
     assert state(log_dir) == old
-    kafkalog.load_files([root / "x.csv"], log_dir, partitions=3, replace=True, **options)
+    kafkalog.load([root / "x.csv"], log_dir, partitions=3, replace=True, **options)
     assert (state(log_dir) == old) == dry_run
     if not dry_run:
         assert sum(kafkalog.scan(log_dir / f"p-multi-{number}").count_rows() for number in range(3)) == 2
@@ -310,9 +310,7 @@ def test_the_nth_failure_of_a_load_leaves_every_partition_as_it_was(log_dir: Pat
         faulty = Faulty(n, fault)
         try:
             with faulty.installed():
-                kafkalog.load_files(
-                    [root / "x.csv"], log_dir, topic="p-multi", encoding="utf8", install=True, replace=True
-                )
+                kafkalog.load([root / "x.csv"], log_dir, topic="p-multi", encoding="utf8", install=True, replace=True)
         except WriteError:
             n_told += 1
             assert state(log_dir) == old, n

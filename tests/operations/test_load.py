@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog import LogConfig, OutputExistsError, UnsafePathError, WriteError, load_files, write_table
+from kafkalog import LogConfig, OutputExistsError, UnsafePathError, WriteError, load, write_table
 from kafkalog.errors import LimitExceededError, NotKafkaError, ReadError, Reason, UnwritableError
 from kafkalog.writing.partitioner import murmur2
 
@@ -143,7 +143,7 @@ def comes_back(folder: Path, rows: list[Any], compression: str, form: str, data:
     if form in ("parquet", "arrow", "arrows", "csv", "jsonl"):
         write_table(table, folder / "first", topic="u")
         kafkalog.export(folder / "first", folder / f"x.{form}")
-        load_files([folder / f"x.{form}"], folder / "log", **options)
+        load([folder / f"x.{form}"], folder / "log", **options)
     else:
         write_table(in_form(table, form), folder / "log", **options)
     found = by_partition(folder / "log")
@@ -465,7 +465,7 @@ def test_several_files_are_one_load(tmp_path: Path) -> None:
         (tmp_path / f"{i}.jsonl").write_text(json.dumps(line) + "\n")
     done: list[int] = []
     files = [tmp_path / f"{i}.jsonl" for i in range(3)]
-    load_files(files, tmp_path / "log", topic="t", progress=done.append)
+    load(files, tmp_path / "log", topic="t", progress=done.append)
     assert kafkalog.read_table(tmp_path / "log").column("value").to_pylist() == [b"v0", b"v1", b"v2"]
     assert done == sorted(done)
     assert done[-1] == sum(file.stat().st_size for file in files)
@@ -502,7 +502,7 @@ def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path: P
     file = tmp_path / "x.jsonl"
     file.write_bytes(b'{"value": "", "timestamp": 1, "topic": "t"}\n' + line.encode("latin-1") + b"\n")
     with pytest.raises(UnwritableError) as caught:
-        load_files([file], tmp_path / "log")
+        load([file], tmp_path / "log")
     assert what in str(caught.value)
     assert caught.value.path == str(file)
     assert os.listdir(tmp_path) == ["x.jsonl"]
@@ -531,7 +531,7 @@ def test_csv_that_holds_no_records_is_refused(tmp_path: Path, text: bytes, what:
     file = tmp_path / "x.csv"
     file.write_bytes(text)
     with pytest.raises(UnwritableError) as caught:
-        load_files([file], tmp_path / "log", topic="t")
+        load([file], tmp_path / "log", topic="t")
     assert what in str(caught.value)
     assert os.listdir(tmp_path) == ["x.csv"]
 
@@ -539,25 +539,25 @@ def test_csv_that_holds_no_records_is_refused(tmp_path: Path, text: bytes, what:
 def test_csv_and_json_of_others_are_read_as_text(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text('\ufeffid,body,at\n1,"a, ""b""\nc",2024-01-01T00:00:00Z\n,"",\n,NULL,\n')
     names = {"key": "id", "value": "body", "timestamp": "at"}
-    load_files([tmp_path / "x.csv"], tmp_path / "csv", topic="t", encoding="utf8", columns=names)
+    load([tmp_path / "x.csv"], tmp_path / "csv", topic="t", encoding="utf8", columns=names)
     expected = [(1_704_067_200_000, b"1", b'a, "b"\nc', "[]"), (-1, None, b"", "[]"), (-1, None, b"NULL", "[]")]
     assert records(kafkalog.read_table(tmp_path / "csv")) == expected
-    load_files([tmp_path / "x.csv"], tmp_path / "null", topic="t", encoding="utf8", columns=names, null="NULL")
+    load([tmp_path / "x.csv"], tmp_path / "null", topic="t", encoding="utf8", columns=names, null="NULL")
     assert records(kafkalog.read_table(tmp_path / "null"), "key", "value")[1:] == [(b"", b""), (b"", None)]
     lines = [{"body": "é", "at": "2024-01-01T01:00:00+01:00"}, {"body": {"base64": "/w=="}, "id": "2", "at": None}]
     (tmp_path / "x.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    load_files([tmp_path / "x.ndjson"], tmp_path / "json", topic="t", encoding="utf8", columns=names)
+    load([tmp_path / "x.ndjson"], tmp_path / "json", topic="t", encoding="utf8", columns=names)
     expected = [(1_704_067_200_000, None, "é".encode(), "[]"), (-1, b"2", b"\xff", "[]")]
     assert records(kafkalog.read_table(tmp_path / "json")) == expected
 
 
 def test_an_empty_line_of_a_single_column_is_a_null(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(b'value\n\n""\nYQ==\n\n')
-    load_files([tmp_path / "x.csv"], tmp_path / "log", topic="t")
+    load([tmp_path / "x.csv"], tmp_path / "log", topic="t")
     assert kafkalog.read_table(tmp_path / "log").column("value").to_pylist() == [None, b"", b"a", None]
     for text in (b"value\n", b"value"):
         (tmp_path / "x.csv").write_bytes(text)
-        assert load_files([tmp_path / "x.csv"], tmp_path / "empty", topic="t", dry_run=True).n_records == 0
+        assert load([tmp_path / "x.csv"], tmp_path / "empty", topic="t", dry_run=True).n_records == 0
 
 
 def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
@@ -565,19 +565,19 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
         for content in (b"",) * ("jsonl" not in name) + (b"nothing of that kind" * 10,):
             (tmp_path / name).write_bytes(content)
             with pytest.raises((ReadError, UnwritableError)) as caught:
-                load_files([tmp_path / name], tmp_path / "log", topic="t")
+                load([tmp_path / name], tmp_path / "log", topic="t")
             assert caught.value.path == str(tmp_path / name)
     with pytest.raises(ReadError):
-        load_files([tmp_path / "absent.parquet"], tmp_path / "log", topic="t")
+        load([tmp_path / "absent.parquet"], tmp_path / "log", topic="t")
     (tmp_path / "folder.parquet").mkdir()
     with pytest.raises(NotKafkaError, match="directory"):
-        load_files([tmp_path / "folder.parquet"], tmp_path / "log", topic="t")
+        load([tmp_path / "folder.parquet"], tmp_path / "log", topic="t")
     for name in ("x.txt", "x", "x.parquet.gz"):
         with pytest.raises(ReadError, match="No such file"):
-            load_files([tmp_path / name], tmp_path / "log", topic="t")
+            load([tmp_path / name], tmp_path / "log", topic="t")
         (tmp_path / name).touch()
         with pytest.raises(ValueError, match=r"format|unpack"):
-            load_files([tmp_path / name], tmp_path / "log", topic="t")
+            load([tmp_path / name], tmp_path / "log", topic="t")
     assert not (tmp_path / "log").exists()
 
 
@@ -592,7 +592,7 @@ def test_damaged_files_never_crash_it(memory: Path, log_dir: Path) -> None:
             data[draw.integers(0, data.size, 3)] = draw.integers(0, 256, 3)
             (memory / name).write_bytes(data[: draw.integers(1, data.size)] if i % 3 == 0 else data)
             try:
-                load_files([memory / name], memory / "log")
+                load([memory / name], memory / "log")
                 shutil.rmtree(memory / "log")
             except kafkalog.KafkalogError:
                 n_refused += 1
@@ -606,7 +606,7 @@ def test_an_export_with_a_long_value_is_loaded_from_csv(memory: Path, packed: st
     config = LogConfig(max_message_bytes=10**7)
     write_table({"value": values}, memory / "log", topic="t", config=config)
     kafkalog.export(memory / "log", memory / f"x.csv{packed}")
-    load_files([memory / f"x.csv{packed}"], memory / "copy", config=config)
+    load([memory / f"x.csv{packed}"], memory / "copy", config=config)
     assert kafkalog.read_table(memory / "copy").column("value").to_pylist() == values
 
 

@@ -70,10 +70,10 @@ def rebuilt(set_name: str, tmp_path: Path, **options: Any) -> tuple[dict[str, by
     for name in names:
         out = tmp_path / "out" / name
         out.parent.mkdir(exist_ok=True)
-        report = kafkalog.rebuild_indexes(
+        report = kafkalog.reindex(
             log_dir / name,
             kinds=KINDS,
-            out=out,
+            output=out,
             index_interval_bytes=interval_of(set_name, name),
             now=clock_of(set_name),
             **options,
@@ -92,7 +92,7 @@ def but_for_the_reboot(content: bytes, log_end_offset: int) -> list[list[int]]:
 @pytest.mark.parametrize(("set_name", "n_files"), [("k44", 343), ("k28", 302), ("k44_extra", 53)])
 def test_every_file_that_a_broker_rebuilt_is_reproduced(set_name: str, n_files: int, tmp_path: Path) -> None:
     """Byte for byte, but for one kind of file: `leader-epoch-checkpoint` has the epoch of the broker's reboot."""
-    ours, expected = rebuilt(set_name, tmp_path, jobs=2)
+    ours, expected = rebuilt(set_name, tmp_path, threads=2)
     assert len(expected) >= n_files
     n_epochs = 0
     for name in sorted(expected):
@@ -111,19 +111,17 @@ def test_what_is_not_there_to_go_by_is_found_out(tmp_path: Path) -> None:
     assert configs is not None
     assert configs.findings == []
     assert configs.settings[TOPIC, "p-mixcodec"]["index.interval.bytes"] == "2048"
-    report = kafkalog.rebuild_indexes(golden_sets.unpacked("k44"), dry_run=True)
+    report = kafkalog.reindex(golden_sets.unpacked("k44"), dry_run=True)
     assert report.intervals["p-mixcodec-0"] == (2048, "cluster metadata")
     assert report.intervals["p-dense-0"] == (0, "cluster metadata")
-    alone = kafkalog.rebuild_indexes(golden_sets.unpacked("k44_extra"), dry_run=True)
+    alone = kafkalog.reindex(golden_sets.unpacked("k44_extra"), dry_run=True)
     assert {origin for _, origin in alone.intervals.values()} == {"existing indexes"}
     assert alone.intervals["p-idem-now-0"].n_bytes == 1024
     shutil.copytree(golden_sets.unpacked("k44_extra") / "p-idem-now-0", tmp_path / "p-idem-now-0")
     for path in tmp_path.rglob("*.index"):
         path.unlink()
-    assert kafkalog.rebuild_indexes(tmp_path, dry_run=True).intervals["p-idem-now-0"] == (4096, "default")
-    assert kafkalog.rebuild_indexes(tmp_path, dry_run=True, index_interval_bytes=7).intervals["p-idem-now-0"][1] == (
-        "given"
-    )
+    assert kafkalog.reindex(tmp_path, dry_run=True).intervals["p-idem-now-0"] == (4096, "default")
+    assert kafkalog.reindex(tmp_path, dry_run=True, index_interval_bytes=7).intervals["p-idem-now-0"][1] == ("given")
 
 
 def test_the_bounds_of_an_interval_are_those_that_give_the_same_index() -> None:
@@ -202,7 +200,7 @@ def test_a_flipped_bit_stops_the_rebuild_at_its_batch_and_before_later_segments(
     start = int(batches.position[row])
     data = path.read_bytes()
     flip(path, start + 70, data[start + 70] ^ 1)
-    report = kafkalog.rebuild_indexes(partition, kinds=KINDS, damaged="cut", dry_run=True)
+    report = kafkalog.reindex(partition, kinds=KINDS, damaged="cut", dry_run=True)
     (finding,) = report.findings.rows
     assert (finding.reason, finding.position, finding.path) == (Reason.CRC_MISMATCH, start, str(path))
     assert "its indexes end there, too" in finding.detail
@@ -221,7 +219,7 @@ def test_a_torn_tail_ends_the_rebuild_there(partition: Path, cut: int) -> None:
     path, batches = batches_of(partition, -1)
     start = int(batches.position[-1])
     path.write_bytes(path.read_bytes()[: start + cut])
-    report = kafkalog.rebuild_indexes(partition, kinds=KINDS, dry_run=True)
+    report = kafkalog.reindex(partition, kinds=KINDS, dry_run=True)
     (finding,) = report.findings.rows
     assert (finding.reason, finding.position, finding.damage) == (Reason.PARTIAL_TAIL, start, False)
     assert any(one.path.endswith(f"{int(batches.last_offset[-2]) + 1:020d}.snapshot") for one in report.files)
@@ -232,9 +230,9 @@ def test_a_torn_tail_ends_the_rebuild_there(partition: Path, cut: int) -> None:
 )
 def test_what_no_checksum_covers_passes_as_it_does_in_a_broker(partition: Path, at: int, value: int) -> None:
     path, batches = batches_of(partition)
-    before = {file.path: file.n_entries for file in kafkalog.rebuild_indexes(partition, dry_run=True).files}
+    before = {file.path: file.n_entries for file in kafkalog.reindex(partition, dry_run=True).files}
     flip(path, int(batches.position[2]) + at, value)
-    report = kafkalog.rebuild_indexes(partition, dry_run=True, index_interval_bytes=1024)
+    report = kafkalog.reindex(partition, dry_run=True, index_interval_bytes=1024)
     assert report.findings.rows == []
     assert {file.path: file.n_entries for file in report.files} == before
     assert {file.change for file in report.files} == {"same"}
@@ -243,11 +241,11 @@ def test_what_no_checksum_covers_passes_as_it_does_in_a_broker(partition: Path, 
 def test_an_offset_that_goes_back_passes_until_an_index_entry_needs_it(partition: Path) -> None:
     path, batches = batches_of(partition)
     flip(path, int(batches.position[2]) + 6, 3)  # base offset + 768
-    passes = kafkalog.rebuild_indexes(partition, dry_run=True, index_interval_bytes=2**30)
+    passes = kafkalog.reindex(partition, dry_run=True, index_interval_bytes=2**30)
     assert passes.findings.rows == []
     for index in partition.glob("*index"):
         index.unlink()
-    report = kafkalog.rebuild_indexes(partition, damaged="cut", dry_run=True, index_interval_bytes=0)
+    report = kafkalog.reindex(partition, damaged="cut", dry_run=True, index_interval_bytes=0)
     (finding,) = report.findings.rows
     assert (finding.reason, finding.position) == (Reason.OFFSET_ORDER, int(batches.position[3]))
     assert "empties the segment" in finding.detail
@@ -257,7 +255,7 @@ def test_an_offset_that_goes_back_passes_until_an_index_entry_needs_it(partition
 def test_a_magic_byte_that_is_negative_in_java_stops_it(partition: Path) -> None:
     path, batches = batches_of(partition)
     flip(path, int(batches.position[2]) + 16, 200)
-    (finding,) = kafkalog.rebuild_indexes(partition, dry_run=True).findings.rows
+    (finding,) = kafkalog.reindex(partition, dry_run=True).findings.rows
     assert (finding.reason, finding.position) == (Reason.BAD_MAGIC, int(batches.position[2]))
 
 
@@ -278,7 +276,7 @@ def test_in_place_replaces_what_is_wrong_and_keeps_the_old(partition: Path) -> N
         for name in (first.name, "00000000000000000070.snapshot", "00000000000000000099.snapshot")
     }
     assert backups[first.name + BACKUP_SUFFIX] == b"\0" * 13
-    assert kafkalog.rebuild_indexes(partition, in_place=True).count("same") == 8
+    assert kafkalog.reindex(partition, in_place=True).count("same") == 8
 
 
 @pytest.mark.parametrize("position", ["first", "last"])
@@ -305,20 +303,20 @@ def test_a_segment_with_damage_keeps_its_files_unless_asked_otherwise(
     }
     assert after[f"{path.stem}.index{BACKUP_SUFFIX}"] == whole[f"{path.stem}.index"]
     with pytest.raises(ValueError, match="damaged is 'keep' or 'cut', not 'skip'"):
-        kafkalog.rebuild_indexes(partition, dry_run=True, damaged="skip")  # type: ignore[arg-type]
+        kafkalog.reindex(partition, dry_run=True, damaged="skip")  # type: ignore[arg-type]
 
 
 def test_segments_behind_damage_get_the_indexes_that_do_not_depend_on_it(log_dir: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
     options: dict[str, Any] = {"kinds": KINDS, "index_interval_bytes": 1024, "now": 1_700_000_100_000}
-    kafkalog.rebuild_indexes(directory, in_place=True, backup=False, **options)
+    kafkalog.reindex(directory, in_place=True, backup=False, **options)
     log = directory / f"{156:020d}.log"
     flip(log, 70, log.read_bytes()[70] ^ 1)
     whole = files_in(directory)
     for path in directory.iterdir():
         if path.suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
             path.write_bytes(b"old")
-    report = kafkalog.rebuild_indexes(directory, in_place=True, **options)
+    report = kafkalog.reindex(directory, in_place=True, **options)
     after = files_in(directory)
     kept = {f"{offset:020d}.txnindex" for offset in (164, 304)} | {
         f"{offset:020d}.snapshot" for offset in (164, 300, 304, 430)
@@ -357,9 +355,7 @@ def test_a_backup_is_never_replaced_and_may_be_left_out(partition: Path, capsys:
 
 def test_producers_expire_only_by_a_time_that_is_given(partition: Path, tmp_path: Path) -> None:
     def n_producers(name: str, *options: str) -> int:
-        assert (
-            main(["reindex", "-q", str(partition), "--kinds", "snapshot", "--out", str(tmp_path / name), *options]) == 0
-        )
+        assert main(["reindex", "-q", str(partition), "--kinds", "snapshot", "-o", str(tmp_path / name), *options]) == 0
         # the last one follows from one that was loaded
         return len(read_snapshot(max((tmp_path / name / partition.name).glob("*.snapshot"))).entries)
 
@@ -369,16 +365,16 @@ def test_producers_expire_only_by_a_time_that_is_given(partition: Path, tmp_path
     assert there == len(read_snapshot(max(partition.glob("*.snapshot"))).entries) > 0
     assert n_producers("then", "--now", str(newest)) == there
     assert n_producers("later", "--now", a_day_on.isoformat()) < there
-    stale = kafkalog.rebuild_indexes(partition, kinds="snapshot", dry_run=True, now=a_day_on)
+    stale = kafkalog.reindex(partition, kinds="snapshot", dry_run=True, now=a_day_on)
     assert stale.count("changed") > 0
     with pytest.raises(ValueError, match="now is a naive datetime"):
-        kafkalog.rebuild_indexes(partition, dry_run=True, now=a_day_on.replace(tzinfo=None))
+        kafkalog.reindex(partition, dry_run=True, now=a_day_on.replace(tzinfo=None))
 
 
 def test_an_epoch_without_a_batch_is_not_lost(partition: Path) -> None:
     end = kafkalog.Partition(partition).log_end_offset
     (partition / EPOCHS).write_bytes(b"0\n2\n0 0\n9 %d\n" % end)
-    kafkalog.rebuild_indexes(partition, kinds=["epochs"], in_place=True)
+    kafkalog.reindex(partition, kinds=["epochs"], in_place=True)
     kept = read_leader_epochs(partition / EPOCHS)
     assert kept is not None
     assert kept.tolist() == [(0, 0), (9, end)]
@@ -391,7 +387,7 @@ def test_an_epoch_that_the_batches_contradict_is_left_out(partition: Path) -> No
     for start in (143, 100, 1):
         (partition / EPOCHS).write_bytes(b"0\n2\n0 0\n8 %d\n" % start)
         assert not kafkalog.verify(partition).is_ok
-        report = kafkalog.rebuild_indexes(partition, kinds=["epochs"], in_place=True)
+        report = kafkalog.reindex(partition, kinds=["epochs"], in_place=True)
         assert report.count("changed") == 1
         assert (partition / EPOCHS).read_bytes() == b"0\n1\n0 0\n"
         assert kafkalog.verify(partition).is_ok
@@ -405,7 +401,7 @@ def test_nothing_is_written_where_a_link_leads(partition: Path, tmp_path: Path, 
     if there:
         outside.write_bytes(b"theirs")
     with pytest.raises(UnsafePathError, match="leads out of the partition"):
-        kafkalog.rebuild_indexes(partition, in_place=True)
+        kafkalog.reindex(partition, in_place=True)
     assert path.is_symlink()
     assert outside.exists() == there
     assert not there or outside.read_bytes() == b"theirs"
@@ -414,10 +410,10 @@ def test_nothing_is_written_where_a_link_leads(partition: Path, tmp_path: Path, 
 def test_a_segment_alone_says_what_it_cannot_tell(partition: Path, tmp_path: Path) -> None:
     path, _ = batches_of(partition, 2)
     shutil.copy(path, tmp_path)
-    report = kafkalog.rebuild_indexes(tmp_path / path.name, kinds=KINDS, dry_run=True)
+    report = kafkalog.reindex(tmp_path / path.name, kinds=KINDS, dry_run=True)
     assert {file.kind for file in report.files} == {"offset", "time"}
     assert {skipped.kind for skipped in report.skipped} == {"txn", "snapshot", "epochs"}
-    inside = kafkalog.rebuild_indexes(path, kinds=KINDS[:4], dry_run=True, now=clock_of("k44_extra"))
+    inside = kafkalog.reindex(path, kinds=KINDS[:4], dry_run=True, now=clock_of("k44_extra"))
     assert inside.skipped == []
     assert {file.change for file in inside.files} == {"same"}
     assert {file.kind for file in inside.files} == {"offset", "time", "snapshot"}
@@ -433,7 +429,7 @@ def test_a_running_broker_is_not_disturbed(partition: Path, capsys: pytest.Captu
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(UnsafePathError, match="stop it first"):
-            kafkalog.rebuild_indexes(partition, in_place=True)
+            kafkalog.reindex(partition, in_place=True)
         assert main(["reindex", str(partition), "--in-place"]) == 6
         holder.communicate("\n")
     assert "a broker holds the lock" in capsys.readouterr().err
@@ -444,10 +440,10 @@ def test_output_into_the_log_dir_is_refused(partition: Path, tmp_path: Path) -> 
     (partition.parent / "meta.properties").touch()  # what makes it a broker's
     for out in (partition / "new", partition.parent / "new"):
         with pytest.raises(UnsafePathError):
-            kafkalog.rebuild_indexes(partition, out=out)
+            kafkalog.reindex(partition, output=out)
     (tmp_path / "there").mkdir()
     with pytest.raises(OutputExistsError):
-        kafkalog.rebuild_indexes(partition, out=tmp_path / "there")
+        kafkalog.reindex(partition, output=tmp_path / "there")
 
 
 KILLED = """
@@ -462,7 +458,7 @@ for n in range(1, 10**6, int(sys.argv[3])):
     child = os.fork()
     if not child:
         with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            kafkalog.rebuild_indexes(target, kinds=kafkalog.operations.rebuilding.rebuild.KINDS, in_place=True, now=0)
+            kafkalog.reindex(target, kinds=kafkalog.operations.rebuilding.rebuild.KINDS, in_place=True, now=0)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if os.WIFEXITED(status):
@@ -479,7 +475,7 @@ def test_killed_anywhere_each_file_is_old_or_new(partition: Path, tmp_path: Path
     old = files_in(partition)
     new_place = tmp_path / "new" / partition.name
     shutil.copytree(partition, new_place)
-    kafkalog.rebuild_indexes(new_place, kinds=KINDS, in_place=True, now=0)
+    kafkalog.reindex(new_place, kinds=KINDS, in_place=True, now=0)
     new = files_in(new_place)
     command = [sys.executable, "-c", KILLED, str(partition), str(tmp_path / "killed"), "3"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
@@ -492,7 +488,7 @@ def test_killed_anywhere_each_file_is_old_or_new(partition: Path, tmp_path: Path
         for name in old:
             assert found[name] in (old[name], new[name]), name
         states.add(sum(found[name] == new[name] != old[name] for name in old))
-        kafkalog.rebuild_indexes(root / partition.name, kinds=KINDS, in_place=True, now=0)
+        kafkalog.reindex(root / partition.name, kinds=KINDS, in_place=True, now=0)
         again = files_in(root / partition.name)
         assert {name: again[name] for name in new} == new
     assert len(states) > 8, "a kill came before, between and behind the files"
@@ -521,32 +517,32 @@ def derived(partition: Path) -> Iterator[Path]:
 
 
 def test_one_kind_may_be_named_without_a_list(partition: Path) -> None:
-    one = kafkalog.rebuild_indexes(partition, kinds="offset", dry_run=True)
-    listed = kafkalog.rebuild_indexes(partition, kinds=["offset"], dry_run=True)
+    one = kafkalog.reindex(partition, kinds="offset", dry_run=True)
+    listed = kafkalog.reindex(partition, kinds=["offset"], dry_run=True)
     assert [file.path for file in one.files] == [file.path for file in listed.files]
     assert {file.kind for file in one.files} == {"offset"}
     with pytest.raises(ValueError, match="no kind 'offsets'; there are offset"):
-        kafkalog.rebuild_indexes(partition, kinds="offsets", dry_run=True)  # type: ignore[arg-type]
+        kafkalog.reindex(partition, kinds="offsets", dry_run=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
 def test_damaged_derived_files_never_matter_to_a_rebuild(partition: Path) -> None:
     rng = np.random.default_rng(5)
     options = {"kinds": KINDS, "index_interval_bytes": 1024, "now": clock_of("k44_extra")}
-    kafkalog.rebuild_indexes(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
+    kafkalog.reindex(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
     right = files_in(partition)
     segments = kafkalog.Partition(partition).segments
     for number in range(120):
         for path in derived(partition):
             path.write_bytes(hostile(rng, right[path.name]))
         try:
-            kafkalog.rebuild_indexes(segments[number % 4].path, kinds=KINDS, dry_run=True)
-            report = kafkalog.rebuild_indexes(partition, kinds=KINDS, dry_run=True)
+            kafkalog.reindex(segments[number % 4].path, kinds=KINDS, dry_run=True)
+            report = kafkalog.reindex(partition, kinds=KINDS, dry_run=True)
         except KafkalogError as error:
             pytest.fail(f"{error} in round {number}")
         assert {finding.reason for finding in report.findings.rows} <= {Reason.CHECKPOINT_SYNTAX}
         (partition / EPOCHS).unlink()
-        kafkalog.rebuild_indexes(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
+        kafkalog.reindex(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
         assert {**files_in(partition), EPOCHS: b""} == {**right, EPOCHS: b""}
 
 
@@ -557,7 +553,7 @@ def test_a_damaged_log_gives_findings_and_never_a_crash(partition: Path, tmp_pat
     n_found = 0
     for _ in range(150):
         path.write_bytes(hostile(rng, data))
-        report = kafkalog.rebuild_indexes(partition, kinds=KINDS, dry_run=True, jobs=2)
+        report = kafkalog.reindex(partition, kinds=KINDS, dry_run=True, threads=2)
         n_found += bool(report.findings.rows)
         for finding in report.findings.rows:
             assert finding.position is None or 0 <= finding.position <= path.stat().st_size
@@ -577,7 +573,7 @@ def test_what_is_behind_a_file_that_changes_is_not_said_to_be_deleted_by_recover
 
     target = kafkalog.Partition(partition)
     monkeypatch.setattr(kafkalog.Segment, "open", opened)
-    report = kafkalog.rebuild_indexes(target, dry_run=True)
+    report = kafkalog.reindex(target, dry_run=True)
     assert [finding.reason for finding in report.findings.rows] == [Reason.FILE_CHANGED]
     assert {skipped.why for skipped in report.skipped} == {
         f"behind {changing.name}, which could not be read to its end (file_changed)"
@@ -605,14 +601,14 @@ def test_the_command_says_what_changes(partition: Path, capsys: pytest.CaptureFi
 def test_options_that_make_no_sense_are_refused(partition: Path) -> None:
     for options in (
         {},
-        {"in_place": True, "out": "x"},
+        {"in_place": True, "output": "x"},
         {"dry_run": True, "backup": True},
-        {"dry_run": True, "jobs": 0},
+        {"dry_run": True, "threads": 0},
     ):
-        with pytest.raises(ValueError, match=r"say where|backup|jobs"):
-            kafkalog.rebuild_indexes(partition, **options)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"say where|backup|threads"):
+            kafkalog.reindex(partition, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no kind"):
-        kafkalog.rebuild_indexes(partition, dry_run=True, kinds=["all"])  # type: ignore[list-item]
+        kafkalog.reindex(partition, dry_run=True, kinds=["all"])  # type: ignore[list-item]
 
 
 def test_an_interrupted_write_is_an_error_and_leaves_each_file_old_or_new(partition: Path) -> None:
@@ -628,7 +624,7 @@ def test_an_interrupted_write_is_an_error_and_leaves_each_file_old_or_new(partit
         fault = Faulty(step, fail)
         with fault.installed():
             try:
-                kafkalog.rebuild_indexes(partition, in_place=True, backup=False)
+                kafkalog.reindex(partition, in_place=True, backup=False)
             except kafkalog.WriteError:
                 assert fault.n_calls >= step
             else:
@@ -655,7 +651,7 @@ def test_an_index_that_a_broker_has_no_room_for_is_said(tmp_path: Path) -> None:
     log[:, :8] = np.arange(len(log), dtype=">i8").view(np.uint8).reshape(-1, 8)
     for n, reasons in ((len(log) - 1, []), (len(log), [Reason.INDEX_SIZE])):
         log[:n].tofile(directory / f"{0:020d}.log")
-        report = kafkalog.rebuild_indexes(directory, dry_run=True, index_interval_bytes=0)
+        report = kafkalog.reindex(directory, dry_run=True, index_interval_bytes=0)
         assert [file.n_entries for file in report.files] == ([0] if reasons else [n - 1, 0])
         assert [finding.reason for finding in report.findings.rows] == reasons
 
@@ -669,7 +665,7 @@ def test_one_partition_that_cannot_be_written_leaves_the_others_to_be_done(
         path.unlink()
     bad.mkdir()
     with pytest.raises(UnsafePathError, match="not a regular file") as raised:
-        kafkalog.rebuild_indexes(log_dir_copy, dry_run=True, index_interval_bytes=4096)
+        kafkalog.reindex(log_dir_copy, dry_run=True, index_interval_bytes=4096)
     assert raised.value.path == str(bad)
     assert main(["reindex", str(log_dir_copy), "--in-place", "-q", "--index-interval-bytes", "4096"]) == 6
     printed = capsys.readouterr()
@@ -678,7 +674,7 @@ def test_one_partition_that_cannot_be_written_leaves_the_others_to_be_done(
     made = {path for path in log_dir_copy.rglob("*index") if path != bad}
     assert {line.split()[-1] for line in printed.out.splitlines()} == {str(path) for path in made}
     bad.rmdir()
-    report = kafkalog.rebuild_indexes(log_dir_copy, in_place=True, index_interval_bytes=4096)
+    report = kafkalog.reindex(log_dir_copy, in_place=True, index_interval_bytes=4096)
     assert {Path(file.path).parent.name for file in report.files if file.change != "same"} == {"p-multi-1"}
     assert files_in(log_dir_copy).keys() - {".lock"} == healthy.keys()
 
@@ -687,8 +683,8 @@ def test_a_stale_transaction_index_is_emptied_and_a_dry_run_says_so(partition: P
     stale = partition / "00000000000000000000.txnindex"
     assert not stale.exists()
     stale.write_bytes(bytes(34))
-    for options in ({"dry_run": True}, {"out": tmp_path / "out"}, {"in_place": True}):
-        report = kafkalog.rebuild_indexes(partition, kinds="txn", **options)  # type: ignore[arg-type]
+    for options in ({"dry_run": True}, {"output": tmp_path / "out"}, {"in_place": True}):
+        report = kafkalog.reindex(partition, kinds="txn", **options)  # type: ignore[arg-type]
         (file,) = report.files
         assert (file.path, file.n_entries, file.change) == (str(stale), 0, "changed")
     assert stale.read_bytes() == (tmp_path / "out" / partition.name / stale.name).read_bytes() == b""
@@ -711,7 +707,7 @@ def test_who_reads_the_output_may_go_before_the_work_is_done(partition: Path) ->
 
 def test_segments_that_are_named_are_no_partition_of_their_own(log_dir: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
-    kafkalog.rebuild_indexes(directory, in_place=True, backup=False, kinds=KINDS, now=1_700_000_100_000)
+    kafkalog.reindex(directory, in_place=True, backup=False, kinds=KINDS, now=1_700_000_100_000)
     whole = files_in(directory)
     named = [directory / f"{offset:020d}.log" for offset in (164, 300)]
     mine = {f"{offset:020d}.{suffix}" for offset in (164, 300) for suffix in ("index", "timeindex", "txnindex")}
@@ -720,7 +716,7 @@ def test_segments_that_are_named_are_no_partition_of_their_own(log_dir: Path, tm
         if path.name in mine and path.suffix != ".snapshot":
             path.write_bytes(b"")
     for kinds in (("offset", "time"), KINDS):
-        report = kafkalog.rebuild_indexes(named, in_place=True, backup=False, kinds=kinds, now=1_700_000_100_000)
+        report = kafkalog.reindex(named, in_place=True, backup=False, kinds=kinds, now=1_700_000_100_000)
         assert {Path(file.path).name for file in report.files} <= mine
     assert {Path(file.path).name for file in report.files} == mine & whole.keys()
     assert [skipped.kind for skipped in report.skipped] == ["epochs"]
@@ -729,26 +725,26 @@ def test_segments_that_are_named_are_no_partition_of_their_own(log_dir: Path, tm
 
 def test_what_is_odd_about_a_log_dir_is_said(log_dir: Path, tmp_path: Path) -> None:
     twice = [shutil.copytree(log_dir / "p-multi-0", tmp_path / name / "p-multi-0") for name in ("a", "b")]
-    report = kafkalog.rebuild_indexes(twice, dry_run=True)
+    report = kafkalog.reindex(twice, dry_run=True)
     assert [finding.reason for finding in report.findings.rows] == [Reason.PARTITION_TWICE]
 
 
 def test_topics_and_partitions_may_be_one(log_dir: Path) -> None:
-    report = kafkalog.rebuild_indexes(log_dir, dry_run=True, topics="p-multi", partitions=1)
+    report = kafkalog.reindex(log_dir, dry_run=True, topics="p-multi", partitions=1)
     assert {Path(file.path).parent.name for file in report.files} == {"p-multi-1"}
 
 
 def test_a_segment_that_lies_anywhere_can_be_rebuilt_beside_it(log_dir: Path, tmp_path: Path) -> None:
     alone = shutil.copy(log_dir / "p-multi-0" / f"{0:020d}.log", tmp_path)
-    report = kafkalog.rebuild_indexes(alone, out=tmp_path / "out", kinds=("offset", "time"))
+    report = kafkalog.reindex(alone, output=tmp_path / "out", kinds=("offset", "time"))
     assert len(report.files) == len([path for path in (tmp_path / "out").rglob("*index") if path.is_file()]) == 2
     beside = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
-    kafkalog.rebuild_indexes(beside, out=tmp_path / "more")
+    kafkalog.reindex(beside, output=tmp_path / "more")
     with pytest.raises(UnsafePathError):
-        kafkalog.rebuild_indexes(beside, out=beside / "inside")
+        kafkalog.reindex(beside, output=beside / "inside")
     with pytest.raises(UnsafePathError):
-        kafkalog.rebuild_indexes(kafkalog.LogDir([tmp_path]), out=tmp_path / "inside")
-    report = kafkalog.rebuild_indexes(kafkalog.LogDir([tmp_path]), topics="none", out=tmp_path / "none")
+        kafkalog.reindex(kafkalog.LogDir([tmp_path]), output=tmp_path / "inside")
+    report = kafkalog.reindex(kafkalog.LogDir([tmp_path]), topics="none", output=tmp_path / "none")
     assert not report.files
     assert not (tmp_path / "none").exists()
 
@@ -768,7 +764,7 @@ def test_a_failed_write_leaves_no_backup_of_what_was_not_replaced(partition: Pat
     for step in range(1, 60):
         with Faulty(step, fail).installed():
             try:
-                kafkalog.rebuild_indexes(partition, in_place=True, backup=True)
+                kafkalog.reindex(partition, in_place=True, backup=True)
             except kafkalog.WriteError as error:
                 failed += 1
                 if "it is in place" in str(error):
@@ -790,5 +786,5 @@ def test_indexes_of_an_unfinished_swap_are_its_own(log_dir: Path, tmp_path: Path
     (partition,) = kafkalog.verify(directory).partitions
     findings = [finding for segment in partition.segments for finding in segment.findings]
     assert {Path(one.path or "").name for one in findings if one.damage} == {f"{120:020d}.index.swap"}
-    kafkalog.rebuild_indexes(directory, in_place=True, backup=False)
+    kafkalog.reindex(directory, in_place=True, backup=False)
     assert files_in(directory) == whole

@@ -60,7 +60,7 @@ def put(position: int, new: bytes) -> Callable[[bytearray], object]:
     return edit
 
 
-@pytest.mark.parametrize("options", [{}, {"deep": True}, {"indexes_only": True}, {"jobs": 1}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"deep": True}, {"indexes_only": True}, {"threads": 1}], ids=str)
 @pytest.mark.parametrize(("name", "archive"), HEALTHY)
 def test_nothing_is_said_about_what_a_broker_left_when_it_was_shut_down(
     name: str, archive: str, options: dict[str, Any]
@@ -94,7 +94,9 @@ def test_topics_and_partitions_select() -> None:
     assert repr(result) == "Verification(2 partitions, 3 segments, OK)"
 
 
-@pytest.mark.parametrize("options", [{"deep": True, "indexes_only": True}, {"jobs": 0}, {"index_interval_bytes": -1}])
+@pytest.mark.parametrize(
+    "options", [{"deep": True, "indexes_only": True}, {"threads": 0}, {"index_interval_bytes": -1}]
+)
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"choose|at least"):
         kafkalog.verify(golden_sets.LOG_DIR, **options)
@@ -398,7 +400,7 @@ def test_hostile_files_are_findings_and_never_a_crash(
     else:
         change(path, put(at % max(path.stat().st_size, 1), new))
     for options in ({}, {"deep": True}, {"indexes_only": True}):
-        result = kafkalog.verify(copy, jobs=1, **options)  # type: ignore[arg-type]
+        result = kafkalog.verify(copy, threads=1, **options)  # type: ignore[arg-type]
         assert len(result.partitions) == 1
 
 
@@ -427,7 +429,7 @@ def test_memory_does_not_grow_with_a_log_of_one_message_a_batch(tmp_path: Path) 
         path.with_suffix(".timeindex").write_bytes(indexes.time_bytes(0))
         assert len(parts) == step * times
         tracemalloc.start()
-        assert kafkalog.verify(directory, jobs=1).is_ok
+        assert kafkalog.verify(directory, threads=1).is_ok
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
@@ -450,7 +452,7 @@ def test_the_command_prints_a_line_a_segment_and_a_total(capsys: pytest.CaptureF
     assert printed.err == ""
     for option, told in (
         ("--deep", "bytes; all OK"),
-        ("--indexes", "bytes; checksums and records not checked; all OK"),
+        ("--indexes-only", "bytes; checksums and records not checked; all OK"),
     ):
         assert main(["verify", option, str(golden_sets.LOG_DIR / "p-txn-0")]) == 0
         assert capsys.readouterr().out.splitlines()[-1].endswith(told)
@@ -475,14 +477,14 @@ def test_damage_is_listed_below_its_segment_and_the_exit_code_is_1(
     assert "p-multi-0  other files  1 finding of damage\n  ! leader-epoch-checkpoint: checkpoint_syntax" in out
     assert "log dir\n  ! " in out
     assert out.splitlines()[-1].endswith("; 3 findings of damage in 2 partitions")
-    assert main(["verify", "--indexes", "-t", "p-multi", str(log_dir / "p-multi-0")]) == 0
+    assert main(["verify", "--indexes-only", "-t", "p-multi", str(log_dir / "p-multi-0")]) == 0
 
 
 def test_json_has_an_object_for_each_segment_and_partition_and_a_total(
     log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     move_entry(log_dir / "p-txn-0")
-    assert main(["verify", "--json", str(log_dir), "-t", "p-txn", "--jobs", "2"]) == 1
+    assert main(["verify", "--json", str(log_dir), "-t", "p-txn", "--threads", "2"]) == 1
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["kind"] for row in rows] == [*["segment"] * 6, "partition", "total"]
     assert [row["ok"] for row in rows] == [True, False, True, True, True, True, False, False]
@@ -492,7 +494,7 @@ def test_json_has_an_object_for_each_segment_and_partition_and_a_total(
 
 
 @pytest.mark.parametrize(
-    "argv", [["--deep", "--indexes"], ["--jobs", "0"], ["--index-interval-bytes", "x"], ["--limit", "none=1"]]
+    "argv", [["--deep", "--indexes-only"], ["--threads", "0"], ["--index-interval-bytes", "x"], ["--limit", "none=1"]]
 )
 def test_wrong_usage_is_said(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(golden_sets.LOG_DIR), *argv]) == 2

@@ -58,7 +58,7 @@ def calls(partition, out):
     options = {"limits": limits, "threads": 1}
     yield lambda: drain(kafkalog.scan(partition, **options).to_batches())
     yield lambda: kafkalog.scan(partition, filters=[("value", "==", b"x")], **options).count_rows()
-    yield lambda: kafkalog.verify(partition, deep=True, jobs=1, limits=limits)
+    yield lambda: kafkalog.verify(partition, deep=True, threads=1, limits=limits)
     for number, rewrite in enumerate(({"compression": "lz4"}, {"batch_size": 9999}, {"drop": [("offset", "<", 5)]})):
         yield lambda: kafkalog.convert(partition, out / f"c-{number}", **rewrite, **options)
     for suffix in ("csv", "jsonl", "parquet", "arrow"):
@@ -138,6 +138,6 @@ def test_a_wrong_checksum_or_count_is_found_before_too_many_records_are(codec: i
 def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
     n = Limits().max_records_per_batch + 1
     kafkalog.write_table(pa.table({"value": pa.nulls(n, pa.binary())}), tmp_path, topic="t", batch_size=2**26)
-    batches = kafkalog.scan_batches(tmp_path).to_table()
+    batches = kafkalog.batches(tmp_path).to_table()
     assert sum(batches["records_count"].to_pylist()) == n
     assert kafkalog.scan(tmp_path, columns=["offset"]).count_rows() == n

@@ -36,7 +36,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
 @pytest.mark.parametrize("set_name", golden_sets.SETS)
 def test_the_table_is_that_of_all_segments(set_name: str) -> None:
     root = golden_sets.unpacked(set_name)
-    table = kafkalog.scan_batches(root).to_table()
+    table = kafkalog.batches(root).to_table()
     assert table.schema.names == list(BATCH_COLUMNS)
     log_dir = kafkalog.open(root)
     assert isinstance(log_dir, kafkalog.LogDir)
@@ -53,7 +53,7 @@ def test_the_table_is_that_of_all_segments(set_name: str) -> None:
 def test_a_batch_scan_is_an_arrow_stream(log_dir: Path) -> None:
     import duckdb
 
-    batches = kafkalog.scan_batches(log_dir, columns=["topic", "size_in_bytes", "compression"])
+    batches = kafkalog.batches(log_dir, columns=["topic", "size_in_bytes", "compression"])
     assert pa.table(batches).equals(batches.to_table())
     assert duckdb.sql(
         "select topic, sum(size_in_bytes)::bigint from batches where compression = 'zstd' group by all order by 2 desc"
@@ -65,22 +65,20 @@ def test_a_batch_scan_is_an_arrow_stream(log_dir: Path) -> None:
 
 
 def test_topics_partitions_and_columns_are_chosen(log_dir: Path) -> None:
-    table = kafkalog.scan_batches(
-        log_dir, topics=["p-multi", "p-txn"], partitions=[0, 1], columns=["topic", "partition"]
-    )
+    table = kafkalog.batches(log_dir, topics=["p-multi", "p-txn"], partitions=[0, 1], columns=["topic", "partition"])
     assert sorted({tuple(row.values()) for row in table.to_table().to_pylist()}) == [
         ("p-multi", 0),
         ("p-multi", 1),
         ("p-txn", 0),
     ]
-    assert kafkalog.scan_batches(log_dir, partitions=2).to_table()["partition"].unique().to_pylist() == [2]
+    assert kafkalog.batches(log_dir, partitions=2).to_table()["partition"].unique().to_pylist() == [2]
     for columns, message in ((["nope"], "no column"), (["crc", "crc"], "twice")):
         with pytest.raises(ValueError, match=message):
-            kafkalog.scan_batches(log_dir, columns=columns)
+            kafkalog.batches(log_dir, columns=columns)
     with pytest.raises(TypeError, match="did you mean"):
-        kafkalog.scan_batches(log_dir, columns="crc")
+        kafkalog.batches(log_dir, columns="crc")
     with pytest.raises(ValueError, match="no topic 'nope'"):
-        kafkalog.scan_batches(log_dir, topics="nope")
+        kafkalog.batches(log_dir, topics="nope")
 
 
 @pytest.mark.parametrize("name", ["p-multi-0", "p-txn-0", "p-v1-lz4-0", "p-v0v1v2-mixed-0", "p-compact-0"])
@@ -92,7 +90,7 @@ def test_a_range_of_offsets_keeps_the_batches_that_hold_them(log_dir: Path, name
     for start, stop in [(0, 1), (7, 60), (60, 61), (end - 1, end + 10), (end // 2, None), (None, end // 3), (5, 5)]:
         kept = {
             (row["segment"], row["position"])
-            for row in kafkalog.scan_batches(log_dir / name, start_offset=start, end_offset=stop).to_table().to_pylist()
+            for row in kafkalog.batches(log_dir / name, start_offset=start, end_offset=stop).to_table().to_pylist()
         }
         want = {
             (row["segment"], row["batch_position"])
@@ -102,7 +100,7 @@ def test_a_range_of_offsets_keeps_the_batches_that_hold_them(log_dir: Path, name
         assert want <= kept
         # beside those, at most a batch a side whose offsets are hidden, compacted away, or a bound in its middle
         assert len(kept - want) <= 2
-    by_partition = kafkalog.scan_batches(log_dir, start_offset={("p-txn", 0): 400}, topics="p-txn").to_table()
+    by_partition = kafkalog.batches(log_dir, start_offset={("p-txn", 0): 400}, topics="p-txn").to_table()
     assert min(by_partition["last_offset"].to_pylist()) >= 400
 
 
@@ -116,7 +114,7 @@ def test_a_partition_yields_its_batches_by_segment(log_dir: Path) -> None:
 
 
 def test_progress_reaches_the_size(log_dir: Path) -> None:
-    for scan in (kafkalog.scan_batches(log_dir), kafkalog.scan(log_dir, include_deleted=True)):
+    for scan in (kafkalog.batches(log_dir), kafkalog.scan(log_dir, include_deleted=True)):
         done: list[int] = []
         scan.progress = done.append
         assert sum(batch.num_rows for batch in scan.to_batches()) > 600
@@ -134,12 +132,12 @@ def damaged(log_dir_copy: Path) -> Path:
 
 
 def test_damage_raises_or_ends_the_partition_or_is_passed_over(damaged: Path, log_dir: Path) -> None:
-    whole = kafkalog.scan_batches(log_dir).to_table().num_rows
-    batches = kafkalog.scan_batches(damaged)
+    whole = kafkalog.batches(log_dir).to_table().num_rows
+    batches = kafkalog.batches(damaged)
     with pytest.raises(kafkalog.CorruptionError, match="bad_magic"):
         batches.to_table()
     for how, lost in (("stop", 54), ("skip", 1)):
-        batches = kafkalog.scan_batches(damaged, on_corruption=how)  # type: ignore[arg-type]
+        batches = kafkalog.batches(damaged, on_corruption=how)  # type: ignore[arg-type]
         with pytest.warns(kafkalog.CorruptionWarning, match="bad_magic"):
             assert batches.to_table().num_rows == whole - lost
         assert [finding.reason.value for finding in batches.findings] == ["bad_magic"]
@@ -151,8 +149,8 @@ def test_a_partition_that_cannot_be_read_is_a_finding(log_dir_copy: Path) -> Non
     log.unlink()
     log.mkdir()
     with pytest.raises(kafkalog.ReadError):
-        kafkalog.scan_batches(log_dir_copy).to_table()
-    batches = kafkalog.scan_batches(log_dir_copy, on_corruption="skip", columns=["topic"])
+        kafkalog.batches(log_dir_copy).to_table()
+    batches = kafkalog.batches(log_dir_copy, on_corruption="skip", columns=["topic"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
         assert batches.to_table().num_rows > 600
@@ -165,12 +163,12 @@ def test_a_partition_that_cannot_be_read_is_a_finding(log_dir_copy: Path) -> Non
 def test_json_has_every_column_as_the_library_has_it(run: Any, log_dir: Path) -> None:
     code, out, err = run("batches", log_dir, "--json")
     assert (code, err) == (0, "")
-    assert [json.loads(line) for line in out] == kafkalog.scan_batches(log_dir).to_table().to_pylist()
+    assert [json.loads(line) for line in out] == kafkalog.batches(log_dir).to_table().to_pylist()
     _, out, _ = run(
         "batches", log_dir, "--json", "--columns", "crc,segment", "-t", "p-txn", "-n", 2, "--start-offset", 9
     )
     columns = ["crc", "segment"]
-    table = kafkalog.scan_batches(log_dir, topics="p-txn", columns=columns, start_offset=9).to_table()
+    table = kafkalog.batches(log_dir, topics="p-txn", columns=columns, start_offset=9).to_table()
     assert [json.loads(line) for line in out] == table.slice(0, 2).to_pylist()
     assert run("batches", log_dir, "--json", "-n", 0)[1] == []
 
@@ -224,7 +222,7 @@ def test_the_command_shows_everything_readable_and_then_is_1(run: Any, damaged: 
 def test_a_summary_is_what_the_table_says(run: Any, log_dir: Path) -> None:
     code, out, err = run("batches", log_dir, "--summary", "--json")
     assert (code, err) == (0, "")
-    table = kafkalog.scan_batches(log_dir).to_table().to_pylist()
+    table = kafkalog.batches(log_dir).to_table().to_pylist()
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in table:
         groups.setdefault((row["producer_id"], row["compression"], row["magic"]), []).append(row)
@@ -282,13 +280,13 @@ def test_as_many_producers_as_batches_are_counted_in_bounded_memory(
     assert [line.split()[0] for line in out[-2:]] == ["98", "total"]
     assert out[-1].split()[1:4] == ["300", "300", f"{300 * 61:,}"]
     summary = BatchSummary(["producer_id"])
-    for rows in kafkalog.scan_batches(partition).iter_rows():
+    for rows in kafkalog.batches(partition).iter_rows():
         summary.add(rows)
     assert (len(summary), summary.n_unlisted) == (100, 200)
 
 
 def test_what_is_open_already_is_scanned_with_its_own_limits(log_dir: Path) -> None:
     opened = kafkalog.open(log_dir)
-    assert kafkalog.scan_batches(opened).to_table() == kafkalog.scan_batches(log_dir).to_table()
+    assert kafkalog.batches(opened).to_table() == kafkalog.batches(log_dir).to_table()
     with pytest.raises(ValueError, match="of what is open already"):
-        kafkalog.scan_batches(opened, limits=kafkalog.Limits())
+        kafkalog.batches(opened, limits=kafkalog.Limits())

@@ -65,7 +65,7 @@ def test_scan_counts_by_partition_and_answers_sql(run: Run, log_dir: Path) -> No
 def test_batches_tell_who_sends_what(run: Run, log_dir: Path) -> None:
     code, out, _ = run("batches", log_dir, "-t", "p-txn", "--json")
     rows = [json.loads(line) for line in out.splitlines()]
-    table = kafkalog.scan_batches(log_dir, topics="p-txn").to_table()
+    table = kafkalog.batches(log_dir, topics="p-txn").to_table()
     assert code == 0
     assert {row["compression"]: row["n_batches"] for row in rows} == {
         name: table["compression"].to_pylist().count(name) for name in ("lz4", "none")
@@ -106,16 +106,16 @@ def test_rebuilt_files_are_said(run: Run, log_dir_copy: Path, tmp_path: Path) ->
     gone = log_dir_copy / "p-multi-0" / "00000000000000000000.index"
     expected = gone.read_bytes()
     gone.unlink()
-    code, out, err = run("rebuild-indexes", log_dir_copy, "-t", "p-multi", "--in-place")
+    code, out, err = run("reindex", log_dir_copy, "-t", "p-multi", "--in-place")
     assert code == 0
     assert out.splitlines()[0].startswith("new      offset ")
     assert "files are" in err
     assert gone.read_bytes() == expected
     damage(log_dir_copy)
-    code, _, err = run("rebuild-indexes", log_dir_copy, "-t", "p-multi", "--dry-run", "--json")
+    code, _, err = run("reindex", log_dir_copy, "-t", "p-multi", "--dry-run", "--json")
     assert code == 1
     assert "crc_mismatch" in err
-    assert run("rebuild-indexes", log_dir_copy, "--dry-run", "--backup")[0] == 2
+    assert run("reindex", log_dir_copy, "--dry-run", "--backup")[0] == 2
 
 
 def test_an_export_is_made_once(run: Run, log_dir_copy: Path, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_damage_names_file_and_position_and_leaves_other_rows_alone(spark: Spark
 
 def test_the_batch_table_is_that_of_all_segments(spark: SparkSession, log_dir: Path) -> None:
     made = arrow(jobs.batches(spark, log_dir, task_bytes=2**13))
-    expected = kafkalog.scan_batches(log_dir).to_table()
+    expected = kafkalog.batches(log_dir).to_table()
     assert made.schema.names == expected.schema.names
     assert made.schema.field("crc").type == pa.int64()
 
@@ -184,8 +184,8 @@ def test_a_verification_goes_on_where_it_was_stopped(
 
 
 def test_rebuilt_files_are_those_of_a_rebuild_without_spark(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
-    expected = kafkalog.rebuild_indexes(damaged, kinds=KINDS, out=tmp_path / "expected", now=NOW)
-    frame = jobs.rebuild_indexes(spark, damaged, kinds=KINDS, out=tmp_path / "made", now=NOW, task_bytes=2**14)
+    expected = kafkalog.reindex(damaged, kinds=KINDS, output=tmp_path / "expected", now=NOW)
+    frame = jobs.reindex(spark, damaged, kinds=KINDS, output=tmp_path / "made", now=NOW, task_bytes=2**14)
     assert len(tree(tmp_path / "made")) > 80
     assert tree(tmp_path / "made") == tree(tmp_path / "expected")
     rows = arrow(frame).to_pylist()
@@ -204,15 +204,15 @@ def test_files_are_replaced_in_place_and_a_second_run_changes_nothing(
 ) -> None:
     twin = Path(shutil.copytree(damaged, tmp_path / "twin"))
     before = tree(damaged)
-    dry = arrow(jobs.rebuild_indexes(spark, damaged, kinds=KINDS, dry_run=True, now=NOW)).to_pylist()
+    dry = arrow(jobs.reindex(spark, damaged, kinds=KINDS, dry_run=True, now=NOW)).to_pylist()
     assert tree(damaged) == before
-    made = arrow(jobs.rebuild_indexes(spark, damaged, kinds=KINDS, in_place=True, backup=True, now=NOW)).to_pylist()
-    kafkalog.rebuild_indexes(twin, kinds=KINDS, in_place=True, backup=True, now=NOW)
+    made = arrow(jobs.reindex(spark, damaged, kinds=KINDS, in_place=True, backup=True, now=NOW)).to_pylist()
+    kafkalog.reindex(twin, kinds=KINDS, in_place=True, backup=True, now=NOW)
     assert tree(damaged) == tree(twin) != before
     assert [row["status"] for row in dry] == [row["status"] for row in made]
     for backup in damaged.rglob("*.kafkalog-backup"):
         backup.unlink()
-    again = jobs.rebuild_indexes(spark, damaged, kinds=KINDS, in_place=True, now=NOW)
+    again = jobs.reindex(spark, damaged, kinds=KINDS, in_place=True, now=NOW)
     assert {row.status for row in again.collect()} <= {"same", "damaged", "skipped"}
 
 
@@ -229,7 +229,7 @@ def test_a_rebuild_goes_on_where_it_was_stopped(
     with monkeypatch.context() as patch:
         patch.setattr(rebuilding, "run_now", then_fail)
         with pytest.raises(KeyboardInterrupt):
-            jobs.rebuild_indexes(spark, log_dir, topics=["p-multi"], out=out, index_interval_bytes=0)
+            jobs.reindex(spark, log_dir, topics=["p-multi"], output=out, index_interval_bytes=0)
     assert [path.name for path in tmp_path.iterdir()] == [".out.kafkalog-job"]
     kept = sorted(job_directory(out).rglob("result"))
     assert len(kept) == 4
@@ -237,7 +237,7 @@ def test_a_rebuild_goes_on_where_it_was_stopped(
         found = pickle.loads(path.read_bytes())
         found.time_entries = found.time_entries[:0]
         path.write_bytes(pickle.dumps(found))
-    jobs.rebuild_indexes(spark, log_dir, topics=["p-multi"], out=out, index_interval_bytes=0)
+    jobs.reindex(spark, log_dir, topics=["p-multi"], output=out, index_interval_bytes=0)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     sizes = {path.suffix: path.stat().st_size for path in out.rglob("*index")}
     assert sizes[".index"] > 0 == sizes[".timeindex"]
@@ -248,7 +248,7 @@ def test_a_running_broker_or_another_job_keeps_a_job_out(
 ) -> None:
     (log_dir_copy / ".lock").touch()
     with hold_locks([log_dir_copy]), pytest.raises(UnsafePathError, match="a broker holds"):
-        jobs.rebuild_indexes(spark, log_dir_copy, in_place=True)
+        jobs.reindex(spark, log_dir_copy, in_place=True)
     with Ledger(str(job_directory(tmp_path / "out"))).held(), pytest.raises(UnsafePathError, match="another job"):
         jobs.export(spark, log_dir_copy, tmp_path / "out")
     with pytest.raises(UnsafePathError):
@@ -368,9 +368,9 @@ def test_keys_of_tasks_tell_apart_what_differs(tmp_path: Path) -> None:
 
 def test_options_that_make_no_sense_are_refused(spark: SparkSession, log_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="say where to"):
-        jobs.rebuild_indexes(spark, log_dir)
+        jobs.reindex(spark, log_dir)
     with pytest.raises(ValueError, match="is one segment"):
-        jobs.rebuild_indexes(spark, log_dir / "p-multi-0" / "00000000000000000000.log", dry_run=True)
+        jobs.reindex(spark, log_dir / "p-multi-0" / "00000000000000000000.log", dry_run=True)
     with pytest.raises(ValueError, match="choose one"):
         jobs.verify(spark, log_dir, deep=True, indexes_only=True)
     with pytest.raises(ValueError, match="no column"):

@@ -14,8 +14,8 @@ import kafkalog
 import kafkalog.spark
 from kafkalog.spark.sink_options import match_columns, parse_sink_options
 from kafkalog.spark.types import spark_schema
-from kafkalog.writing.job_commit import Place, create_job, this_owner
 from kafkalog.writing.partitioner import murmur2
+from kafkalog.writing.staging_area import StagingArea, create_job, this_owner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -146,8 +146,8 @@ def test_a_job_with_an_id_is_done_once_and_what_dead_drivers_left_is_removed(
 ) -> None:
     log = tmp_path / "log"
     ready = frame(session, 30).coalesce(1)
-    place = Place.of(log)
-    dead = place.job("job-dead")
+    area = StagingArea.of(log)
+    dead = area.job("job-dead")
     create_job(dead, {**this_owner(os.getpid()), "started": "1"})
     (dead / "task-1").mkdir()
     for _ in range(2):

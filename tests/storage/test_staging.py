@@ -23,7 +23,7 @@ from kafkalog.storage import staging as publish
 from kafkalog.storage.atomic import STAGED_SUFFIX
 from kafkalog.storage.output_paths import check_outside, check_stage_in
 from kafkalog.storage.staging import staged_directory, staged_file
-from kafkalog.writing.job_commit import Place
+from kafkalog.writing.staging_area import StagingArea
 
 NEW = {"a": b"new" * 1000, "d/b": b"", "d/e/c": b"more"}
 OLD = {"old": b"kept"}
@@ -497,7 +497,7 @@ def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy: Path, tmp_path
         lambda: kafkalog.PartitionWriter(log_dir_copy / "new-0", stage_in=log_dir_copy),
         lambda: kafkalog.install(log_dir_copy / "p-multi-0", tmp_path / "broker", stage_in=log_dir_copy),
         lambda: kafkalog.write_table(record, tmp_path / "other", topic="t", stage_in=log_dir_copy),
-        lambda: Place.of(tmp_path / "other", log_dir_copy),
+        lambda: StagingArea.of(tmp_path / "other", log_dir_copy),
     ):
         with pytest.raises(UnsafePathError, match="is a log dir"):
             action()

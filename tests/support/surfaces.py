@@ -107,7 +107,7 @@ def _reading(root: Path, mode: str, threads: int) -> Iterator[Call]:
     yield "count_rows", lambda: kafkalog.scan(root, **options).count_rows()
     yield "explain", lambda: str(kafkalog.scan(root, start_timestamp=10**12, **options).explain(analyze=True))
     yield "head", lambda: kafkalog.scan(root, **options).head(3)
-    yield "scan_batches", lambda: kafkalog.scan_batches(root, on_corruption=mode, limits=LIMITS).to_table()  # type: ignore[arg-type]
+    yield "batches", lambda: kafkalog.batches(root, on_corruption=mode, limits=LIMITS).to_table()  # type: ignore[arg-type]
 
 
 def _tasks(root: Path, mode: str) -> Iterator[Call]:
@@ -234,22 +234,22 @@ def _dumping(root: Path) -> Iterator[Call]:
 
 
 def _repairing(root: Path, out: Path, threads: int) -> Iterator[Call]:
-    yield "verify", lambda: str(kafkalog.verify(root, jobs=threads, limits=LIMITS))
-    yield "verify deep", lambda: str(kafkalog.verify(root, deep=True, jobs=1, limits=LIMITS))
+    yield "verify", lambda: str(kafkalog.verify(root, threads=threads, limits=LIMITS))
+    yield "verify deep", lambda: str(kafkalog.verify(root, deep=True, threads=1, limits=LIMITS))
     yield "verify indexes", lambda: str(kafkalog.verify(root, indexes_only=True, index_interval_bytes=100))
     kinds = ["offset", "time", "txn", "snapshot", "epochs"]
     yield (
         "rebuild out",
-        lambda: kafkalog.rebuild_indexes(root, kinds=kinds, out=out / "rebuilt", jobs=threads, limits=LIMITS),  # type: ignore[arg-type]
+        lambda: kafkalog.reindex(root, kinds=kinds, output=out / "rebuilt", threads=threads, limits=LIMITS),  # type: ignore[arg-type]
     )
     yield (
         "rebuild in place",
-        lambda: kafkalog.rebuild_indexes(_copy(root, out), kinds=kinds, in_place=True, backup=True, limits=LIMITS),  # type: ignore[arg-type]
+        lambda: kafkalog.reindex(_copy(root, out), kinds=kinds, in_place=True, backup=True, limits=LIMITS),  # type: ignore[arg-type]
     )
     for segment in segments(root)[:3]:
         yield (
             "rebuild segment",
-            lambda segment=segment: kafkalog.rebuild_indexes(
+            lambda segment=segment: kafkalog.reindex(
                 segment.path,
                 kinds=kinds,  # type: ignore[arg-type]
                 dry_run=True,
@@ -300,7 +300,7 @@ def _writing(root: Path, partition: Path, out: Path) -> Iterator[Call]:
     def load() -> None:
         file = out / "records.jsonl"
         file.write_text(json.dumps({"value": "dg==", "partition": int(number)}))
-        kafkalog.load_files([file], _copy(root, out), topic=topic)
+        kafkalog.load([file], _copy(root, out), topic=topic)
 
     yield "append", append
     yield "append truncating", lambda: append(truncate_tail=True, compression="zstd")

@@ -13,8 +13,8 @@ from writing import Record, columns_of, draw
 from kafkalog.errors import UnwritableError
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches, encode_batches
-from kafkalog.writing import record_accumulator
-from kafkalog.writing.record_accumulator import Filled, RecordAccumulator
+from kafkalog.writing import batch_builder
+from kafkalog.writing.batch_builder import Filled, RecordAccumulator
 
 
 def numbered(records: list[Record], step: int = 1) -> RecordColumns:
@@ -29,7 +29,7 @@ def fill(accumulator: RecordAccumulator, columns: RecordColumns, cuts: list[int]
 
 
 def written(filled: list[Filled]) -> bytes:
-    return b"".join(encode_batches(one.columns, one.boundaries).data.tobytes() for one in filled)
+    return b"".join(encode_batches(*one).data.tobytes() for one in filled)
 
 
 RECORDS = st.lists(
@@ -59,8 +59,8 @@ def test_batches_are_the_same_however_records_were_cut(
     boundaries = cut_batches(columns, batch_size=batch_size, max_records=max_records)
     accumulator = RecordAccumulator(batch_size=batch_size, max_records=max_records)
     filled = fill(accumulator, columns, [cut for cut in cuts if cut < len(records)])
-    found = [one.first_row + bound for one in filled for bound in one.boundaries[1:].tolist()]
-    assert [0, *found] == boundaries.tolist()
+    sizes = np.concatenate([np.diff(bounds) for _, bounds in filled])
+    assert sizes.tolist() == np.diff(boundaries).tolist()
     assert written(filled) == encode_batches(columns, boundaries).data.tobytes()
     assert accumulator.last_offset is None
     assert accumulator.finish() is None
@@ -82,7 +82,7 @@ def test_small_pieces_are_neither_cut_nor_copied_again_and_again(n_rows: int, mo
         n_copied += sum(part.n_records for part in parts) * (len(parts) > 1)
         return whole_concatenate(parts)
 
-    monkeypatch.setattr(record_accumulator, "cut_batches", cut)
+    monkeypatch.setattr(batch_builder, "cut_batches", cut)
     monkeypatch.setattr(RecordColumns, "concatenate", concatenate)
     accumulator = RecordAccumulator(batch_size=1000 * n_rows * 20)
     piece = columns_of([Record(value=b"v" * 20)] * n_rows)
@@ -93,7 +93,7 @@ def test_small_pieces_are_neither_cut_nor_copied_again_and_again(n_rows: int, mo
     filled = accumulator.finish()
     assert filled is not None
     n = n_pieces * n_rows
-    assert filled.first_row + filled.columns.n_records == n
+    assert accumulator._n_done == n
     assert 0 < n_cut < 3 * n
     assert 0 < n_copied < 8 * n  # not once for each piece of its batch
 

@@ -18,9 +18,10 @@ from kafkalog.storage import staging as publish
 from kafkalog.storage.atomic import STAGED_SUFFIX, sync_directory, truncate_file
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.staging import staged_directory, staged_file
-from kafkalog.writing import job_commit as adoption
-from kafkalog.writing.job_commit import Place, StagedWriter, commit, create_job, this_owner
+from kafkalog.writing import job_commit
+from kafkalog.writing.job_commit import StagedWriter, commit
 from kafkalog.writing.partition_writer import PartitionWriter
+from kafkalog.writing.staging_area import StagingArea, create_job, this_owner
 
 Step = tuple[str, ...]
 
@@ -189,19 +190,19 @@ def test_a_load_is_durable_before_it_is_there(tmp_path: Path) -> None:
 def test_a_commit_is_written_down_before_anything_is_moved(tmp_path: Path) -> None:
     log_dir = tmp_path / "logs"
     write_table({"value": [b"a"], "timestamp": [1]}, log_dir, topic="t")
-    place = Place.of(log_dir)
-    job = place.job("job-1")
+    area = StagingArea.of(log_dir)
+    job = area.job("job-1")
     create_job(job, this_owner(os.getpid()))
     task = job / "task"
     task.mkdir()
     staged = []
     for key in (kf.TopicPartition("t", 0), kf.TopicPartition("t", 1)):
-        writer = StagedWriter(place, task, key)
+        writer = StagedWriter(area, task, key)
         first = writer.writer.next_offset
         writer.writer.append({"value": [b"b"], "timestamp": [2]})
         staged.append(writer.finish(1, first))
     with recorded() as recorder:
-        commit(place, job, staged, {"job": "one"})
+        commit(area, job, staged, {"job": "one"})
     log = f"{1:020}.log"
     moves = [
         (i, target)
@@ -214,7 +215,7 @@ def test_a_commit_is_written_down_before_anything_is_moved(tmp_path: Path) -> No
         f"t-0/{2:020}.snapshot",
         "t-1",
     ]
-    intent = next(i for i, _, target in recorder.renames() if target.name == adoption.INTENT_FILE)
+    intent = next(i for i, _, target in recorder.renames() if target.name == job_commit.INTENT_FILE)
     assert intent < moves[0][0]
     before = recorder.steps[:intent]
     for directory in (task, job, job.parent):

@@ -22,8 +22,9 @@ from kafkalog.errors import FileChangedError, OutputExistsError, TruncatedTailEr
 from kafkalog.storage import moves
 from kafkalog.storage.atomic import rename_new
 from kafkalog.storage.broker_lock import hold_locks
-from kafkalog.writing import job_commit as adoption
-from kafkalog.writing.job_commit import Place, StagedPartition, StagedWriter, commit, create_job, recover, this_owner
+from kafkalog.writing import job_commit
+from kafkalog.writing.job_commit import StagedPartition, StagedWriter, commit, recover
+from kafkalog.writing.staging_area import StagingArea, create_job, remove_job, this_owner
 
 SMALL = LogConfig(segment_bytes=2000)
 
@@ -40,7 +41,7 @@ def write(path: Path, n: int, seed: int = 0) -> None:
         writer.append(columns_of(draw(n, seed)))
 
 
-def stage(place: Place, job: Path, *names: str, n: int = 60, seed: int = 1) -> list[StagedPartition]:
+def stage(area: StagingArea, job: Path, *names: str, n: int = 60, seed: int = 1) -> list[StagedPartition]:
     create_job(job, this_owner(os.getpid()))
     staged = []
     for name in names:
@@ -48,7 +49,7 @@ def stage(place: Place, job: Path, *names: str, n: int = 60, seed: int = 1) -> l
         task.mkdir()
         directory = kf.parse_partition_directory(name)
         assert directory is not None
-        one = StagedWriter(place, task, directory.topic_partition, config=SMALL)
+        one = StagedWriter(area, task, directory.topic_partition, config=SMALL)
         result = one.writer.append(columns_of(draw(n, seed)))
         staged.append(one.finish(n, result.first_offset))
     return staged
@@ -93,11 +94,11 @@ def test_new_and_old_partitions_go_on_as_a_writer_of_their_own_would_write_them(
     write(twin / "t-1", 0)
     for name in NAMES:
         write(twin / name, 60, 1)
-    place = Place.of(log_dir)
-    job = place.job("job-1")
-    staged = stage(place, job, *NAMES)
+    area = StagingArea.of(log_dir)
+    job = area.job("job-1")
+    staged = stage(area, job, *NAMES)
     assert content(log_dir).keys() < content(twin).keys()
-    assert commit(place, job, staged)
+    assert commit(area, job, staged)
     assert content(log_dir) == content(twin)
     assert sum(name.endswith(".log") for name in content(log_dir)) > 8
     assert {name: values(log_dir / name) for name in NAMES} == AFTER
@@ -124,7 +125,7 @@ def steps(
         return step
 
     failing = {name: counting(getattr(os, name)) for name in names}
-    for module in (adoption, moves):
+    for module in (job_commit, moves):
         monkeypatch.setattr(module, "os", SimpleNamespace(**{**vars(os), **failing}))
         monkeypatch.setattr(module, "rename_new", counting(rename_new))
     return lambda: count
@@ -134,13 +135,13 @@ def steps(
 def test_a_commit_that_is_killed_is_finished_by_who_comes_next(
     log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    place = Place.of(log_dir)
-    job = place.job("job-1")
-    staged = stage(place, job, *NAMES)
+    area = StagingArea.of(log_dir)
+    job = area.job("job-1")
+    staged = stage(area, job, *NAMES)
     with monkeypatch.context() as patch:
         count = steps(patch, at, Killed())
         try:
-            commit(place, job, staged, {"job": "a"})
+            commit(area, job, staged, {"job": "a"})
         except Killed:
             assert count() == at
         else:
@@ -150,86 +151,86 @@ def test_a_commit_that_is_killed_is_finished_by_who_comes_next(
     for path in log_dir.iterdir():
         if any(path.glob("*.log")):
             values(path, is_going_on=True)
-    recover(place)
+    recover(area)
     assert {name: values(log_dir / name) for name in NAMES} == AFTER
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == [".log.kafkalog-commits"]
-    assert recover(place) == []
-    job = place.job("job-2")
-    assert not commit(place, job, stage(place, job, "t-0"), {"job": "a"})
+    assert recover(area) == []
+    job = area.job("job-2")
+    assert not commit(area, job, stage(area, job, "t-0"), {"job": "a"})
     assert values(log_dir / "t-0") == AFTER["t-0"]
-    assert place.jobs() == []
+    assert area.jobs() == []
 
 
 @pytest.mark.parametrize("at", range(1, 16, 3))
 def test_a_commit_that_fails_leaves_the_log_dir_as_it_was(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    place = Place.of(log_dir)
-    job = place.job("job-1")
-    staged = stage(place, job, *NAMES)
+    area = StagingArea.of(log_dir)
+    job = area.job("job-1")
+    staged = stage(area, job, *NAMES)
     before = content(log_dir)
     with monkeypatch.context() as patch:
         steps(patch, at, OSError(28, "No space left on device"), ("rename", "replace"))
         with pytest.raises(WriteError, match="No space left"):
-            commit(place, job, staged)
+            commit(area, job, staged)
     assert content(log_dir) == before
-    adoption.remove_job(job)
-    assert recover(place) == []
+    remove_job(job)
+    assert recover(area) == []
     assert content(log_dir) == before
 
 
 def test_a_log_that_moved_is_not_appended_to(log_dir: Path) -> None:
-    place = Place.of(log_dir)
-    job = place.job("job-1")
-    staged = stage(place, job, *NAMES)
+    area = StagingArea.of(log_dir)
+    job = area.job("job-1")
+    staged = stage(area, job, *NAMES)
     write(log_dir / "t-0", 5, 3)
     before = content(log_dir)
     with pytest.raises(FileChangedError, match="has moved since"):
-        commit(place, job, staged)
+        commit(area, job, staged)
     assert content(log_dir) == before
-    staged = stage(place, job, "t-3")
+    staged = stage(area, job, "t-3")
     write(log_dir / "t-3", 1)
     with pytest.raises(OutputExistsError, match="appeared meanwhile"):
-        commit(place, job, staged)
+        commit(area, job, staged)
 
 
 def test_a_commit_is_not_finished_behind_who_wrote_in_between(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place.of(log_dir)
-    job = place.job("job-1")
-    staged = stage(place, job, *NAMES)
+    area = StagingArea.of(log_dir)
+    job = area.job("job-1")
+    staged = stage(area, job, *NAMES)
     with monkeypatch.context() as patch:
         steps(patch, 1, Killed())
         with pytest.raises(Killed):
-            commit(place, job, staged)
+            commit(area, job, staged)
     write(log_dir / "t-0", 5, 3)
     before = content(log_dir)
     with pytest.raises(FileChangedError, match="somebody else wrote meanwhile"):
-        recover(place)
+        recover(area)
     assert content(log_dir) == before
 
 
 def test_two_tasks_on_a_partition_are_refused_and_told_what_helps(log_dir: Path) -> None:
-    place = Place.of(log_dir)
-    job = place.job("job-1")
+    area = StagingArea.of(log_dir)
+    job = area.job("job-1")
     with pytest.raises(UnsafePathError, match=r"kafkalog\.spark\.prepare"):
-        commit(place, job, stage(place, job, "t-0", "t-0"))
+        commit(area, job, stage(area, job, "t-0", "t-0"))
 
 
 def test_what_dead_jobs_left_is_removed_and_what_the_living_have_is_not(log_dir: Path) -> None:
-    place = Place.of(log_dir)
+    area = StagingArea.of(log_dir)
     owner = this_owner(os.getpid())
     for name, whose in (("job-dead", {**owner, "started": "1"}), ("job-live", owner)):
-        job = place.job(name)
-        stage(place, job, "t-0")
+        job = area.job(name)
+        stage(area, job, "t-0")
         (job / "owner.json").write_text(json.dumps(whose))
-    assert recover(place) == []
-    assert place.jobs() == [place.job("job-live")]
+    assert recover(area) == []
+    assert area.jobs() == [area.job("job-live")]
 
 
 def test_a_broker_keeps_jobs_out(log_dir: Path) -> None:
-    place = Place.of(log_dir)
-    job = place.job("job-1")
-    staged = stage(place, job, "t-0")
+    area = StagingArea.of(log_dir)
+    job = area.job("job-1")
+    staged = stage(area, job, "t-0")
     (log_dir / "meta.properties").write_text("version=1\n")
     hold = (
         "import sys; from kafkalog.storage.broker_lock import hold_locks\n"
@@ -241,15 +242,15 @@ def test_a_broker_keeps_jobs_out(log_dir: Path) -> None:
         assert broker.stdout is not None
         assert broker.stdout.readline()
         with pytest.raises(UnsafePathError, match="a broker holds the lock"):
-            commit(place, job, staged)
+            commit(area, job, staged)
         broker.communicate(b"\n")
     with hold_locks([log_dir]):
-        assert commit(place, job, staged)
+        assert commit(area, job, staged)
 
 
 def test_a_torn_end_is_not_continued(log_dir: Path) -> None:
     last = sorted((log_dir / "t-0").glob("*.log"))[-1]
     last.write_bytes(last.read_bytes()[:-3])
-    place = Place.of(log_dir)
+    area = StagingArea.of(log_dir)
     with pytest.raises(TruncatedTailError):
-        stage(place, place.job("job-1"), "t-0")
+        stage(area, area.job("job-1"), "t-0")

@@ -12,10 +12,11 @@ import pytest
 import kafkalog
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.state.cluster_metadata import TOPIC, read_cluster_metadata
+from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import ProducerState
 from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.partition_files import PartitionFiles
-from kafkalog.writing.rolling import RollConditions, SegmentRoll, rolled_base_offset
+from kafkalog.writing.rolling import SegmentRoll, rolled_base_offset
 
 pytestmark = pytest.mark.kernels
 
@@ -33,7 +34,7 @@ def table(size: object, last_offset: object, max_timestamp: object = -1) -> Batc
     return batches
 
 
-def broker_rolls(base: int, batches: BatchTable, conditions: RollConditions, jitter_ms: int = 0) -> int:
+def broker_rolls(base: int, batches: BatchTable, conditions: LogConfig, jitter_ms: int = 0) -> int:
     """`LogSegment.shouldRoll` and `append`, a batch at a time, as they are written in Java."""
     size, since, first, largest, last_time = 0, 0, None, -1, -1
     n_offset = n_time = 0
@@ -76,8 +77,8 @@ def test_the_kernel_agrees_with_a_broker_s_loop_on_drawn_batches() -> None:
         )
         if rng.random() < 0.5:
             batches.max_timestamp[:] = np.sort(batches.max_timestamp)
-        conditions = RollConditions(
-            segment_bytes=int(rng.choice([1, 1000, 5000, 2**30])),
+        conditions = LogConfig(
+            segment_bytes=int(rng.choice([14, 1000, 5000, 2**30])),
             segment_ms=int(rng.choice([1, 5000, 30000, 2**63 - 1])),
             segment_index_bytes=int(rng.choice([12, 24, 96, 10485760])),
             index_interval_bytes=int(rng.choice([0, 300, 1024, 4096])),
@@ -97,25 +98,25 @@ def test_the_kernel_agrees_with_a_broker_s_loop_on_drawn_batches() -> None:
 def test_each_condition_rolls_by_itself() -> None:
     stamps = np.arange(10) * 1000
     for conditions, expected in [
-        (RollConditions(segment_bytes=500), 5),
-        (RollConditions(segment_bytes=499), 4),
-        (RollConditions(segment_ms=3000), 4),
-        (RollConditions(segment_ms=2999), 3),
-        (RollConditions(segment_index_bytes=48, index_interval_bytes=0), 4),  # the time index keeps its last slot
-        (RollConditions(segment_index_bytes=23, index_interval_bytes=0), 1),
-        (RollConditions(), 10),
+        (LogConfig(segment_bytes=500), 5),
+        (LogConfig(segment_bytes=499), 4),
+        (LogConfig(segment_ms=3000), 4),
+        (LogConfig(segment_ms=2999), 3),
+        (LogConfig(segment_index_bytes=48, index_interval_bytes=0), 4),  # the time index keeps its last slot
+        (LogConfig(segment_index_bytes=23, index_interval_bytes=0), 1),
+        (LogConfig(), 10),
     ]:
         assert SegmentRoll(0, conditions).take(table(100, np.arange(10), stamps)) == expected, conditions
     # without timestamps the time index stays empty, and the offset index is the one that fills
-    full = RollConditions(segment_index_bytes=48, index_interval_bytes=0)
+    full = LogConfig(segment_index_bytes=48, index_interval_bytes=0)
     assert SegmentRoll(0, full).take(table(100, np.arange(10))) == 7
-    assert SegmentRoll(0, RollConditions(segment_ms=3000), 500).take(table(100, np.arange(10), stamps)) == 3
+    assert SegmentRoll(0, LogConfig(segment_ms=3000), 500).take(table(100, np.arange(10), stamps)) == 3
 
 
 def test_an_offset_that_is_too_far_rolls_even_an_empty_segment() -> None:
     far = table(100, [INT32_MAX, INT32_MAX + 1])
-    assert SegmentRoll(0, RollConditions()).take(far) == 1
-    assert SegmentRoll(0, RollConditions()).take(far[1:]) == 0
+    assert SegmentRoll(0, LogConfig()).take(far) == 1
+    assert SegmentRoll(0, LogConfig()).take(far[1:]) == 0
     assert rolled_base_offset(far, 1, 5) == INT32_MAX + 1
     far.magic[:] = 1  # how far down an old message set reaches is not looked for
     assert rolled_base_offset(far, 1, 5) == 5
@@ -124,7 +125,7 @@ def test_an_offset_that_is_too_far_rolls_even_an_empty_segment() -> None:
 
 
 def test_a_large_batch_has_a_segment_of_its_own() -> None:
-    roll = SegmentRoll(0, RollConditions(segment_bytes=100))
+    roll = SegmentRoll(0, LogConfig(segment_bytes=100))
     assert roll.take(table([5000, 10, 10], [0, 1, 2])) == 1
 
 
@@ -137,7 +138,7 @@ def test_settings_that_no_segment_can_be_written_with_are_refused() -> None:
         {"index_interval_bytes": -1},
     ):
         with pytest.raises(ValueError, match=r"segment|interval"):
-            RollConditions(**wrong)
+            LogConfig(**wrong)
 
 
 RESTARTED = {"p-epochs-0", "p-delrec-0"}
@@ -154,9 +155,9 @@ def test_what_brokers_appended_comes_out_the_same_file_by_file(tmp_path: Path) -
         settings = configs.settings.get((TOPIC, name.rpartition("-")[0]), {})
         if partition.kind or name.startswith("__") or "compact" in settings.get("cleanup.policy", ""):
             continue  # cleaned segments were put together by other rules
-        conditions = RollConditions(
+        conditions = LogConfig(
             segment_bytes=int(settings.get("internal.segment.bytes", settings.get("segment.bytes", 2**30))),
-            segment_ms=int(settings.get("segment.ms", RollConditions().segment_ms)),
+            segment_ms=int(settings.get("segment.ms", LogConfig().segment_ms)),
             segment_index_bytes=int(settings.get("segment.index.bytes", 10485760)),
             index_interval_bytes=int(settings.get("index.interval.bytes", 4096)),
         )
@@ -194,7 +195,7 @@ def test_offsets_have_to_rise(tmp_path: Path) -> None:
     ):
         wrong.position[:] = np.arange(len(wrong)) * 100
         with contextlib.suppress(RuntimeError), staged_directory(tmp_path / "t-0") as staged:
-            files = PartitionFiles(staged, RollConditions(), next_offset=4, producers=ProducerState())
+            files = PartitionFiles(staged, LogConfig(), next_offset=4, producers=ProducerState())
             with pytest.raises(ValueError, match=said):
                 files.append(Window(data, 0, wrong))
             with pytest.raises(ValueError, match="before the end of the log"):

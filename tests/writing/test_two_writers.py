@@ -110,7 +110,7 @@ def test_a_partition_has_one_writer_at_a_time_also_within_a_process(path: Path) 
         with pytest.raises(UnsafePathError, match="another process or writer is writing to this partition"):
             PartitionWriter(path)
         with pytest.raises(UnsafePathError, match="another process or writer is writing to this partition"):
-            kafkalog.rebuild_indexes(path, in_place=True)
+            kafkalog.reindex(path, in_place=True)
         with PartitionWriter(path.with_name("orders-1")) as other:
             other.append({"value": [b"elsewhere"], "timestamp": [2]})
     with PartitionWriter(path):

@@ -19,8 +19,9 @@ from kafkalog.errors import CorruptionError, CorruptionWarning, KafkalogError, O
 
 if TYPE_CHECKING:
     from kafkalog.indexes.measures import IndexMeasures
-    from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, RollLimits
+    from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
     from kafkalog.scanning.batch_scan import BatchScan
+    from kafkalog.state.log_config import LogConfig
 
 _HELP: Final = HelpText(
     description="""\
@@ -112,7 +113,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         from kafkalog.indexes.statistics import KNEE_CANDIDATES, PartitionMeter
         from kafkalog.scanning.batch_scan import BatchScan
 
-        roll_limits = _roll_limits(args)
+        config = _config(args)
         scan = BatchScan(
             path_of(args),
             topics=flatten(args.topics),
@@ -131,7 +132,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
         try:
-            for meter in _measure(scan, intervals, roll_limits, args, console):
+            for meter in _measure(scan, intervals, config, args, console):
                 total.merge(meter)
                 statistics = meter.statistics()
                 if args.json:
@@ -150,15 +151,15 @@ def run(args: argparse.Namespace, console: Console) -> None:
         picture.write(total.statistics(keep_gaps=True), name, len(shown))
 
 
-def _roll_limits(args: argparse.Namespace) -> RollLimits:
-    from kafkalog.indexes.statistics import RollLimits
+def _config(args: argparse.Namespace) -> LogConfig:
+    from kafkalog.state.log_config import LogConfig
 
     names = ("segment_bytes", "segment_ms", "segment_index_bytes")
-    return RollLimits(**{name: getattr(args, name) for name in names if getattr(args, name) is not None})
+    return LogConfig(**{name: getattr(args, name) for name in names if getattr(args, name) is not None})
 
 
 def _measure(
-    scan: BatchScan, intervals: Sequence[int], roll_limits: RollLimits, args: argparse.Namespace, console: Console
+    scan: BatchScan, intervals: Sequence[int], config: LogConfig, args: argparse.Namespace, console: Console
 ) -> Iterator[PartitionMeter]:
     """Yield the partitions; report one that cannot be read to its end, unless damage ends the run."""
     if console.shows_progress:
@@ -170,7 +171,7 @@ def _measure(
         try:
             yield partition.measure_indexes(
                 intervals=intervals,
-                roll_limits=roll_limits,
+                config=config,
                 on_corruption=args.on_corruption,
                 report=partial(_report, console),
                 progress=console.progress.advance,

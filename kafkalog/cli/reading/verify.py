@@ -48,7 +48,7 @@ Whether an offset index lacks entries can only be judged by the topic's index.in
 --index-interval-bytes it is taken for the default, 4096, unless the entries agree with another usual setting.""",
     examples="""\
   kafkalog verify /var/lib/kafka
-  kafkalog verify --indexes /var/lib/kafka -t orders
+  kafkalog verify --indexes-only /var/lib/kafka -t orders
   kafkalog verify --deep /backup/kafka/orders-0
   kafkalog verify --json /var/lib/kafka | jq -r 'select(.ok == false) | .path'""",
 )
@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:
     what = parser.add_argument_group("what is checked")
     depth = what.add_mutually_exclusive_group()
     depth.add_argument(
-        "--indexes", action="store_true", help="only the indexes, against batch headers; no checksum is computed"
+        "--indexes-only", action="store_true", help="only the indexes, against batch headers; no checksum is computed"
     )
     depth.add_argument(
         "--deep", action="store_true", help="also decode every record, and compare headers with what they hold"
@@ -72,7 +72,7 @@ def add_parser(commands: Any) -> None:
         type=_interval,
         help="the topics' index.interval.bytes: an index with far fewer entries is too sparse",
     )
-    what.add_argument("--jobs", metavar="N", type=_jobs, help="segments read at the same time (default: up to 4)")
+    what.add_argument("--threads", metavar="N", type=_threads, help="segments read at the same time (default: up to 4)")
     how = parser.add_argument_group("how it is shown")
     how.add_argument(
         "--json", action="store_true", help="an object a line: each segment, partition and log dir with its findings"
@@ -88,7 +88,7 @@ def _interval(text: str) -> int:
     return int(text)
 
 
-def _jobs(text: str) -> int:
+def _threads(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 256:
         raise argparse.ArgumentTypeError(f"a number from 1 to 256 is expected, not {text!r}")
     return int(text)
@@ -106,17 +106,17 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if log_dir.is_live:
         console.note("a broker runs on this log dir: the files may change while they are read")
     sizes = [partition.size_in_bytes for partition in _chosen(log_dir, topics, numbers)]
-    console.start_progress(sum(sizes), "headers" if args.indexes else "verify")
+    console.start_progress(sum(sizes), "headers" if args.indexes_only else "verify")
     result = Verification()
     totals = _Totals()
     done = iter_verify(
         log_dir,
         topics=topics,
         partitions=numbers,
-        indexes_only=args.indexes,
+        indexes_only=args.indexes_only,
         deep=args.deep,
         index_interval_bytes=args.index_interval_bytes,
-        jobs=args.jobs,
+        threads=args.threads,
         limits=limits,
         progress=console.progress.advance,
         into=result,
@@ -140,7 +140,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 def what_was_not_checked(args: argparse.Namespace, log_dir: LogDir) -> str:
     """Return a text about what was not checked, to qualify "all OK"."""
-    depth = "checksums and records not checked" if args.indexes else "" if args.deep else "records not decoded (--deep)"
+    depth = (
+        "checksums and records not checked"
+        if args.indexes_only
+        else ""
+        if args.deep
+        else "records not decoded (--deep)"
+    )
     n_apart = sum(map(len, log_dir.set_apart.values()))
     apart = f"{counted(n_apart, 'directory', 'directories')} that a broker set apart not checked" if n_apart else ""
     return "; ".join(filter(None, [depth, apart]))

@@ -168,14 +168,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if "-" in args.paths and (len(args.paths) > 1 or args.format is None):
         raise UsageError("stdin is the only input then, and its format has to be said: --format csv, jsonl or arrows")
     prepare_stdout(is_json=args.json)
-    from kafkalog.operations.loading.load import load_files
+    from kafkalog.operations.loading.load import load
 
     inputs: list[Any] = [sys.stdin.buffer if path == "-" else path for path in args.paths]
     config = _config(args, console)
     console.start_progress(sum(_size_of(path, args.format) for path in args.paths), "records")
     try:
         with noting(console), usage_errors():
-            result = load_files(
+            result = load(
                 inputs,
                 args.output,
                 format=args.format,

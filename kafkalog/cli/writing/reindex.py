@@ -31,7 +31,7 @@ _KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
 _HELP: Final = HelpText(
     description="""\
 Rebuild a log's indexes out of its .log files alone, byte for byte as a broker's own recovery writes them. Say where to:
---out DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.
+-o DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.
 
   offset    .index                   where batches are
   time      .timeindex               the largest timestamp so far
@@ -54,7 +54,7 @@ on which a broker runs is refused. On stdout is a line for each file that is new
   kafkalog reindex /var/lib/kafka/orders-0 --dry-run
   kafkalog reindex /var/lib/kafka -t orders --in-place
   kafkalog reindex orders-0 --in-place --damaged cut --kinds offset,time,txn,snapshot
-  kafkalog reindex /backup/kafka --kinds offset,time,txn,snapshot,epochs --out /tmp/indexes --jobs 4
+  kafkalog reindex /backup/kafka --kinds offset,time,txn,snapshot,epochs --output /tmp/indexes --threads 4
   kafkalog reindex --dry-run --json orders-0/00000000000000000000.log --kinds offset --index-interval-bytes 1024""",
 )
 
@@ -63,16 +63,18 @@ def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
     parser = add_command(commands, "reindex", _HELP, writes=True)
     add_options(parser)
-    parser.add_argument("--jobs", metavar="N", type=_jobs, default=1, help="segments to read at a time (default: 1)")
+    parser.add_argument(
+        "--threads", metavar="N", type=_threads, default=1, help="segments to read at a time (default: 1)"
+    )
     parser.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")
     add_limits(parser)
     parser.set_defaults(run=run)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `kafkalog spark rebuild-indexes` shares."""
+    """Add the options that `kafkalog spark reindex` shares."""
     where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
-    where.add_argument("--out", metavar="DIR", help="make this directory, with a directory a partition")
+    where.add_argument("-o", "--output", metavar="DIR", help="make this directory, with a directory a partition")
     where.add_argument("--in-place", action="store_true", help="replace the files beside the .log files")
     where.add_argument("--dry-run", action="store_true", help="write nothing: say what would change in place")
     what = parser.add_argument_group("what")
@@ -141,7 +143,7 @@ def _interval(text: str) -> int | None:
     return number
 
 
-def _jobs(text: str) -> int:
+def _threads(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 256:
         raise argparse.ArgumentTypeError(f"a number from 1 to 256 is expected, not {text!r}")
     return int(text)
@@ -152,7 +154,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.backup and not args.in_place:
         raise UsageError("--backup goes with --in-place")
     from kafkalog.log.open import open as open_path
-    from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
+    from kafkalog.operations.rebuilding.rebuild import reindex
 
     prepare_stdout(is_json=args.json)
     limits = make_limits(args.limits)
@@ -172,23 +174,23 @@ def run(args: argparse.Namespace, console: Console) -> None:
         try:
             if args.json:
                 console.write(json.dumps(file.as_dict()) + "\n")
-            elif args.out is not None or file.change != "same":
+            elif args.output is not None or file.change != "same":
                 text = f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}"
                 console.write(escape_line(text) + "\n")
         except (BrokenPipeError, OutputError) as error:
             unsaid.append(error)  # finish the rebuild even if its output cannot be printed
 
-    report = rebuild_indexes(
+    report = reindex(
         opened,
         kinds=args.kinds,
-        out=args.out,
+        output=args.output,
         in_place=args.in_place,
         backup=args.backup,
         damaged=args.damaged,
         index_interval_bytes=args.index_interval_bytes,
         topics=flatten(args.topics),
         partitions=flatten(args.partitions),
-        jobs=args.jobs,
+        threads=args.threads,
         dry_run=args.dry_run,
         now=args.now,
         progress=progress,
@@ -217,6 +219,6 @@ def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> 
     counts = ", ".join(
         f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
     )
-    verb = "would be" if args.dry_run else "compared with what is there:" if args.out is not None else "are"
+    verb = "would be" if args.dry_run else "compared with what is there:" if args.output is not None else "are"
     console.note(f"{len(report.files):,} files {verb} {counts}" if counts else "no files")
     note_backups(sum(file.backup is not None for file in report.files), console)

@@ -1,4 +1,4 @@
-"""`kafkalog spark`: scan, batches, verify, rebuild-indexes and export as Spark jobs."""
+"""`kafkalog spark`: scan, batches, verify, reindex and export as Spark jobs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _EXAMPLES: Final = """\
 examples:
   kafkalog spark scan /backup/kafka -t orders
   kafkalog spark verify /backup/kafka --master spark://master:7077
-  kafkalog spark rebuild-indexes /backup/kafka --in-place
+  kafkalog spark reindex /backup/kafka --in-place
   kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
 
 'kafkalog spark COMMAND --help' says more about a command."""
@@ -90,13 +90,13 @@ damage (with -v also where anything else was found), and a total of all. With --
 _REBUILD: Final = HelpText(
     summary="rebuild indexes from .log files",
     description="""\
-What 'kafkalog reindex' makes, byte for byte, segments side by side. Say where to: --out DIR, --in-place or --dry-run.
+What 'kafkalog reindex' makes, byte for byte, segments side by side. Say where to: -o DIR, --in-place or --dry-run.
 A run that failed or was killed goes on from where it was: what is done is kept in a hidden directory beside DIR or the
 log dir (--work-dir for another place that all nodes share) until all is done."""
     + _MASTERS,
     examples="""\
-  kafkalog spark rebuild-indexes /backup/kafka --dry-run
-  kafkalog spark rebuild-indexes /backup/kafka --in-place --kinds offset,time,txn,snapshot,epochs""",
+  kafkalog spark reindex /backup/kafka --dry-run
+  kafkalog spark reindex /backup/kafka --in-place --kinds offset,time,txn,snapshot,epochs""",
 )
 _EXPORT: Final = HelpText(
     summary="write records to a directory of Parquet, Arrow, CSV or JSON lines files",
@@ -202,7 +202,7 @@ def _add_verify(jobs: Any) -> None:
     parser = _add_job(jobs, "verify", _VERIFY, _run_verify)
     add_selection(parser)
     depth = parser.add_mutually_exclusive_group()
-    depth.add_argument("--indexes", action="store_true", help="only the indexes, against batch headers")
+    depth.add_argument("--indexes-only", action="store_true", help="only the indexes, against batch headers")
     depth.add_argument("--deep", action="store_true", help="also decode every record")
     parser.add_argument("--index-interval-bytes", metavar="N", type=_bytes, help="the topics' index.interval.bytes")
     parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
@@ -210,7 +210,7 @@ def _add_verify(jobs: Any) -> None:
 
 
 def _add_rebuild(jobs: Any) -> None:
-    parser = _add_job(jobs, "rebuild-indexes", _REBUILD, _run_rebuild, writes=True)
+    parser = _add_job(jobs, "reindex", _REBUILD, _run_rebuild, writes=True)
     reindex.add_options(parser)
     parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
     add_limits(parser)
@@ -344,7 +344,7 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
             opened,
             topics=flatten(args.topics),
             partitions=flatten(args.partitions),
-            indexes_only=args.indexes,
+            indexes_only=args.indexes_only,
             deep=args.deep,
             index_interval_bytes=args.index_interval_bytes,
             work_dir=args.work_dir,
@@ -409,13 +409,13 @@ def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
     changes: dict[str, int] = {}
     n_backups = 0
     with _running(args, console) as spark:
-        from kafkalog.spark.jobs.rebuild import rebuild_indexes
+        from kafkalog.spark.jobs.rebuild import reindex as run_job
 
-        frame = rebuild_indexes(
+        frame = run_job(
             spark,
             path_of(args),
             kinds=args.kinds,
-            out=args.out,
+            output=args.output,
             in_place=args.in_place,
             backup=args.backup,
             damaged=args.damaged,
@@ -429,10 +429,10 @@ def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
             **_task_bytes(args),
         )
         for row in _rows(frame):
-            _report(row, console, is_json=args.json, changes=changes, with_same=args.out is not None)
+            _report(row, console, is_json=args.json, changes=changes, with_same=args.output is not None)
             n_backups += sum(file["backup"] is not None for file in row["files"])
     counts = ", ".join(f"{n:,} {change}" for change, n in sorted(changes.items()))
-    verb = "would be" if args.dry_run else "compared with what is there:" if args.out is not None else "are"
+    verb = "would be" if args.dry_run else "compared with what is there:" if args.output is not None else "are"
     console.note(f"{sum(changes.values()):,} files {verb} {counts}" if counts else "no files")
     reindex.note_backups(n_backups, console)
 

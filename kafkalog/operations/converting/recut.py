@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import UnwritableError
 from kafkalog.format import TimestampType
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.columns import RecordColumns
@@ -171,11 +170,7 @@ def _cut_runs(
     for number in np.flatnonzero(~whole).tolist():
         begin, end = int(first[number]), int(stop[number])
         parts.append(first[done:number])
-        try:
-            inside = cut_batches(records.slice(begin, end), batch_size=limit, any_header_keys=True)
-        except UnwritableError as error:
-            error.row = begin + (error.row or 0)
-            raise
+        inside = cut_batches(records.slice(begin, end), batch_size=limit, any_header_keys=True, first_row=begin)
         parts.append(np.asarray(inside[:-1], np.int64) + begin)
         done = number + 1
     return np.concatenate([*parts, first[done:], runs[-1:]])

@@ -1,6 +1,6 @@
 """Load: tables and files of records become partitions of a log dir, all or none.
 
-    `load`       `write_table` and `load_files`
+    `load`       `write_table` and `load`
     `report`     what a load wrote
     `target`     stages the partitions of a load and publishes them
     `retention`  warns of records that a broker would soon delete

@@ -31,7 +31,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.partition import Partition
 from kafkalog.operations.rebuilding.index_interval import index_interval
-from kafkalog.operations.rebuilding.rebuild import rebuild_indexes
+from kafkalog.operations.rebuilding.rebuild import reindex
 from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.operations.verifying.verify import verify as verify_path
 from kafkalog.state.checkpoints import (
@@ -421,7 +421,7 @@ def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits:
     ):
         return False
     interval = index_interval(partition, read_cluster_metadata(root, limits=limits))
-    rebuild_indexes(staged.path, kinds=KINDS, in_place=True, index_interval_bytes=interval.n_bytes, limits=limits)
+    reindex(staged.path, kinds=KINDS, in_place=True, index_interval_bytes=interval.n_bytes, limits=limits)
     return True
 
 

@@ -208,7 +208,7 @@ log_append_time
     return run_load([source], path, LoadOptions(topic=topic, partitions=partitions, **options), dry_run=dry_run)
 
 
-def load_files(
+def load(
     inputs: Sequence[str | os.PathLike[str] | BinaryIO],
     path: str | os.PathLike[str],
     *,
@@ -300,7 +300,7 @@ def run_load(
     metadata_log_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[int], object] = lambda done: None,
 ) -> LoadResult:
-    """Read sources in order and write partitions: the common part of `write_table` and `load_files`."""
+    """Read sources in order and write partitions: the common part of `write_table` and `load`."""
     log_dir = Path(os.path.realpath(path))
     check_log_dir(log_dir)
     if install and not log_dir.is_dir():

@@ -1,6 +1,6 @@
 """Rebuild: `.log` files become the indexes, snapshots and checkpoints that a broker's recovery derives from them.
 
-    `rebuild`         `rebuild_indexes`, for log dirs, partitions and segments
+    `rebuild`         `reindex`, for log dirs, partitions and segments
     `rebuilder`       reads segments ahead and writes their files in order
     `choosing`        chooses the partitions and segments to rebuild
     `index_interval`  finds the settings that indexes are built with

@@ -73,19 +73,19 @@ def check_places(
     opened: LogDir | Partition | Segment,
     chosen: Sequence[Chosen],
     *,
-    out: str | os.PathLike[str] | None,
+    output: str | os.PathLike[str] | None,
     dry_run: bool,
 ) -> list[Path]:
-    """Return the log dirs; raises if a broker runs on one, or if `out` overlaps the input or lies in a log dir."""
+    """Return the log dirs; raises if a broker runs on one, or if `output` overlaps the input or lies in a log dir."""
     directories = [one.partition.path.absolute() for one in chosen]
     roots = list(dict.fromkeys(directory.parent for directory in directories))
     refuse_if_locked(roots)
-    if out is not None and not dry_run:
+    if output is not None and not dry_run:
         if isinstance(opened, LogDir):
             sources = [*opened.paths, *directories]
         elif isinstance(opened, Segment) and kf.parse_partition_directory(directories[0].name) is None:
-            sources = [opened.path]  # a lone segment is in no partition directory: `out` may be made beside it
+            sources = [opened.path]  # a lone segment is in no partition directory: `output` may be made beside it
         else:
             sources = directories
-        check_outside(out, sources)
+        check_outside(output, sources)
     return roots

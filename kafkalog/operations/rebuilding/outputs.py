@@ -187,7 +187,9 @@ def old_content(path: Path) -> bytes | None:
 
 
 @contextlib.contextmanager
-def target_for(out: str | os.PathLike[str] | None, *, in_place: bool, backup: bool, dry_run: bool) -> Iterator[Target]:
+def target_for(
+    output: str | os.PathLike[str] | None, *, in_place: bool, backup: bool, dry_run: bool
+) -> Iterator[Target]:
     """Yield the target for the given options; settle or publish it at the end."""
     if dry_run:
         yield Nowhere()
@@ -200,8 +202,8 @@ def target_for(out: str | os.PathLike[str] | None, *, in_place: bool, backup: bo
                 target.settle()
             raise
         target.settle()
-    elif out is not None:
-        with staged_directory(out) as staged:
+    elif output is not None:
+        with staged_directory(output) as staged:
             yield Apart(staged)
     else:
-        raise ValueError("say where to: out=, in_place=True or dry_run=True")
+        raise ValueError("say where to: output=, in_place=True or dry_run=True")

@@ -1,6 +1,6 @@
 """Rebuilds indexes, producer snapshots and leader epochs from `.log` files alone, as a broker's recovery does.
 
-`rebuild_indexes` processes segments in order: `recover` reads them (several at a time), `ProducerReplay` replays the
+`reindex` processes segments in order: `recover` reads them (several at a time), `ProducerReplay` replays the
 producers, and a `Target` writes the files. Mirrors `LogLoader.recoverLog`. It does not change `.log` files.
 """
 
@@ -30,18 +30,18 @@ DEFAULT_KINDS: tuple[Kind, ...] = ("offset", "time", "txn")
 DAMAGED: tuple[Damaged, ...] = ("keep", "cut")
 
 
-def rebuild_indexes(
+def reindex(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
     *,
     kinds: Iterable[Kind] | Kind = DEFAULT_KINDS,
-    out: str | os.PathLike[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: bool | None = None,
     damaged: Damaged = "keep",
     index_interval_bytes: int | None = None,
     topics: Iterable[str] | str | None = None,
     partitions: Iterable[int] | int | None = None,
-    jobs: int = 1,
+    threads: int = 1,
     dry_run: bool = False,
     now: int | datetime | None = None,
     progress: Callable[[int], object] = lambda n_bytes: None,
@@ -56,7 +56,7 @@ def rebuild_indexes(
         A `.log` file, a partition directory or a log dir.
     kinds : iterable of {"offset", "time", "txn", "snapshot", "epochs"}, or one of them
         `.index`, `.timeindex`, `.txnindex` (default), `.snapshot` of producers and `leader-epoch-checkpoint`.
-    out : path-like, optional
+    output : path-like, optional
         Output directory to create, with one subdirectory per partition.
     in_place : bool
         Replace the existing files, each in one step.
@@ -72,7 +72,7 @@ def rebuild_indexes(
         that agrees with the existing indexes, else 4096. See `RebuildReport.intervals` for its origin.
     topics, partitions : iterable, optional
         Only these topics and partition numbers.
-    jobs : int
+    threads : int
         Number of segments to read at a time.
     dry_run : bool
         Only report what would change.
@@ -92,12 +92,12 @@ def rebuild_indexes(
     Raises
     ------
     UnsafePathError
-        A broker holds the lock of the log dir; or `out` lies in it.
+        A broker holds the lock of the log dir; or `output` lies in it.
     OutputExistsError
-        `out` exists.
+        `output` exists.
     WriteError
         A file could not be written. With `in_place`, the files written before it stay, and the other partitions are
-        still rebuilt. `out` does not appear.
+        still rebuilt. `output` does not appear.
 
     Notes
     -----
@@ -107,7 +107,7 @@ def rebuild_indexes(
     get new offset and time indexes; their transaction indexes and snapshots are kept, since they depend on batches that
     the damage hides. A partition of a log dir that cannot be opened is reported, and the others are rebuilt.
 
-    A crash (SIGKILL, power cut) leaves each file in place as it was or complete, and `out` absent or complete.
+    A crash (SIGKILL, power cut) leaves each file in place as it was or complete, and `output` absent or complete.
 
     A broker drops idle producers, by its own clock, whenever it loads a snapshot; a snapshot that still has them is
     harmless. To get the same bytes as a broker's recovery, pass its time as `now`.
@@ -119,40 +119,42 @@ def rebuild_indexes(
 
     Examples
     --------
-    >>> report = kafkalog.rebuild_indexes("tests/golden/log_dir/p-multi-0", dry_run=True)
+    >>> report = kafkalog.reindex("tests/golden/log_dir/p-multi-0", dry_run=True)
     >>> report.count("same"), report.intervals
     (5, {'p-multi-0': IndexInterval(n_bytes=4096, origin='existing indexes')})
     """
-    wanted = check_options(kinds, out=out, in_place=in_place, backup=backup, damaged=damaged, dry_run=dry_run)
-    if jobs < 1:
-        raise ValueError(f"jobs must be at least 1, not {jobs}")
+    wanted = check_options(kinds, output=output, in_place=in_place, backup=backup, damaged=damaged, dry_run=dry_run)
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     report = RebuildReport(is_written=not dry_run)
     chosen = list(choose(opened, topics, partitions, report.findings.add))
     if not chosen:
         return report
-    roots = check_places(opened, chosen, out=out, dry_run=dry_run)
+    roots = check_places(opened, chosen, output=output, dry_run=dry_run)
     now_ms = None if now is None else milliseconds("now", now)
     with contextlib.ExitStack() as stack:
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
             stack.enter_context(hold_partitions(one.partition.path for one in chosen))
-        target = stack.enter_context(target_for(out, in_place=in_place, backup=backup is not False, dry_run=dry_run))
+        target = stack.enter_context(target_for(output, in_place=in_place, backup=backup is not False, dry_run=dry_run))
         rebuilder = Rebuilder(
             report,
             target,
-            is_in_place=out is None,
+            is_in_place=output is None,
             damaged=damaged,
             limits=limits,
             progress=progress,
             on_file=on_file,
         )
-        rebuilder.run((rebuilder.plan(one, only, wanted, index_interval_bytes, now_ms) for one, only in chosen), jobs)
+        rebuilder.run(
+            (rebuilder.plan(one, only, wanted, index_interval_bytes, now_ms) for one, only in chosen), threads
+        )
     return report
 
 
 def check_options(
-    kinds: Iterable[str], *, out: object, in_place: bool, backup: bool | None, damaged: str, dry_run: bool
+    kinds: Iterable[str], *, output: object, in_place: bool, backup: bool | None, damaged: str, dry_run: bool
 ) -> frozenset[str]:
     """Return the kinds to rebuild; raises ValueError if an option is invalid or options contradict each other."""
     wanted = frozenset([kinds] if isinstance(kinds, str) else kinds)
@@ -160,8 +162,8 @@ def check_options(
         raise ValueError(f"no kind {unknown[0]!r}; there are {', '.join(KINDS)}")
     if not wanted:
         raise ValueError("no kinds: nothing to rebuild")
-    if in_place + (out is not None) != 1 and not (dry_run and not in_place and out is None):
-        raise ValueError("say where to: one of out=, in_place=True and dry_run=True")
+    if in_place + (output is not None) != 1 and not (dry_run and not in_place and output is None):
+        raise ValueError("say where to: one of output=, in_place=True and dry_run=True")
     if backup and not in_place:
         raise ValueError("backup=True goes with in_place=True")
     if damaged not in DAMAGED:

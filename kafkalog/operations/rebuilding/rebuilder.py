@@ -92,7 +92,7 @@ class Rebuilder:
     damaged : {"keep", "cut"}
     limits : Limits
     progress, on_file : callable
-        See `rebuild_indexes`.
+        See `reindex`.
     read : callable, optional
         ``read(segment, index_interval_bytes, with_producers)`` returns the result of `recover` from a cache. Default:
         the segment is read.
@@ -138,7 +138,7 @@ class Rebuilder:
         configs = self._configs.get(partition.path.absolute().parent)
         return _Work(partition, only, kinds, interval, replay, segments, max_index_bytes(partition, configs))
 
-    def run(self, works: Iterable[_Work], jobs: int) -> None:
+    def run(self, works: Iterable[_Work], threads: int) -> None:
         """Rebuild the planned partitions.
 
         Raises
@@ -146,9 +146,9 @@ class Rebuilder:
         WriteError, UnsafePathError
             A file could not be written. In place, the error is raised after all other partitions are done.
         """
-        with OrderedPool(jobs, "kafkalog-rebuild") as pool:
+        with OrderedPool(threads, "kafkalog-rebuild") as pool:
             # twice as many segments as threads, so that no thread is idle while files are written
-            for step in pool.ahead(self._steps(pool, works), 2 * jobs):
+            for step in pool.ahead(self._steps(pool, works), 2 * threads):
                 self._take_step(*step)
         if self._failed:
             first, *others = self._failed

@@ -52,7 +52,7 @@ class Skipped:
 
 @dataclass(slots=True)
 class RebuildReport:
-    """What `rebuild_indexes` did.
+    """What `reindex` did.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_c
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
-from kafkalog.storage.broker_lock import is_locked
+from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource
 
 _ATTEMPTS: Final = 5

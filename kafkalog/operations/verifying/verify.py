@@ -138,7 +138,7 @@ def verify(path: Subject, **options: Any) -> Verification:
     index_interval_bytes : int, optional
         The topics' `index.interval.bytes`, used to find an index that is too sparse. Default: see
         `OffsetIndex.check`.
-    jobs : int, optional
+    threads : int, optional
         Segments read at the same time; default: the number of processors, up to four.
     limits : Limits
     progress : callable
@@ -179,7 +179,7 @@ def iter_verify(
     indexes_only: bool = False,
     deep: bool = False,
     index_interval_bytes: int | None = None,
-    jobs: int | None = None,
+    threads: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
     progress: Callable[[int], object] = lambda n_bytes: None,
     into: Verification | None = None,
@@ -187,8 +187,8 @@ def iter_verify(
     """Like `verify`, but yields one partition at a time; findings about the log dirs are added to `into`."""
     if indexes_only and deep:
         raise ValueError("deep decodes records, indexes_only does not even compute checksums: choose one")
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"jobs must be at least 1, not {jobs}")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
     if index_interval_bytes is not None and index_interval_bytes < 0:
         raise ValueError(f"index_interval_bytes must be at least 0, not {index_interval_bytes}")
     found: list[Finding] = []
@@ -199,8 +199,8 @@ def iter_verify(
     check = SegmentCheck(
         crcs=not indexes_only, deep=deep, interval_bytes=index_interval_bytes, limits=limits, progress=bar.add
     )
-    n_jobs = jobs or min(os.cpu_count() or 1, 4)
-    with ThreadPoolExecutor(n_jobs) as pool:
+    n_threads = threads or min(os.cpu_count() or 1, 4)
+    with ThreadPoolExecutor(n_threads) as pool:
         waiting: deque[tuple[Partition, Surroundings, list[Future[VerifiedSegment]]]] = deque()
         n_waiting = 0
         try:
@@ -210,7 +210,7 @@ def iter_verify(
                 waiting.append((partition, around, futures))
                 n_waiting += len(futures)
                 # bound the queue: results of finished segments stay in memory until their partition is yielded
-                while waiting and n_waiting > _AHEAD * n_jobs:
+                while waiting and n_waiting > _AHEAD * n_threads:
                     done = waiting.popleft()
                     n_waiting -= len(done[2])
                     yield _finish(*done, bar, indexes_only, limits)

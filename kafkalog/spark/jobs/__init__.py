@@ -2,7 +2,7 @@
 
     `scan`     records and batches as DataFrames
     `verify`   `kafkalog.verify` as a job
-    `rebuild`  `kafkalog.rebuild_indexes` as a job
+    `rebuild`  `kafkalog.reindex` as a job
     `export`   `kafkalog.export` as a job
     `passes`   first each segment alone, then the segments of a partition together
     `tables`   turns a table of tasks into a DataFrame of results

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import pickle
@@ -25,6 +24,7 @@ import numpy as np
 
 import kafkalog
 from kafkalog.errors import Reason, UnsafePathError, WriteError
+from kafkalog.storage.file_locks import lock
 from kafkalog.storage.staging import staged_file
 
 _LOCK: Final = "lock"
@@ -86,7 +86,7 @@ class Ledger:
             raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=self.directory) from error
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(descriptor)
             except OSError:
                 detail = "another job is at work here"
                 raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self.directory) from None

@@ -1,4 +1,4 @@
-"""`kafkalog.rebuild_indexes` as a Spark job: executors read the segments, then write the files of each partition.
+"""`kafkalog.reindex` as a Spark job: executors read the segments, then write the files of each partition.
 
 The first pass reads the batches of each segment, which is the expensive part, and keeps the results in a shared
 directory. The second pass does what needs the segments of a partition in order: producers, aborted transactions, leader
@@ -111,12 +111,12 @@ class _Writing:
     ledger: Ledger | None
 
 
-def rebuild_indexes(
+def reindex(
     spark: SparkSession,
     path: Any,
     *,
     kinds: Iterable[Kind] | Kind = DEFAULT_KINDS,
-    out: str | os.PathLike[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: bool | None = None,
     damaged: Damaged = "keep",
@@ -136,13 +136,13 @@ def rebuild_indexes(
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         Log dirs or partition directories; must be the same on the driver and the executors.
-    kinds, out, in_place, backup, damaged, index_interval_bytes, topics, partitions, dry_run, now, limits
-        See `kafkalog.rebuild_indexes`. The driver holds the locks of log dirs and partitions.
+    kinds, output, in_place, backup, damaged, index_interval_bytes, topics, partitions, dry_run, now, limits
+        See `kafkalog.reindex`. The driver holds the locks of log dirs and partitions.
     task_bytes : int
         About how many bytes of `.log` files a task reads; at least one segment.
     work_dir : path-like, optional
         A directory for the results of the first pass, on a shared file system. A job that failed or was killed resumes
-        when it is run again. Removed when the job has succeeded. Default: a hidden directory beside `out`, or beside
+        when it is run again. Removed when the job has succeeded. Default: a hidden directory beside `output`, or beside
         the log dir; none for a dry run.
 
     Returns
@@ -156,18 +156,18 @@ def rebuild_indexes(
     Raises
     ------
     KafkalogError
-        See `kafkalog.rebuild_indexes`.
+        See `kafkalog.reindex`.
 
     Notes
     -----
-    After a crash of the driver or of executors, each file in place is either as it was or complete, `out` does not
+    After a crash of the driver or of executors, each file in place is either as it was or complete, `output` does not
     exist, and `work_dir` has the results of finished tasks.
 
     Examples
     --------
-    >>> kafkalog.spark.rebuild_indexes(spark, "/backup/kafka", in_place=True).show()  # doctest: +SKIP
+    >>> kafkalog.spark.reindex(spark, "/backup/kafka", in_place=True).show()  # doctest: +SKIP
     """
-    wanted = check_options(kinds, out=out, in_place=in_place, backup=backup, damaged=damaged, dry_run=dry_run)
+    wanted = check_options(kinds, output=output, in_place=in_place, backup=backup, damaged=damaged, dry_run=dry_run)
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     if isinstance(opened, Segment):
         raise ValueError(f"{opened.path} is one segment: a job is for partitions and log dirs")
@@ -175,12 +175,12 @@ def rebuild_indexes(
     if some := [one.partition.path for one in found if one.only is not None]:
         raise ValueError(f"segments of {some[0]} were named: a job is for partitions and log dirs")
     chosen = [one.partition for one in found]
-    roots = check_places(opened, found, out=out, dry_run=dry_run)
+    roots = check_places(opened, found, output=output, dry_run=dry_run)
     if work_dir is None and not dry_run and roots:
-        work_dir = job_directory(roots[0] if out is None else out)
+        work_dir = job_directory(roots[0] if output is None else output)
     elif work_dir is not None:
         check_outside(work_dir, roots)
-    # the stack unwinds in reverse: `out` is published, locks are released, and only then the results are removed
+    # the stack unwinds in reverse: `output` is published, locks are released, and only then the results are removed
     with contextlib.ExitStack() as stack:
         ledger = None
         if work_dir is not None:
@@ -190,8 +190,8 @@ def rebuild_indexes(
             stack.enter_context(hold_locks(roots))
             stack.enter_context(hold_partitions(one.path for one in chosen))
         staged = None
-        if out is not None and not dry_run:
-            staged = str(stack.enter_context(staged_directory(out)).path)
+        if output is not None and not dry_run:
+            staged = str(stack.enter_context(staged_directory(output)).path)
         now_ms = None if now is None else milliseconds("now", now)
         writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, ledger)
         intervals = _intervals(spark, chosen, index_interval_bytes, task_bytes, limits)

@@ -147,10 +147,10 @@ def batches(
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
     columns : sequence of str, optional
-        See `kafkalog.scan_batches`: topic, partition, segment, position, size_in_bytes, base_offset, last_offset,
+        See `kafkalog.batches`: topic, partition, segment, position, size_in_bytes, base_offset, last_offset,
         compression, producer_id and so on. 8 and 16 bit integers become 32 bits wide, unsigned 32 bit ones 64.
     topics, partitions, start_offset, end_offset, on_corruption, limits
-        See `kafkalog.scan_batches`. Batches below the log start offset that are still in the files are included.
+        See `kafkalog.batches`. Batches below the log start offset that are still in the files are included.
     task_bytes : int
         About how many bytes of `.log` files a task walks.
 

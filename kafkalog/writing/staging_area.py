@@ -1,0 +1,248 @@
+"""What jobs keep beside a log dir: a directory for each job that runs, a lock, and the log of what was committed.
+
+The tasks of a job write in its directory; the owner file in it tells whether the job is still alive. Nothing here knows
+what the files hold, or moves them into the log dir: see `kafkalog.writing.job_commit`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kafkalog.errors import Reason, SidecarError, UnsafePathError, WriteError
+from kafkalog.storage.atomic import STAGED_SUFFIX, writing
+from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.storage.file_locks import try_lock
+from kafkalog.storage.output_paths import check_log_dir, check_stage_in, staging_directory
+from kafkalog.storage.source import read_file
+from kafkalog.storage.staging import staged_file
+
+COMMITS_SUFFIX: Final = ".kafkalog-commits"
+MAX_JOBS: Final = 10_000
+"""Number of job ids that are kept; the oldest are dropped."""
+OWNER_FILE: Final = "owner.json"
+ABANDONED_SECONDS: Final = 7 * 24 * 3600
+"""Age after which the unchanged directory of a job on another machine counts as abandoned."""
+LOCK_SECONDS: Final = 60.0
+_MAX_BYTES: Final = 2**26
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StagingArea:
+    """A log dir and the directory in which jobs stage files for it.
+
+    Attributes
+    ----------
+    log_dir : pathlib.Path
+    directory : pathlib.Path
+        The staging directory, on the same file system.
+    """
+
+    log_dir: Path
+    directory: Path
+
+    @classmethod
+    def of(cls, log_dir: str | os.PathLike[str], stage_in: str | os.PathLike[str] | None = None) -> StagingArea:
+        """The staging area of a log dir, which may not exist yet.
+
+        Raises
+        ------
+        UnsafePathError
+            The log dir lies in a partition or in another log dir, or there is no directory to stage in.
+        WriteError
+            Neither the log dir nor its parent exists, or `stage_in` does not.
+        """
+        path = Path(os.path.realpath(log_dir))
+        check_log_dir(path)
+        if stage_in is not None:
+            check_stage_in(stage_in)
+            directory = Path(os.path.realpath(stage_in))
+        elif path.is_dir():
+            directory = staging_directory(path / "any-0")
+        else:
+            directory = path.parent
+        for needed in (directory, path if path.is_dir() else path.parent):
+            if not needed.is_dir():
+                raise WriteError(Reason.WRITE_FAILED, os.strerror(errno.ENOENT), path=needed)
+        return cls(path, directory)
+
+    def job(self, job: str) -> Path:
+        """The directory of a job."""
+        return self.directory / f".{self.log_dir.name}.{job}{STAGED_SUFFIX}"
+
+    def jobs(self, prefix: str = "job-") -> list[Path]:
+        """The existing job directories."""
+        start = f".{self.log_dir.name}.{prefix}"
+        names = (name for name in os.listdir(self.directory) if name.startswith(start))
+        return [self.directory / name for name in sorted(names) if name.endswith(STAGED_SUFFIX)]
+
+    def commits(self) -> CommitLog:
+        """Read the commit log."""
+        return CommitLog.read(self.directory / f".{self.log_dir.name}{COMMITS_SUFFIX}")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep brokers and other jobs out of the log dir.
+
+        Raises
+        ------
+        UnsafePathError
+            A broker runs on it, or another job has been committing for too long.
+        """
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _lock(descriptor, self.log_dir)
+            with hold_locks([self.log_dir]):
+                yield
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(slots=True)
+class CommitLog:
+    """The commits recorded for a log dir: a small JSON file, which is replaced as a whole.
+
+    A job that may be retried records its id, or its query and batch number, in the commit that publishes its records
+    (see `kafkalog.writing.job_commit`). A retry finds the entry and does not write the records twice.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The commit log's file.
+    queries : dict of str to int
+        The last committed batch of each streaming query.
+    jobs : list of str
+        Ids of committed jobs, the oldest first.
+    """
+
+    path: Path
+    queries: dict[str, int] = field(default_factory=dict)
+    jobs: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path) -> CommitLog:
+        """Read a commit log; an empty one if there is no file.
+
+        Raises
+        ------
+        SidecarError
+            The file is invalid. Without it a retried job would write its records twice.
+        """
+        if not path.exists():
+            return cls(path)
+        try:
+            content = json.loads(read_file(path, max_bytes=_MAX_BYTES))
+            if content["version"] != _VERSION:
+                raise ValueError(f"version {content['version']} is not known")
+            queries = {str(query): int(batch) for query, batch in content["queries"].items()}
+            return cls(path, queries, [str(job) for job in content["jobs"]])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            detail = f"what was committed before cannot be told ({error}): restore the file, or remove it to forget"
+            raise SidecarError(Reason.CHECKPOINT_SYNTAX, detail, path=path) from error
+
+    def has(self, record: Mapping[str, Any] | None) -> bool:
+        """Whether a record was committed before: ``{"query": str, "batch": int}``, or ``{"job": str}``."""
+        if not record:
+            return False
+        if "job" in record:
+            return str(record["job"]) in self.jobs
+        # a query commits its batches in order: a lower number is a retry, too
+        return self.queries.get(record["query"], -1) >= int(record["batch"])
+
+    def add(self, record: Mapping[str, Any] | None) -> None:
+        """Add a record and write the file durably.
+
+        Raises
+        ------
+        WriteError
+        """
+        if not record or self.has(record):
+            return
+        if "job" in record:
+            self.jobs = [*self.jobs, record["job"]][-MAX_JOBS:]
+        else:
+            self.queries[record["query"]] = record["batch"]
+        content = {"version": _VERSION, "queries": self.queries, "jobs": self.jobs}
+        with staged_file(self.path, overwrite=True) as file:
+            file.write(json.dumps(content, indent=1).encode() + b"\n")
+
+
+def create_job(path: Path, owner: Mapping[str, Any]) -> None:
+    """Create the directory of a job, unless it exists, and write its owner file."""
+    with writing(path):
+        path.mkdir(exist_ok=True)
+        note = path / f"{OWNER_FILE}.{secrets.token_hex(4)}"
+        note.write_text(json.dumps(dict(owner)))
+        os.replace(note, path / OWNER_FILE)
+
+
+def remove_job(path: Path) -> None:
+    """Remove the directory of a job; tasks that still write in it fail at their next file."""
+    # renamed first: if removal is interrupted, `is_dead` recognises the rest by this name
+    gone = path.with_name(f"{path.name.removesuffix(STAGED_SUFFIX)}.aborted{STAGED_SUFFIX}")
+    with contextlib.suppress(OSError):
+        os.rename(path, gone)
+        path = gone
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def this_owner(process_id: int | None) -> dict[str, Any]:
+    """The content of a job's owner file: identifies a process of this machine that lives as long as the job."""
+    started = None if process_id is None else _start_time(process_id)
+    return {"host": socket.gethostname(), "boot": _boot_id(), "process_id": process_id, "started": started}
+
+
+def _lock(descriptor: int, log_dir: Path) -> None:
+    """Wait until no other job commits. On a file system without locks, continue without one."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while not try_lock(descriptor):
+        if time.monotonic() > deadline:
+            detail = f"another job has been committing for more than {LOCK_SECONDS:.0f} s"
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=log_dir)
+        time.sleep(0.05)
+
+
+def is_dead(job: Path) -> bool:
+    """Whether the process that would commit a job's directory is gone, or nothing changed there for a long time."""
+    if job.name.endswith(f".aborted{STAGED_SUFFIX}"):
+        return True
+    try:
+        owner = json.loads((job / OWNER_FILE).read_bytes())
+        host, boot = owner["host"], owner["boot"]
+        process_id, started = owner["process_id"], owner["started"]
+    except (OSError, ValueError, KeyError, TypeError):
+        host = None
+    if host == socket.gethostname() and process_id is not None and started is not None:
+        # the start time tells a process from a later one with the same id
+        return bool(boot != _boot_id() or _start_time(process_id) != started)
+    try:
+        newest = max(entry.stat().st_mtime for entry in (job, *job.glob("*"), *job.glob("*/*"), *job.glob("*/*/*")))
+    except OSError:
+        return False  # a file vanished meanwhile: a task is at work
+    return time.time() - newest > ABANDONED_SECONDS
+
+
+def _start_time(process_id: int) -> str | None:
+    """When a process started, in clock ticks since boot; None if it does not exist or `/proc` cannot be read."""
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
