@@ -418,6 +418,9 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
                 size_in_bytes[row] = <int32_t>total
                 first_offset[row] = <int64_t>load_be64(p)
                 last_offset[row] = first_offset[row]
+                if p[16] == 2 and end - at >= V2_OVERHEAD and p[23] & 0x80 == 0:
+                    if first_offset[row] <= INT64_MAX - <int32_t>load_be32(p + 23):
+                        last_offset[row] = first_offset[row] + <int32_t>load_be32(p + 23)
                 leader_epoch[row] = -1
                 kind[row] = LINKED
                 row += 1

@@ -30,6 +30,7 @@ SEARCH_BYTES: Final = 2**23
 _MOST_EXTRA_BYTES: Final = 2**26
 _LOOK_BACK: Final = 256  # bytes kept before the place where a window ends, in which an enclosing record may begin
 _ROWS: Final = 2**14
+_FEW_GAPS: Final = 8
 _NEED_MORE = STATUS["NEED_MORE"]
 _OUTPUT_FULL = STATUS["OUTPUT_FULL"]
 
@@ -84,11 +85,12 @@ class Found:
     def joined(self) -> Found:
         """Runs of intact batches of one kind and epoch that follow each other without a gap between their bytes.
 
-        Their offsets rise; they may have gaps.
+        Their offsets rise. They have no gaps, either, unless gaps are many, as in a log that was compacted.
         """
         if not len(self):
             return self
         is_new = np.ones(len(self), np.bool_)
+        has_gap = (self.first_offset[1:] > self.last_offset[:-1] + 1) & (self.start[1:] == self.end[:-1])
         is_new[1:] = (
             (self.start[1:] != self.end[:-1])
             | (self.first_offset[1:] <= self.last_offset[:-1])
@@ -97,6 +99,8 @@ class Found:
             | (self.kind[1:] != self.kind[:-1])
             | (self.kind[1:] == LINKED)
         )
+        if has_gap.sum() <= _FEW_GAPS + len(self) // 32:
+            is_new[1:] |= has_gap
         first = np.flatnonzero(is_new)
         last = np.concatenate([first[1:], [len(self)]]) - 1
         return Found(

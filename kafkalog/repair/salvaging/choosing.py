@@ -1,0 +1,240 @@
+"""Chooses, among the intact batches found in a damaged segment, those that are the log's own.
+
+A right checksum is not enough. Records may hold whole batches, as a topic of dumped segments does. No checksum covers a
+batch's base offset and leader epoch, and a sector that was written to the wrong place holds intact batches, too. So the
+batches of a log must agree: offsets rise, epochs do not fall, both fit the file name, the next segment and the
+partition's `leader-epoch-checkpoint`. The largest set that agrees is kept; the others are suspects. Reads no record.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.records.resync import INSIDE, LINKED, Found, find_batches, heaviest_rising
+from kafkalog.state.leader_epochs import Epochs
+from kafkalog.storage.source import ByteSource
+
+Mask = npt.NDArray[np.bool_]
+
+_PER_BATCH: Final = 6  # weight of a batch; agreement with a neighbour counts 1
+_SUSPICIOUS_JUMP: Final = 16  # of epochs: elections between two batches are few, and one flipped bit may be any
+_SUSPICIOUS_GAP: Final = 2**24  # of offsets
+_MAX_SPLITS: Final = 4096  # runs that are taken apart to look at each batch
+
+
+def choose(
+    source: ByteSource,
+    found: Found,
+    *,
+    base_offset: int,
+    next_base_offset: int | None,
+    epochs: Epochs,
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[Found, Found]:
+    """Choose the batches that agree with each other.
+
+    Parameters
+    ----------
+    source : ByteSource
+        The segment; runs of which only a part agrees are walked again.
+    found : Found
+        Runs from `find_batches`, joined.
+    base_offset : int
+        Of the segment.
+    next_base_offset : int or None
+        Of the next segment, None for the last.
+    epochs : list of (epoch, start offset)
+        Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
+    limits : Limits
+
+    Returns
+    -------
+    (Found, Found)
+        The runs to keep and the suspects, each in order; linked rows are in neither.
+    """
+    low, high = base_offset, base_offset + kf.MAX_RELATIVE_OFFSET + 1
+    if next_base_offset is not None:
+        high = min(high, next_base_offset)
+    claims = found[found.kind == LINKED]
+    runs = found[found.kind != LINKED]
+    if _agree(runs, claims, low, high, epochs):
+        return runs, Found.empty()
+    runs = _taken_apart(source, runs, low, high, limits)
+    keep = (runs.kind != INSIDE) & (runs.first_offset >= low) & (runs.last_offset < high)
+    keep &= (runs.last_offset >= runs.first_offset) & (runs.leader_epoch >= kf.NO_EPOCH)
+    keep[keep] = _rising_offsets(runs[keep])
+    keep[keep] = _rising_epochs(runs[keep])
+    keep[keep] = _checkpointed(runs[keep], epochs)
+    keep[keep] = ~_lone_jumps(runs[keep])
+    keep[keep] = ~_misplaced(runs[keep], claims)
+    return runs[keep], runs[~keep]
+
+
+def _agree(runs: Found, claims: Found, low: int, high: int, epochs: Epochs) -> bool:
+    """Whether there is nothing to choose."""
+    if not len(runs):
+        return True
+    is_right = (
+        (runs.kind != INSIDE).all()
+        and runs.first_offset[0] >= low
+        and runs.last_offset[-1] < high
+        and (runs.first_offset[1:] > runs.last_offset[:-1]).all()
+        and (np.diff(runs.leader_epoch[runs.leader_epoch >= 0]) >= 0).all()
+        and runs.leader_epoch.min() >= kf.NO_EPOCH
+        and _checkpointed(runs, epochs).all()
+    )
+    return bool(is_right) and not _lone_jumps(runs).any() and not _misplaced(runs, claims).any()
+
+
+def _taken_apart(source: ByteSource, runs: Found, low: int, high: int, limits: Limits) -> Found:
+    """The runs; those of which a part contradicts another run, or the bounds, as single batches."""
+    # another run begins or ends within its offsets
+    ends = np.sort(np.concatenate([runs.first_offset, runs.last_offset]))
+    within = np.searchsorted(ends, runs.last_offset, side="left") - np.searchsorted(
+        ends, runs.first_offset, side="right"
+    )
+    is_split = (within > 0) | (runs.first_offset < low) | (runs.last_offset >= high)
+    is_split &= runs.n_batches > 1
+    rows = np.flatnonzero(is_split)[:_MAX_SPLITS]
+    if not rows.size:
+        return runs
+    parts, done = [], 0
+    for row in rows.tolist():
+        parts.append(runs[done:row])
+        done = row + 1
+        for part in find_batches(source, start=int(runs.start[row]), stop=int(runs.end[row]), limits=limits):
+            part.kind[:] = runs.kind[row]
+            parts.append(part)
+    return Found.concatenate([*parts, runs[done:]])
+
+
+def _touch(runs: Found) -> Mask:
+    """bool[n-1]: whether a run begins where the one before ends."""
+    touches: Mask = runs.start[1:] == runs.end[:-1]
+    return touches
+
+
+def _rising_offsets(runs: Found) -> Mask:
+    weight = _PER_BATCH * runs.n_batches
+    follows = _touch(runs) & (runs.first_offset[1:] == runs.last_offset[:-1] + 1)
+    weight[1:] += follows
+    weight[:-1] += follows
+    # the one in between is wrong where both its neighbours leave just its number of offsets
+    span = runs.last_offset - runs.first_offset + 1
+    fits = _touch(runs)[1:] & _touch(runs)[:-1]
+    with np.errstate(over="ignore"):
+        fits &= runs.first_offset[2:] == runs.last_offset[:-2] + 1 + span[1:-1]
+    weight[2:] += fits
+    return heaviest_rising(runs.first_offset, runs.last_offset, weight)
+
+
+def _rising_epochs(runs: Found) -> Mask:
+    keep = np.ones(len(runs), np.bool_)
+    rows = np.flatnonzero(runs.leader_epoch >= 0)
+    epoch = 2 * runs.leader_epoch[rows].astype(np.int64)
+    keep[rows] = heaviest_rising(epoch + 1, epoch, runs.n_batches[rows])
+    return keep
+
+
+def _checkpointed(runs: Found, epochs: Epochs) -> Mask:
+    """Which runs have the epoch that the checkpoint has for their offsets; all, if most contradict it."""
+    keep = np.ones(len(runs), np.bool_)
+    if not epochs or not len(runs):
+        return keep
+    starts = np.array([start for _, start in epochs], np.int64)
+    known = np.array([epoch for epoch, _ in epochs], np.int64)
+    row = np.searchsorted(starts, runs.first_offset, side="right") - 1
+    epoch = runs.leader_epoch.astype(np.int64)
+    said = np.where(row >= 0, known[np.maximum(row, 0)], -1)
+    # the file may be older than the last batches, and begin behind the first
+    is_inside = (row >= 0) & (row < len(epochs) - 1)
+    is_wrong = (epoch >= 0) & (is_inside & (epoch != said) | (row >= 0) & (epoch < said))
+    is_wrong |= (epoch > known[-1]) & _is_suspicious(epoch, known[-1]) & (runs.n_batches == 1)
+    n_wrong = int(runs.n_batches[is_wrong].sum())
+    if 2 * n_wrong < int(runs.n_batches[epoch >= 0].sum()):
+        keep &= ~is_wrong
+    return keep
+
+
+def _is_suspicious(epoch: npt.NDArray[np.int64], other: npt.NDArray[np.int64] | np.int64) -> Mask:
+    """Whether two epochs differ by one bit, and by more than elections would explain."""
+    difference = epoch ^ other
+    is_one_bit: Mask = (difference & (difference - 1)) == 0
+    return is_one_bit & (np.abs(epoch - other) >= _SUSPICIOUS_JUMP)
+
+
+def _lone_jumps(runs: Found) -> Mask:
+    """The first or the last batch, if one flipped bit explains that its epoch or its offset lies far from the others.
+
+    Inside of the log a neighbour contradicts such a batch; at its ends nothing does.
+    """
+    odd = np.zeros(len(runs), np.bool_)
+    if len(runs) < 2 or int(runs.n_batches.sum()) < _FEW:
+        return odd
+    for edge, neighbour in ((0, 1), (-1, -2)):
+        if runs.n_batches[edge] != 1:
+            continue
+        one, other = runs.leader_epoch[edge : edge + 1 or None], runs.leader_epoch[neighbour]
+        if one[0] >= 0 and other >= 0:
+            odd[edge] = _is_suspicious(one.astype(np.int64), np.int64(other))[0]
+        if runs.start[max(edge, neighbour)] != runs.end[min(edge, neighbour)]:
+            continue
+        first, last = int(runs.first_offset[edge]), int(runs.last_offset[edge])
+        expected = int(runs.last_offset[-2]) + 1 if edge else int(runs.first_offset[1]) - 1 - (last - first)
+        difference = first ^ expected
+        if abs(first - expected) >= _SUSPICIOUS_GAP and difference & (difference - 1) == 0:
+            odd[edge] = True
+    return odd
+
+
+_FEW: Final = 4
+
+
+def _misplaced(runs: Found, claims: Found) -> Mask:
+    """Batches that leave a gap to a neighbour in a log that has no gaps: their offset is wrong, and nothing else shows.
+
+    Such a batch has room to be wrong since a neighbour is lost.
+    """
+    odd = np.zeros(len(runs), np.bool_)
+    if len(runs) < 2:
+        return odd
+    touches = _touch(runs)
+    gap = touches & (runs.first_offset[1:] > runs.last_offset[:-1] + 1)
+    is_lone = runs.n_batches == 1
+    is_new_gap = gap & ~is_lone[1:] & ~is_lone[:-1]
+    n_pairs = int((runs.n_batches - 1).sum()) + int((touches & ~gap).sum())
+    if is_new_gap.any() or n_pairs < 4 * int(gap.sum()) or n_pairs < _FEW:
+        return odd  # the log cleaner makes gaps: they say nothing
+    # where one of two has a neighbour that agrees, the other is wrong
+    agrees = np.zeros(len(runs), np.bool_)
+    follows = touches & ~gap
+    agrees[1:] |= follows
+    agrees[:-1] |= follows
+    agrees |= ~is_lone
+    before, after = _claimed(runs, claims)
+    agrees |= (before == runs.first_offset) | (after == runs.last_offset + 1)
+    pair = np.flatnonzero(gap)
+    odd[pair] |= is_lone[pair] & ~agrees[pair] & agrees[pair + 1]
+    odd[pair + 1] |= is_lone[pair + 1] & ~agrees[pair + 1] & agrees[pair]
+    # damaged batches on both sides whose headers leave exactly this one's number of offsets, elsewhere
+    span = runs.last_offset - runs.first_offset + 1
+    odd |= is_lone & ~agrees & (before >= 0) & (after >= 0) & (before + span == after)
+    return odd
+
+
+def _claimed(runs: Found, claims: Found) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The offsets where runs should begin, and end, by the headers of the damaged batches beside them; -1 for none."""
+    before, after = np.full(len(runs), -1, np.int64), np.full(len(runs), -1, np.int64)
+    if len(claims):
+        row = np.minimum(np.searchsorted(claims.end, runs.start), len(claims) - 1)
+        there = claims.end[row] == runs.start
+        before[there] = claims.last_offset[row[there]] + 1
+        row = np.minimum(np.searchsorted(claims.start, runs.end), len(claims) - 1)
+        there = claims.start[row] == runs.end
+        after[there] = claims.first_offset[row[there]]
+    return before, after
