@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.repair.salvaging.report import SalvageReport
+    from kafkalog.repair.salvaging.salvage import salvage
     from kafkalog.scanning.batch_scan import BatchScan, batches
     from kafkalog.scanning.read import read_numpy, read_pandas, read_table, scan
     from kafkalog.scanning.scan import Scan
@@ -118,6 +120,8 @@ _LAZY = {
     "RecordColumns": "records.columns",
     "RebuildReport": "operations.rebuilding.report",
     "reindex": "operations.rebuilding.rebuild",
+    "SalvageReport": "repair.salvaging.report",
+    "salvage": "repair.salvaging.salvage",
     "Scan": "scanning.scan",
     "Segment": "log.segment",
     "InstallReport": "operations.loading.install",
@@ -167,6 +171,7 @@ __all__ = [
     "Reason",
     "RebuildReport",
     "RecordColumns",
+    "SalvageReport",
     "Scan",
     "Segment",
     "SidecarError",

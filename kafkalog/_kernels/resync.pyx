@@ -244,6 +244,31 @@ cdef int64_t proven_end(View* view, Py_ssize_t at, int64_t total) noexcept nogil
     return 0
 
 
+cdef bint message_ends(View* view, int64_t end) noexcept nogil:
+    """Whether the file ends at `end`, or the next batch seems to begin there."""
+    if end >= view.size - MAGIC_END:
+        return end == view.size + view.left_behind or view.left_behind > 0
+    return plausible_size(view, <Py_ssize_t>end, False) > 0
+
+
+cdef bint read_headers(Cursor* cursor) noexcept nogil:
+    """Whether a count of headers and as many headers come next; moves the cursor behind them."""
+    cdef int32_t n = 0
+    cdef int32_t length = 0
+    cdef int32_t i
+    if read_varint(cursor, &n) != OK or n < 0 or n > remaining(cursor):
+        return False
+    for i in range(n):
+        if read_varint(cursor, &length) != OK or length < 0 or length > remaining(cursor):
+            return False
+        cursor.pointer += length
+        if read_varint(cursor, &length) != OK or length > remaining(cursor):
+            return False
+        if length > 0:
+            cursor.pointer += length
+    return True
+
+
 cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t total) noexcept nogil:
     """End of the record in whose value the batch at `at` lies, as an index; 0 if no record is seen around it."""
     cdef Py_ssize_t start = at - 6
@@ -276,14 +301,19 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
             cursor.pointer += key
         if read_varint(&cursor, &length) != OK or remaining(&cursor) != 0 or length < total:
             continue
-        # a value, and the count of headers after it
+        # a value, and the headers after it
         if <int64_t>inside + body < <int64_t>at + length + 1:
             continue
+        if <int64_t>inside + body <= view.size:
+            cursor.pointer = view.bytes + at + length
+            cursor.end = view.bytes + inside + body
+            if not read_headers(&cursor) or remaining(&cursor) != 0:
+                continue
         return <int64_t>inside + body
     # a message of v0 or v1: size of the key, key, size of the value, value
     if at - 8 >= floor:
         length = <int32_t>load_be32(view.bytes + at - 4)
-        if length >= total and length <= view.size - at + view.left_behind:
+        if length >= total and length <= view.size - at + view.left_behind and message_ends(view, <int64_t>at + length):
             for k in range(at - 8 - floor + 1):
                 key = <int32_t>load_be32(view.bytes + at - 8 - k)
                 if key == k or (k == 0 and key == -1):
@@ -294,23 +324,13 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
 cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Whether the bytes are the rest of a v2 record after its value, and whole records after it."""
     cdef Cursor cursor
-    cdef int32_t n = 0
     cdef int32_t length = 0
-    cdef int32_t i
     if stop <= start:
         return False
     cursor.pointer = view.bytes + start
     cursor.end = view.bytes + stop
-    if read_varint(&cursor, &n) != OK or n < 0 or n > remaining(&cursor):
+    if not read_headers(&cursor):
         return False
-    for i in range(n):
-        if read_varint(&cursor, &length) != OK or length < 0 or length > remaining(&cursor):
-            return False
-        cursor.pointer += length
-        if read_varint(&cursor, &length) != OK or length > remaining(&cursor):
-            return False
-        if length > 0:
-            cursor.pointer += length
     while remaining(&cursor) > 0:
         if read_varint(&cursor, &length) != OK or length < 6 or length > remaining(&cursor) or cursor.pointer[0] != 0:
             return False

@@ -22,6 +22,7 @@ from kafkalog.storage.source import ByteSource
 Mask = npt.NDArray[np.bool_]
 
 _PER_BATCH: Final = 6  # weight of a batch; agreement with a neighbour counts 1
+_PER_CLAIM: Final = 2
 _SUSPICIOUS_JUMP: Final = 16  # of epochs: elections between two batches are few, and one flipped bit may be any
 _SUSPICIOUS_GAP: Final = 2**24  # of offsets
 _MAX_SPLITS: Final = 4096  # runs that are taken apart to look at each batch
@@ -60,14 +61,14 @@ def choose(
     low, high = base_offset, base_offset + kf.MAX_RELATIVE_OFFSET + 1
     if next_base_offset is not None:
         high = min(high, next_base_offset)
-    claims = found[found.kind == LINKED]
+    claims = found[(found.kind == LINKED) & (found.first_offset >= 0) & (found.last_offset >= found.first_offset)]
     runs = found[found.kind != LINKED]
     if _agree(runs, claims, low, high, epochs):
         return runs, Found.empty()
     runs = _taken_apart(source, runs, low, high, limits)
     keep = (runs.kind != INSIDE) & (runs.first_offset >= low) & (runs.last_offset < high)
     keep &= (runs.last_offset >= runs.first_offset) & (runs.leader_epoch >= kf.NO_EPOCH)
-    keep[keep] = _rising_offsets(runs[keep])
+    keep[keep] = _rising_offsets(runs[keep], claims)
     keep[keep] = _rising_epochs(runs[keep])
     keep[keep] = _checkpointed(runs[keep], epochs)
     keep[keep] = ~_lone_jumps(runs[keep])
@@ -93,12 +94,10 @@ def _agree(runs: Found, claims: Found, low: int, high: int, epochs: Epochs) -> b
 
 def _taken_apart(source: ByteSource, runs: Found, low: int, high: int, limits: Limits) -> Found:
     """The runs; those of which a part contradicts another run, or the bounds, as single batches."""
-    # another run begins or ends within its offsets
+    # another run begins or ends within its offsets; its own two ends are among those counted
     ends = np.sort(np.concatenate([runs.first_offset, runs.last_offset]))
-    within = np.searchsorted(ends, runs.last_offset, side="left") - np.searchsorted(
-        ends, runs.first_offset, side="right"
-    )
-    is_split = (within > 0) | (runs.first_offset < low) | (runs.last_offset >= high)
+    n_within = np.searchsorted(ends, runs.last_offset, side="right") - np.searchsorted(ends, runs.first_offset)
+    is_split = (n_within > 2) | (runs.first_offset < low) | (runs.last_offset >= high)
     is_split &= runs.n_batches > 1
     rows = np.flatnonzero(is_split)[:_MAX_SPLITS]
     if not rows.size:
@@ -119,18 +118,50 @@ def _touch(runs: Found) -> Mask:
     return touches
 
 
-def _rising_offsets(runs: Found) -> Mask:
-    weight = _PER_BATCH * runs.n_batches
-    follows = _touch(runs) & (runs.first_offset[1:] == runs.last_offset[:-1] + 1)
+def _rising_offsets(runs: Found, claims: Found) -> Mask:
+    """The largest set of runs whose offsets rise.
+
+    Damaged batches take part with less weight: their headers are witnesses, though no checksum says that they are right.
+    """
+    every = Found.concatenate([runs, claims])
+    order = np.argsort(every.start, kind="stable")
+    every = every[order]
+    weight = np.where(every.kind == LINKED, _PER_CLAIM, _PER_BATCH * every.n_batches)
+    follows = _touch(every) & (every.first_offset[1:] == every.last_offset[:-1] + 1)
     weight[1:] += follows
     weight[:-1] += follows
     # the one in between is wrong where both its neighbours leave just its number of offsets
-    span = runs.last_offset - runs.first_offset + 1
-    fits = _touch(runs)[1:] & _touch(runs)[:-1]
-    with np.errstate(over="ignore"):
-        fits &= runs.first_offset[2:] == runs.last_offset[:-2] + 1 + span[1:-1]
+    span = every.last_offset - every.first_offset + 1
+    fits = _touch(every)[1:] & _touch(every)[:-1]
+    fits &= every.first_offset[2:] == every.last_offset[:-2] + 1 + span[1:-1]
     weight[2:] += fits
-    return heaviest_rising(runs.first_offset, runs.last_offset, weight)
+    keep = heaviest_rising(every.first_offset, every.last_offset, weight)
+    if not keep.all():
+        keep = heaviest_rising(every.first_offset, every.last_offset, 16 * weight - _displacement(every, keep))
+    chosen = np.empty(len(every), np.bool_)
+    chosen[order] = keep
+    return chosen[: len(runs)]
+
+
+def _displacement(every: Found, keep: Mask) -> npt.NDArray[np.int64]:
+    """How far each run lies from where its offset is to be expected, 0 to 15, about in batches: a doubt of last resort.
+
+    Where two batches contradict each other and nothing else, one of them was moved, by a misdirected write for example.
+    """
+    none = np.zeros(len(every), np.int64)
+    highest = np.maximum.accumulate(every.last_offset)
+    lowest = np.minimum.accumulate(every.first_offset[::-1])[::-1]
+    is_undisputed = np.ones(len(every), np.bool_)
+    is_undisputed[1:] &= every.first_offset[1:] > highest[:-1]
+    is_undisputed[:-1] &= every.last_offset[:-1] < lowest[1:]
+    anchor = keep & (is_undisputed | (every.n_batches > 2))
+    if anchor.sum() < 2:
+        return none
+    expected = np.interp(every.first_offset, every.first_offset[anchor], every.start[anchor])
+    size = max(int((every.end - every.start).sum() // every.n_batches.sum()), 1)
+    distance: npt.NDArray[np.int64] = np.minimum(np.abs(every.start - expected) / size, 15).astype(np.int64)
+    distance[anchor] = 0
+    return distance
 
 
 def _rising_epochs(runs: Found) -> Mask:
@@ -163,9 +194,15 @@ def _checkpointed(runs: Found, epochs: Epochs) -> Mask:
 
 def _is_suspicious(epoch: npt.NDArray[np.int64], other: npt.NDArray[np.int64] | np.int64) -> Mask:
     """Whether two epochs differ by one bit, and by more than elections would explain."""
-    difference = epoch ^ other
-    is_one_bit: Mask = (difference & (difference - 1)) == 0
-    return is_one_bit & (np.abs(epoch - other) >= _SUSPICIOUS_JUMP)
+    is_odd: Mask = _is_one_bit(epoch, other) & (np.abs(epoch - other) >= _SUSPICIOUS_JUMP)
+    return is_odd
+
+
+def _is_one_bit(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64] | np.int64) -> Mask:
+    """Whether two numbers differ by one bit at most."""
+    difference = one ^ other
+    is_one: Mask = (difference & (difference - 1)) == 0
+    return is_one
 
 
 def _lone_jumps(runs: Found) -> Mask:
@@ -204,11 +241,15 @@ def _misplaced(runs: Found, claims: Found) -> Mask:
     if len(runs) < 2:
         return odd
     touches = _touch(runs)
-    gap = touches & (runs.first_offset[1:] > runs.last_offset[:-1] + 1)
+    is_v2 = runs.leader_epoch >= 0  # a compressed message of v0 or v1 does not say where it begins
+    gap = touches & (runs.first_offset[1:] > runs.last_offset[:-1] + 1) & is_v2[1:] & is_v2[:-1]
     is_lone = runs.n_batches == 1
-    is_new_gap = gap & ~is_lone[1:] & ~is_lone[:-1]
+    # between two that follow each other on the disk, in a stretch without damage, only the outermost can be wrong
+    is_first, is_last = np.ones(len(runs), np.bool_), np.ones(len(runs), np.bool_)
+    is_first[1:], is_last[:-1] = ~touches, ~touches
+    is_natural = gap & ~(is_first & is_lone)[:-1] & ~(is_last & is_lone)[1:]
     n_pairs = int((runs.n_batches - 1).sum()) + int((touches & ~gap).sum())
-    if is_new_gap.any() or n_pairs < 4 * int(gap.sum()) or n_pairs < _FEW:
+    if is_natural.any() or n_pairs < 4 * int(gap.sum()) or n_pairs < _FEW:
         return odd  # the log cleaner makes gaps: they say nothing
     # where one of two has a neighbour that agrees, the other is wrong
     agrees = np.zeros(len(runs), np.bool_)
@@ -218,13 +259,13 @@ def _misplaced(runs: Found, claims: Found) -> Mask:
     agrees |= ~is_lone
     before, after = _claimed(runs, claims)
     agrees |= (before == runs.first_offset) | (after == runs.last_offset + 1)
-    pair = np.flatnonzero(gap)
-    odd[pair] |= is_lone[pair] & ~agrees[pair] & agrees[pair + 1]
-    odd[pair + 1] |= is_lone[pair + 1] & ~agrees[pair + 1] & agrees[pair]
-    # damaged batches on both sides whose headers leave exactly this one's number of offsets, elsewhere
+    # a batch that would begin elsewhere by all that is beside it, and one flipped bit explains why it does not
     span = runs.last_offset - runs.first_offset + 1
-    odd |= is_lone & ~agrees & (before >= 0) & (after >= 0) & (before + span == after)
-    return odd
+    pair = np.flatnonzero(gap)
+    odd[pair] |= agrees[pair + 1] & _is_one_bit(runs.first_offset[pair], runs.first_offset[pair + 1] - span[pair])
+    odd[pair + 1] |= agrees[pair] & _is_one_bit(runs.first_offset[pair + 1], runs.last_offset[pair] + 1)
+    odd |= (before >= 0) & (after >= 0) & (before + span == after) & _is_one_bit(runs.first_offset, before)
+    return odd & is_lone & ~agrees
 
 
 def _claimed(runs: Found, claims: Found) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
