@@ -329,7 +329,8 @@ cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept
         return False
     cursor.pointer = view.bytes + start
     cursor.end = view.bytes + stop
-    if not read_headers(&cursor):
+    # a count of no headers, at the end of a batch, is one zero byte: that alone says nothing
+    if not read_headers(&cursor) or (remaining(&cursor) == 0 and stop - start < 3):
         return False
     while remaining(&cursor) > 0:
         if read_varint(&cursor, &length) != OK or length < 6 or length > remaining(&cursor) or cursor.pointer[0] != 0:

@@ -144,22 +144,25 @@ def _rising_offsets(runs: Found, claims: Found) -> Mask:
 
 
 def _displacement(every: Found, keep: Mask) -> npt.NDArray[np.int64]:
-    """How far each run lies from where its offset is to be expected, 0 to 15, about in batches: a doubt of last resort.
+    """How far the offset of each run is from what its position lets expect, 0 to 15: a doubt of last resort.
 
-    Where two batches contradict each other and nothing else, one of them was moved, by a misdirected write for example.
+    Where two batches contradict each other and nothing else, one of them was moved, or has a wrong offset.
     """
-    none = np.zeros(len(every), np.int64)
     highest = np.maximum.accumulate(every.last_offset)
     lowest = np.minimum.accumulate(every.first_offset[::-1])[::-1]
     is_undisputed = np.ones(len(every), np.bool_)
     is_undisputed[1:] &= every.first_offset[1:] > highest[:-1]
     is_undisputed[:-1] &= every.last_offset[:-1] < lowest[1:]
-    anchor = keep & (is_undisputed | (every.n_batches > 2))
-    if anchor.sum() < 2:
-        return none
-    expected = np.interp(every.first_offset, every.first_offset[anchor], every.start[anchor])
-    size = max(int((every.end - every.start).sum() // every.n_batches.sum()), 1)
-    distance: npt.NDArray[np.int64] = np.minimum(np.abs(every.start - expected) / size, 15).astype(np.int64)
+    anchor = np.flatnonzero(keep & (is_undisputed | (every.n_batches > 2)))
+    if not anchor.size:
+        return np.zeros(len(every), np.int64)
+    runs = every[anchor]
+    n_bytes, n_batches = int((runs.end - runs.start).sum()), int(runs.n_batches.sum())
+    rate = float((runs.last_offset - runs.first_offset + 1).sum()) / n_bytes
+    expected = np.interp(every.start, runs.start, runs.first_offset)
+    expected += np.minimum(every.start - runs.start[0], 0) * rate + np.maximum(every.start - runs.start[-1], 0) * rate
+    span = max(rate * n_bytes / n_batches, 1)
+    distance: npt.NDArray[np.int64] = np.minimum(np.abs(every.first_offset - expected) / span, 15).astype(np.int64)
     distance[anchor] = 0
     return distance
 
