@@ -18,7 +18,7 @@ extensions = [
         f"kafkalog._kernels.{source.stem}",
         [str(source)],
         include_dirs=[str(KERNELS)],
-        depends=[str(KERNELS / "wire.pxd"), str(KERNELS / "crc_impl.h")],
+        depends=[*map(str, KERNELS.glob("*.pxd")), str(KERNELS / "crc_impl.h")],
         extra_compile_args=["-O1", "-g"] if CHECKED else ["-O3", "-g0"],
     )
     for source in sorted(KERNELS.glob("*.pyx"))

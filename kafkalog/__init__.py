@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.repair.recovering.recover import recover
+    from kafkalog.repair.recovering.report import RecoveryReport
     from kafkalog.repair.salvaging.report import SalvageReport
     from kafkalog.repair.salvaging.salvage import salvage
     from kafkalog.scanning.batch_scan import BatchScan, batches
@@ -123,6 +125,8 @@ _LAZY = {
     "SalvageReport": "repair.salvaging.report",
     "salvage": "repair.salvaging.salvage",
     "Scan": "scanning.scan",
+    "RecoveryReport": "repair.recovering.report",
+    "recover": "repair.recovering.recover",
     "Segment": "log.segment",
     "InstallReport": "operations.loading.install",
     "install": "operations.loading.install",
@@ -171,6 +175,7 @@ __all__ = [
     "Reason",
     "RebuildReport",
     "RecordColumns",
+    "RecoveryReport",
     "SalvageReport",
     "Scan",
     "Segment",
@@ -196,6 +201,7 @@ __all__ = [
     "read_numpy",
     "read_pandas",
     "read_table",
+    "recover",
     "reindex",
     "scan",
     "verify",

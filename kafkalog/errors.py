@@ -248,6 +248,10 @@ class UnwritableError(KafkalogError, ValueError):
         return {**super().as_dict(), "row": self.row}
 
 
+class UnknownNameError(ValueError):
+    """An option names something, such as a topic, that there is not."""
+
+
 class CorruptionWarning(UserWarning):
     """Damage was skipped, or reading stopped at it (`on_corruption="skip"` or `"stop"`); see the findings."""
 

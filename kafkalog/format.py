@@ -28,6 +28,8 @@ MESSAGE_V0_OVERHEAD: Final = 14
 MESSAGE_V1_OVERHEAD: Final = 22
 MIN_RECORD_BYTES: Final = 7
 """The shortest v2 record: length, attributes, two deltas, two null lengths, no headers."""
+BATCH_SIZE: Final = 16_384
+"""Default of a producer's `batch.size`."""
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1

@@ -21,8 +21,9 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 # each imports from those before it; names in one tuple stand side by side and do not import one another
 ORDER: tuple[tuple[str, ...], ...] = (
     ("_kernels",),
-    ("format", "functions"),
+    ("format", "functions", "arguments"),
     ("errors",),
+    ("parsing",),
     ("storage",),
     ("records",),
     ("state", "interchange"),
@@ -46,9 +47,7 @@ MOST_LINES = 500
 # what is still larger; may only shrink
 STILL_LARGER_FOLDERS: dict[str, int] = {}
 STILL_LARGER_FILES = {
-    "_kernels/dump.pyx",
     "_kernels/encode.pyx",
-    "records/encode.py",
 }
 STILL_CIRCLES: set[str] = set()
 

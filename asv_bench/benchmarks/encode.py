@@ -8,10 +8,11 @@ import numpy as np
 from peers import Side, compare, timed
 from peers.java import JavaPeer, JavaUnavailableError, require_java
 
+from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode
-from kafkalog.records.encode import BatchSpec, cut_batches, encode_batches
+from kafkalog.records.encode import cut_batches, encode_batches
 from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import open_source
 from kafkalog.writing.batch_builder import RecordAccumulator

@@ -12,7 +12,9 @@
     `partitioner`  murmur2 of keys
     `rolling`      how many batches a segment takes
     `indexes`      which batches get an index entry; lookups of many queries
-    `dump`         the text of Kafka's DumpLogSegments
+    `dump_walk`    batches and records as Kafka's DumpLogSegments finds them
+    `dump_text`    the lines that it prints of them
+    `dump_chain`   batches at positions, without their records
 
 Kernels know no files, no Python objects in a loop and no exceptions: a status says what is wrong, and `kafkalog.errors`
 makes an exception of it. Each one pairs with the module of its name in the packages above.

@@ -14,7 +14,8 @@ from kafkalog import __version__
 from kafkalog.cli.commands import MODULES, SUMMARIES
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
-from kafkalog.cli.options import Parser
+from kafkalog.cli.parser import Parser
+from kafkalog.errors import UnknownNameError
 
 _DESCRIPTION: Final = """\
 kafkalog reads Apache Kafka's on-disk log (segment files and their indexes) without a broker."""
@@ -33,12 +34,13 @@ examples:
   kafkalog verify /var/lib/kafka                 checksums, indexes, snapshots, checkpoints: OK or what is wrong
   kafkalog producers --open /var/lib/kafka       open and hanging transactions, and what they block
   kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
+  kafkalog recover /var/lib/kafka --dry-run      what a broker's recovery would cut; do it offline
   kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them
   kafkalog convert orders-0 copy --drop 'key == user-42'   the log anew: v2, another codec, records out
   kafkalog load orders.parquet -o log --topic t  records as partitions that a broker serves
   kafkalog spark verify /backup/kafka            the same as a Spark job, on all processors or a cluster
 
-'kafkalog COMMAND --help' says more about a command.
+'kafkalog COMMAND -h' says what a command does and its usual options, 'kafkalog COMMAND --help' everything.
 
 {EXIT_CODES_HELP}"""
 
@@ -134,7 +136,8 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
     console = Console(quiet=args.quiet, verbose=args.verbose)
     try:
         try:
-            console.report_to(getattr(args, "report", None), args.command, args.paths)
+            name = " ".join(filter(None, [args.command, getattr(args, "job", None)]))
+            console.report_to(getattr(args, "report", None), name, args.paths)
             command(args, console)
         finally:
             console.progress.close()
@@ -142,8 +145,8 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
                 console.flush()
     except (BrokenPipeError, KeyboardInterrupt):
         raise
-    except UsageError as error:
-        console.say("error", f"{error} (see kafkalog {args.command} --help)")
+    except (UsageError, UnknownNameError) as error:
+        console.say("error", f"{error} (see kafkalog {args.command} -h)")
         return Exit.USAGE
     except OutputError as error:
         discard_stdout()

@@ -55,6 +55,7 @@ class Console:
         self._codes: set[Exit] = set()
         self._n_said = 0
         self._n_unsaid = 0
+        self._losses: dict[str, Loss] = {}
         self._report: Report | None = None
 
     def report_to(self, path: str | None, command: str, sources: Iterable[str]) -> None:
@@ -155,10 +156,7 @@ class Console:
     def findings(self, findings: Iterable[Finding]) -> None:
         """Print findings, and count them for the exit code and the report."""
         for finding in findings:
-            code = exit_of_finding(finding)
-            self._codes.add(code)
-            if self._report is not None:
-                self._report.add(finding)
+            code = self._count(finding)
             if code is Exit.GOOD:
                 (self.detail if finding.reason in _TORN_TAIL else self.note)(str(finding))
             elif self._n_said < MAX_DAMAGE_LINES or self.verbose:
@@ -171,17 +169,21 @@ class Console:
     def judge(self, findings: Iterable[Finding]) -> None:
         """Count findings that a command prints itself for the exit code and the report."""
         for finding in findings:
-            self._codes.add(exit_of_finding(finding))
-            if self._report is not None:
-                self._report.add(finding)
+            self._count(finding)
+
+    def _count(self, finding: Finding) -> Exit:
+        from kafkalog.errors import add_loss
+
+        code = exit_of_finding(finding)
+        self._codes.add(code)
+        add_loss(self._losses, finding)
+        if self._report is not None:
+            self._report.add(finding)
+        return code
 
     def losses(self, losses: Mapping[str, Loss]) -> None:
-        """Print and report the lost records, by partition directory."""
-        for path, loss in losses.items():
-            if loss.n_records or loss.n_unknown:
-                self.say("lost", f"{path}: {loss}")
-        if self._report is not None:
-            self._report.losses.update(losses)
+        """Replace what the findings of partition directories sum up to: those that were not kept count here, too."""
+        self._losses.update(losses)
 
     def unkept_findings(self, n: int) -> None:
         """Count damage whose findings were not kept."""
@@ -204,9 +206,13 @@ class Console:
         self.say(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)
 
     def close(self) -> None:
-        """Remove the progress bar, print how many findings were not printed, and write the report."""
+        """Remove the progress bar, print the losses and how many findings were not printed, and write the report."""
         self.progress.close()
+        for path, loss in self._losses.items():
+            if loss.n_records or loss.n_unknown:
+                self.say("lost", f"{path}: {loss}")
         if self._report is not None:
+            self._report.losses = self._losses
             try:
                 self._report.write(int(self.exit_code))
             except OSError as error:

@@ -114,4 +114,4 @@ def exit_of_finding(finding: Finding) -> Exit:
 
 def limit_hint(reason: str) -> str:
     """Return a hint about the option that changes the limit in `reason`; "" for other reasons."""
-    return f"--limit {_LIMIT_NAMES[reason]}=N sets another limit" if reason in _LIMIT_NAMES else ""
+    return f"--limits {_LIMIT_NAMES[reason]}=N sets another limit" if reason in _LIMIT_NAMES else ""

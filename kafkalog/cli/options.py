@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import base64
-import binascii
 import contextlib
-import re
-import sys
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.commands import SUMMARIES
-from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, UsageError
+from kafkalog.cli.exits import EXIT_CODES_HELP, UsageError
+from kafkalog.cli.parser import Parser
 from kafkalog.cli.text import parse_bytes
 
 if TYPE_CHECKING:
@@ -40,27 +37,6 @@ FILTER_HELP: Final = """\
   compression == zstd              also topic, partition, segment, is_transactional == true, ...
   timestamp_type == LogAppendTime  or CreateTime, NoTimestampType; or 1, 0, -1
 Bytes are given as text, as 0x and hex digits, or as base64: and base64. A value in quotes is text as it stands."""
-
-_CONDITION: Final = re.compile(
-    r"""\s*(?P<column>headers\.(?:"[^"]+"|[^\s=!<>"]+)|\w+)
-    (?:\s*(?P<sign>==|!=|<=|>=|=|<|>)|\s+(?P<word>(?i:is\s+not\s+null|is\s+null|not\s+in|in|has\s+not|has|starts_with|contains))(?!\S))
-    \s*(?P<value>.*?)\s*""",
-    re.VERBOSE | re.DOTALL,
-)
-_ITEM: Final = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|\Z)""", re.DOTALL)
-_QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line that refers to the help."""
-
-    def print_help(self, file: Any = None) -> None:
-        """Print the help; unlike argparse's own, it raises if the reader has closed the pipe."""
-        (sys.stdout if file is None else file).write(self.format_help())
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message, and exit with 2."""
-        self.exit(Exit.USAGE, f"kafkalog: error: {message} (see {self.prog} --help)\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +71,7 @@ def add_command(
     """
     usual = ("PATH", "log dir, partition directory or .log file", PATH_HELP + ("" if writes else _READ_ONLY))
     metavar, path_help, about_paths = paths or usual
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser: Parser = commands.add_parser(
         name,
         help=words.summary or SUMMARIES[name],
         description=f"{words.description}\n\n{about_paths}",
@@ -103,6 +79,7 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.short_help = (f"{words.description.partition(chr(10) * 2)[0]}", words.examples)
     parser.add_argument("paths", metavar=metavar, nargs="+", help=path_help)
     speech = parser.add_mutually_exclusive_group()
     speech.add_argument(
@@ -111,13 +88,33 @@ def add_command(
     speech.add_argument(
         "-v", "--verbose", action="store_true", help="also say what is usual, such as a torn tail, and all the damage"
     )
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write all that was found to a file as JSON: offsets and records lost by each finding, and how sure that"
+        " is, and the sum of each partition",
+    )
     return parser
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add ``--topics`` and ``--partitions``."""
+    """Add ``--topics``, ``--exclude-topics`` and ``--partitions``."""
     parser.add_argument(
-        "-t", "--topics", metavar="T,...", action="append", type=names, help="only these topics; may be repeated"
+        "-t",
+        "--topics",
+        metavar="T,...",
+        action="append",
+        type=names,
+        help="only these topics: names or globs such as 'orders.*'; may be repeated",
+    )
+    parser.add_argument(
+        "-T",
+        "--exclude-topics",
+        metavar="T,...",
+        dest="topics",
+        action="append",
+        type=excluded_names,
+        help="not these topics: names or globs such as '*-changelog'; may be repeated",
     )
     parser.add_argument(
         "-p",
@@ -141,10 +138,15 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_limit(parser: Any, what: str = "records") -> None:
+    """Add ``-n``, ``--limit``."""
+    parser.add_argument("-n", "--limit", metavar="N", type=count, help=f"only the first N {what}")
+
+
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    """Add ``--limit``."""
+    """Add ``--limits``."""
     parser.add_argument(
-        "--limit",
+        "--limits",
         metavar="NAME=N",
         dest="limits",
         action="append",
@@ -156,22 +158,17 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_report(parser: Any) -> None:
-    """Add ``--report``."""
-    parser.add_argument(
-        "--report",
-        metavar="FILE",
-        help="write all that was found to a file as JSON: offsets and records lost by each finding, and how sure that"
-        " is, and the sum of each partition",
-    )
-
-
 def names(text: str) -> list[str]:
     """Parse a comma-separated list of names."""
     found = [name.strip() for name in text.split(",") if name.strip()]
     if not found:
         raise argparse.ArgumentTypeError("a name is expected")
     return found
+
+
+def excluded_names(text: str) -> list[str]:
+    """Parse a comma-separated list of topics to leave out: each is marked with ``!``."""
+    return [f"!{name.removeprefix('!')}" for name in names(text)]
 
 
 def numbers(text: str) -> list[int]:
@@ -188,15 +185,17 @@ def numbers(text: str) -> list[int]:
 def count(text: str) -> int:
     """Parse a number that is not negative."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a number of records is expected, not {text!r}")
+        other = "; --limits sets what a file may make us do" if "=" in text else ""
+        raise argparse.ArgumentTypeError(f"a number of records is expected, not {text!r}{other}")
     return min(int(text[:20]), 2**62)
 
 
 def limit(text: str) -> tuple[str, int]:
-    """Parse ``name=value`` of ``--limit``."""
+    """Parse ``name=value`` of ``--limits``."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise argparse.ArgumentTypeError(f"name=value is expected, such as max_batch_bytes=200M, not {text!r}")
+        other = f"; -n {text} is how many records" if text.isdecimal() else ""
+        raise argparse.ArgumentTypeError(f"name=value is expected, such as max_batch_bytes=200M, not {text!r}{other}")
     try:
         return name.strip(), parse_bytes(value)
     except ValueError as error:
@@ -204,94 +203,26 @@ def limit(text: str) -> tuple[str, int]:
 
 
 def timestamp(text: str) -> int | datetime:
-    """Parse milliseconds, or ISO 8601 with a time zone."""
+    """Parse a time: milliseconds, ISO 8601 with a time zone, or one before now; see `kafkalog.parsing.parse_time`."""
+    from kafkalog.parsing import parse_time
+
     try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"milliseconds or a time such as 2026-11-21T08:00:00Z is expected, not {text!r}"
-        ) from None
-    if moment.tzinfo is None:
-        whole = text if len(text) > 10 else f"{text}T00:00"
-        raise argparse.ArgumentTypeError(f"which zone? add Z for UTC or an offset: {whole}Z or {whole}+02:00")
-    return moment
+        return parse_time("a time", text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("a time: ")) from None
 
 
 def condition(text: str) -> tuple[Any, ...]:
     """Parse ``COLUMN OP VALUE`` into a filter; see `FILTER_HELP`."""
+    from kafkalog.scanning.filter_text import parse_condition
     from kafkalog.scanning.filters import check_term
 
-    match = _CONDITION.fullmatch(text)
-    if match is None:
-        raise argparse.ArgumentTypeError(
-            f"COLUMN OP VALUE is expected, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r}"
-        )
-    column = match["column"].replace('"', "")
-    operation = match["sign"] or " ".join(match["word"].lower().split())
     try:
-        if operation.startswith("is "):
-            if match["value"]:
-                raise ValueError(f"{operation!r} takes no value")
-            term: tuple[Any, ...] = (column, operation)
-        elif operation in ("in", "not in"):
-            items = [item for item in _ITEM.findall(match["value"]) if item]
-            if not items:
-                raise ValueError("a list of values is expected, such as a,b,c")
-            term = (column, operation, [None if item == "null" else _value(column, item) for item in items])
-        elif not match["value"]:
-            raise ValueError('a value is expected; the empty one is ""')
-        elif match["value"] == "null":
-            negated = " not" if operation == "!=" else ""
-            raise ValueError(f"nothing compares with null; write '{column} is{negated} null'")
-        else:
-            term = (column, operation, _value(column, match["value"]))
+        term = parse_condition(text)
         check_term(term)
     except (TypeError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+        raise argparse.ArgumentTypeError(str(error) if repr(text) in str(error) else f"{text!r}: {error}") from None
     return term
-
-
-def _value(column: str, text: str) -> Any:
-    """Parse a value of a column's type; raises ValueError with what was expected."""
-    from kafkalog.records.columns import BINARY_COLUMNS, FIXED_COLUMNS
-
-    quoted = _QUOTED.fullmatch(text)
-    if quoted is not None:
-        return quoted[2]
-    if column in BINARY_COLUMNS or column.startswith("headers."):
-        return _bytes(text)
-    if column == "timestamp":
-        return timestamp(text)
-    if column == "compression" or column not in (*FIXED_COLUMNS, "partition"):
-        return text
-    if column == "timestamp_type" and text[:1].isalpha():
-        return text
-    if column.startswith("is_"):
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"{column} is true or false, not {text!r}")
-        return text.lower() == "true"
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{column} is a whole number, not {text!r}") from None
-
-
-def _bytes(text: str) -> str | bytes:
-    if text[:2] in ("0x", "0X"):
-        try:
-            return bytes.fromhex(text[2:])
-        except ValueError:
-            raise ValueError(f"{text!r} is not hex; in quotes it is text as it stands") from None
-    if text.startswith("base64:"):
-        try:
-            return base64.b64decode(text[7:], validate=True)
-        except binascii.Error:
-            raise ValueError(f"{text!r} is not base64; in quotes it is text as it stands") from None
-    return text
 
 
 def flatten(lists: list[list[Any]] | None) -> list[Any] | None:
@@ -319,7 +250,7 @@ def selected_keys(log_dir: LogDir, args: argparse.Namespace) -> list[TopicPartit
 
 
 def make_limits(pairs: list[tuple[str, int]]) -> Limits:
-    """Return the limits given with ``--limit``.
+    """Return the limits given with ``--limits``.
 
     Raises
     ------
@@ -329,11 +260,12 @@ def make_limits(pairs: list[tuple[str, int]]) -> Limits:
     from dataclasses import fields
 
     from kafkalog.errors import Limits
+    from kafkalog.parsing import hint
 
     known = [item.name for item in fields(Limits)]
     for name, _ in pairs:
         if name not in known:
-            raise UsageError(f"no limit {name!r}; there are {', '.join(known)}")
+            raise UsageError(f"no limit {name!r}; {hint(name, known)}")
     try:
         return Limits(**dict(pairs))
     except ValueError as error:

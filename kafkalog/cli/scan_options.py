@@ -11,10 +11,9 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     add_filters,
+    add_limit,
     add_limits,
-    add_report,
     add_selection,
-    count,
     flatten,
     make_limits,
     selected_keys,
@@ -33,13 +32,16 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that select records."""
     what = parser.add_argument_group("which records")
     add_selection(what)  # type: ignore[arg-type]
-    what.add_argument("-n", dest="n", metavar="N", type=count, help="only the first N records")
+    add_limit(what)
     what.add_argument("--start-offset", metavar="OFFSET", type=int, help="from this offset on")
     what.add_argument("--end-offset", metavar="OFFSET", type=int, help="up to this offset, which is not included")
     what.add_argument(
-        "--start-timestamp", metavar="TIME", type=timestamp, help="not before this: ms, or ISO 8601 with Z or an offset"
+        "--start-timestamp",
+        metavar="TIME",
+        type=timestamp,
+        help="not before this: ms, ISO 8601 with Z or an offset, or a time before now such as -1h",
     )
-    what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this")
+    what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this, which is not included")
     add_filters(what)  # type: ignore[arg-type]
     what.add_argument(
         "--isolation-level",
@@ -69,7 +71,6 @@ def add_scan_reading(parser: argparse.ArgumentParser) -> None:
     add_on_corruption(reading, default="raise")
     reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
     reading.add_argument("--threads", metavar="N", type=int, help="threads that decode (default: one a CPU)")
-    add_report(reading)
     add_limits(reading)  # type: ignore[arg-type]
 
 

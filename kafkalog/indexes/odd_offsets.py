@@ -8,7 +8,7 @@ of the next segment, and producer snapshots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -170,18 +170,15 @@ def _intact(source: ByteSource, position: int, max_batch_bytes: int) -> BatchTab
     return window.batches
 
 
-def until_odd_end(window: Window, reason: Reason, path: Path) -> Iterator[Window]:
-    """Yield the window without its last batch, then raise: that batch is wrong although the walk accepted it."""
+def odd_end_error(window: Window, reason: Reason, path: Path) -> CorruptionError:
+    """Return the error about the last batch of a window, which is wrong although the walk accepted it."""
     odd = window.batches[-1:]
-    if len(window.batches) > 1:
-        valid = None if window.valid is None else window.valid[:-1]
-        yield window._replace(batches=window.batches[:-1], valid=valid)
     first, last = int(odd.base_offset[0]), int(odd.last_offset[0])
     details = {
         Reason.OFFSET_ORDER: f"its offsets, {first} to {last}, contradict those around it; no checksum covers them",
         Reason.OFFSET_OUTSIDE_SEGMENT: f"its offsets, {first} to {last}, reach into the next segment",
     }
-    raise CorruptionError(
+    return CorruptionError(
         reason,
         details.get(reason, "the checksum in the batch is not that of its bytes"),
         path=path,

@@ -90,7 +90,7 @@ class TransactionIndexCheck:
             )
         self._next = int(np.searchsorted(self._last, self._base_offset))
 
-    def lose(self, next_offset: int) -> None:
+    def skip_to(self, next_offset: int) -> None:
         """Bytes were skipped up to this offset: the outcomes of the transactions open there are not known."""
         self._replay.give_up(next_offset, self._n_fed)
         self._doubtful = max(self._doubtful, next_offset)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from kafkalog.arguments import integer
 from kafkalog.interchange.file_types import TEXT_FORMATS, check_format, packed_suffix
 from kafkalog.interchange.text_output import CsvRows, JsonLines, LineFormat, check_encoding
 
@@ -80,8 +81,7 @@ class SinkOptions:
         if self.row_group_rows is not None:
             if self.format in TEXT_FORMATS:
                 raise ValueError(f"{self.format} has no row groups")
-            if isinstance(self.row_group_rows, bool) or self.row_group_rows < 1:
-                raise ValueError(f"row_group_rows must be at least 1, not {self.row_group_rows}")
+            integer("row_group_rows", self.row_group_rows, 1)
         if self.encoding is not None:
             if self.format not in TEXT_FORMATS:
                 raise ValueError(f"encoding is for csv and jsonl; {self.format} holds bytes as they are")

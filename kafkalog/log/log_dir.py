@@ -17,6 +17,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, Read
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import open_segment
 from kafkalog.log.segment_reader import Known
+from kafkalog.parsing import TopicPatterns
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
 
@@ -102,16 +103,28 @@ class LogDir(Mapping[kf.TopicPartition, Partition]):
     ) -> list[kf.TopicPartition]:
         """Partitions of these topics with these numbers. They are not opened.
 
-        With `internal=False`, internal topics (`kafkalog.format.INTERNAL_TOPICS`) are left out, unless `topics` names
+        Topics are names, globs such as ``orders.*``, and either of these after ``!`` for those to leave out. With
+        `internal=False`, internal topics (`kafkalog.format.INTERNAL_TOPICS`) are left out, unless `topics` names
         them or the paths of this object include their directories or files.
+
+        Raises
+        ------
+        ValueError
+            There is no such topic.
         """
-        named, numbered = as_set(topics), as_set(partitions)
+        patterns, numbered = TopicPatterns(topics), as_set(partitions)
+        patterns.check([*self.topics, *self._topics_set_apart()])
+        named = TopicPatterns(topics, internal=internal)
         return [
             key
             for key in self
-            if (named is None or key.topic in named) and (numbered is None or key.partition in numbered)
-            if internal or named is not None or key.topic not in kf.INTERNAL_TOPICS or self._is_named(key)
+            if patterns.wants(key.topic) and (numbered is None or key.partition in numbered)
+            if named.wants(key.topic) or self._is_named(key)
         ]
+
+    def _topics_set_apart(self) -> set[str]:
+        found = [kf.parse_partition_directory(path.name) for paths in self.set_apart.values() for path in paths]
+        return {one.topic_partition.topic for one in found if one is not None}
 
     def _is_named(self, key: kf.TopicPartition) -> bool:
         """Whether a partition's directory, or files of it, are among `paths`."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from kafkalog import format as kf
@@ -12,6 +13,7 @@ from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import open_segment
+from kafkalog.parsing import TopicPatterns
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -72,6 +74,7 @@ def partitions_of(
     *,
     among: Collection[kf.TopicPartition] | None = None,
     internal: bool = True,
+    set_apart: bool = False,
 ) -> Iterator[Partition | KafkalogError]:
     """Yield the selected partitions in order; for one that cannot be opened, yield the error instead.
 
@@ -83,21 +86,32 @@ def partitions_of(
         See `LogDir.select`.
     among : collection of TopicPartition, optional
         Only these partitions of a log dir.
+    set_apart : bool
+        Whether to include directories that a broker has renamed (`LogDir.set_apart`), after the others.
     """
-    if isinstance(opened, LogDir):
-        for key in opened.select(topics, partitions, internal=internal):
-            if among is None or key in among:
-                try:
-                    yield opened[key]
-                except KafkalogError as error:
-                    yield error
+    patterns, numbered = TopicPatterns(topics), as_set(partitions)
+
+    def is_wanted(key: kf.TopicPartition | None) -> bool:
+        if key is None:
+            return topics is None and numbered is None
+        return patterns.wants(key.topic) and (numbered is None or key.partition in numbered)
+
+    if isinstance(opened, Segment):
+        opened = Partition.of_segment(opened)
+    if isinstance(opened, Partition):
+        if is_wanted(opened.topic_partition):
+            yield opened
         return
-    own = opened.topic_partition
-    named, numbered = as_set(topics), as_set(partitions)
-    is_wanted = (
-        named is numbered is None
-        if own is None
-        else ((named is None or own.topic in named) and (numbered is None or own.partition in numbered))
-    )
-    if is_wanted:
-        yield Partition.of_segment(opened) if isinstance(opened, Segment) else opened
+    keys = opened.select(topics, numbered, internal=internal)
+    openers: list[Callable[[], Partition]] = [
+        partial(opened.__getitem__, key) for key in keys if among is None or key in among
+    ]
+    for path in [path for paths in opened.set_apart.values() for path in sorted(paths)] if set_apart else []:
+        directory = kf.parse_partition_directory(path.name)
+        if directory is not None and is_wanted(directory.topic_partition):
+            openers.append(partial(Partition, path, limits=opened.limits))
+    for open_partition in openers:
+        try:
+            yield open_partition()
+        except KafkalogError as error:
+            yield error

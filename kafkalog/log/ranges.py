@@ -10,7 +10,7 @@ was seen there, and the last batch has to end where the part ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,16 +22,17 @@ from kafkalog.errors import (
     CorruptionError,
     FileChangedError,
     Finding,
+    KafkalogError,
     Limits,
     OnCorruption,
     Reason,
     TruncatedTailError,
 )
+from kafkalog.indexes.odd_offsets import first_offset
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.records.batch_table import Window
-from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.state.read_committed import PLACE_BITS
 from kafkalog.state.transaction_outcomes import Outcomes
 from kafkalog.storage.source import ByteSource
@@ -215,60 +216,32 @@ class RangedSegment(Segment):
             return self.first_position
         return max(super().position_for(source, offset), self.first_position)
 
-    def iter_windows(
-        self,
-        source: ByteSource,
-        *,
-        start: int = 0,
-        previous_offset: int | None = None,
-        window_bytes: int = WINDOW_BYTES,
-        first_window_bytes: int | None = None,
-        checked: bool = False,
-    ) -> Iterator[Window]:
-        """See `Segment.iter_windows`.
+    def check_start(self, window: Window) -> None:
+        """See `Segment.check_start`.
 
         Raises
         ------
         FileChangedError
             The part does not begin with the batch that was planned.
         """
-        start = max(start, self.first_position)
-        is_first = start == self.first_position > 0
-        windows = super().iter_windows(
-            source,
-            start=start,
-            previous_offset=previous_offset,
-            window_bytes=window_bytes,
-            first_window_bytes=first_window_bytes,
-            checked=checked,
+        if window.start == self.first_position > 0 and first_offset(window.batches) != self._range.first_offset:
+            detail = f"a batch of offset {self._range.first_offset} was here when its reading was planned"
+            raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path, position=window.start)
+
+    def explain(self, error: KafkalogError) -> KafkalogError:
+        """See `Segment.explain`. A batch cut by the end of the part is damage: an intact one begins there."""
+        error = super().explain(error)
+        is_cut = isinstance(error, TruncatedTailError) or error.reason is Reason.SIZE_EXCEEDS_FILE
+        if not is_cut or self._range.stop == self._range.size_in_bytes:
+            return error
+        return CorruptionError(
+            Reason.SIZE_EXCEEDS_FILE,
+            f"the batch here would reach beyond position {self._range.stop}, where an intact one begins",
+            path=error.path,
+            position=error.position,
+            base_offset=error.base_offset,
+            length=error.length,
         )
-        try:
-            for window in windows:
-                if is_first and first_offset(window) != self._range.first_offset:
-                    detail = f"a batch of offset {self._range.first_offset} was here when its reading was planned"
-                    raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path, position=start)
-                is_first = False
-                yield window
-                del window
-        except (TruncatedTailError, CorruptionError) as error:
-            # A batch cut by the end of the part is damage: the plan saw an intact batch begin there.
-            is_cut = isinstance(error, TruncatedTailError) or error.reason is Reason.SIZE_EXCEEDS_FILE
-            if not is_cut or self._range.stop == self._range.size_in_bytes:
-                raise
-            raise CorruptionError(
-                Reason.SIZE_EXCEEDS_FILE,
-                f"the batch here would reach beyond position {self._range.stop}, where an intact one begins",
-                path=error.path,
-                position=error.position,
-                base_offset=error.base_offset,
-                length=error.length,
-            ) from None
-
-
-def first_offset(window: Window) -> int:
-    """Base offset of a window's first batch. For a compressed v0 or v1 message, which hides it, the last offset."""
-    batches = window.batches
-    return int(batches.base_offset[0]) if batches.base_offset[0] >= 0 else int(batches.last_offset[0])
 
 
 def place_of(number: int, position: int) -> int:

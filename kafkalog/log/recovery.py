@@ -8,7 +8,7 @@ a tolerant one (nothing after damage is read). Nothing is written; what recovery
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
 from kafkalog.indexes.builder import IndexBuilder
 from kafkalog.log.segment import Segment
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.checked_walk import walk_checked
 from kafkalog.records.header_walk import walk
 from kafkalog.state.leader_epochs import new_epochs
@@ -50,6 +50,9 @@ class RecoveredSegment:
         Whether a broker would truncate it to 0 bytes instead.
     finding : Finding or None
         Why the broker would truncate or empty it.
+    unnoticed : Finding or None
+        The first damage that recovery does not notice: a magic byte or an offset that is wrong, which no checksum
+        covers.
     """
 
     segment: Segment
@@ -62,6 +65,7 @@ class RecoveredSegment:
     n_valid_bytes: int = 0
     is_emptied: bool = False
     finding: Finding | None = None
+    unnoticed: Finding | None = None
 
     @property
     def is_cut(self) -> bool:
@@ -119,19 +123,19 @@ def recover(
             del window, taken  # their memory can serve the next window
             if reason is not None:
                 break
-        found.finding = found.finding or windows.finding
+        found.finding, found.unnoticed = found.finding or windows.finding, windows.unnoticed
     if found.finding is None and not builder.ends_in_order:
         found.is_emptied = True
         detail = "the largest timestamp's offset goes back; a broker empties the segment"
         found.finding = Finding(Reason.OFFSET_ORDER, detail, path=str(segment.path), position=0)
     if found.is_emptied:
-        finding = found.finding
         return RecoveredSegment(
             segment,
             map_end_offset=segment.base_offset,
             next_offset=segment.base_offset,
             is_emptied=True,
-            finding=finding,
+            finding=found.finding,
+            unnoticed=found.unnoticed,
         )
     found.offset_entries, found.time_entries = builder.offset_entries(), builder.time_entries()
     if windows.is_disordered and not _finds_last_entry(found):
@@ -165,6 +169,8 @@ def _finds_last_entry(found: RecoveredSegment) -> bool:
 class _Windows:
     """Windows of intact batches up to where recovery stops. `finding` is the reason, None at the end of the file.
 
+    `unnoticed` is the first damage that recovery passes over.
+
     With `needs_control_bytes` a window has the bytes of its control batches. Other bytes may be missing.
     """
 
@@ -173,6 +179,7 @@ class _Windows:
         self._needs_control_bytes = needs_control_bytes
         self.is_disordered = False
         self.finding: Finding | None = None
+        self.unnoticed: Finding | None = None
 
     def __iter__(self) -> Iterator[Window]:
         position, previous = self._start, self._segment.base_offset - 1
@@ -202,13 +209,15 @@ class _Windows:
                 return
             except CorruptionError as error:
                 position = position if error.position is None else error.position
+                error_finding = error.to_finding()
                 try:
                     lone = self._unwatched(error, position)
                 except CorruptionError:
                     lone = None  # the batch has other damage too, so recovery stops here
                 if lone is None or not len(lone.batches):
-                    self.finding = self.finding or error.to_finding()
+                    self.finding = self.finding or error_finding
                     return
+            self.unnoticed = self.unnoticed or error_finding
             self.is_disordered |= int(lone.batches.last_offset[0]) <= previous
             position, previous = int(lone.batches.next_position[0]), int(lone.batches.last_offset[0])
             first_window = _WINDOW_BEHIND_DAMAGE  # more such batches may follow: do not read far ahead
@@ -221,14 +230,13 @@ class _Windows:
         if valid.all():
             return window
         row = int(np.argmin(valid))
-        self.finding = Finding(
+        error = CorruptionError(
             Reason.CRC_MISMATCH,
             "the checksum in the batch is not that of its bytes; recovery cuts the segment here",
             path=str(self._segment.path),
             position=int(batches.position[row]),
-            length=int(batches.size_in_bytes[row]),
-            base_offset=int(batches.base_offset[row]),
         )
+        self.finding = replace(lost_batch(error, batches), length=int(batches.size_in_bytes[row]))
         return Window(window.data, window.start, batches[:row])
 
     def _unwatched(self, error: CorruptionError, position: int) -> Window | None:

@@ -25,16 +25,16 @@ from kafkalog.errors import (
     Limits,
     ReadError,
     Reason,
-    TruncatedTailError,
+    SidecarError,
 )
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
-from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end, until_odd_end
+from kafkalog.indexes.odd_offsets import Witnesses, first_offset
 from kafkalog.indexes.statistics import IndexStatistics, SegmentMeter
 from kafkalog.indexes.view import integers
+from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.log.timestamp_search import TimestampSearch
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.records.checked_walk import walk_checked
-from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain, walk
+from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.source import ByteSource, open_source, size_of
 
@@ -152,49 +152,30 @@ class Segment:
         previous_offset: int | None = None,
         window_bytes: int = WINDOW_BYTES,
         first_window_bytes: int | None = None,
-        checked: bool = False,
     ) -> Iterator[Window]:
-        """Windows of the segment from a batch boundary on. A partial last batch of the last segment ends them.
-
-        With `checked`, a window has the result of its checksums, and no bytes if all are correct (`walk_checked`).
+        """Windows of the segment from a batch boundary on; for the parameters see `SegmentStream`.
 
         Raises
         ------
         KafkalogError
-            See `kafkalog.records.header_walk.walk`. Also if an offset lies before the segment's base offset.
+            See `SegmentStream.windows`.
         """
-        self.findings = []
-        if previous_offset is None:
-            previous_offset = self.base_offset - 1
-        try:
-            windows = (walk_checked if checked else walk)(
-                source,
-                start=start,
-                previous_offset=previous_offset,
-                window_bytes=window_bytes,
-                first_window_bytes=first_window_bytes,
-                limits=self.limits,
-            )
-            # after a jump the previous offset is not known: it is no evidence against the first batch
-            known_offset = None if start else previous_offset
-            for window in windows:
-                reason = odd_end(window, source, known_offset, self.limits.max_batch_bytes, self._witnesses)
-                if reason is not None:
-                    yield from until_odd_end(window, reason, self.path)
-                known_offset = int(window.batches.last_offset[-1])
-                yield window
-                del window  # its memory can be reused for the next one
-        except TruncatedTailError as tail:
-            if not self.is_last:
-                raise
-            self.findings = [tail.to_finding(damage=False)]
-        except CorruptionError as error:
-            if error.reason is Reason.OFFSET_ORDER and (error.base_offset or 0) < self.base_offset:
-                error.reason = Reason.OFFSET_OUTSIDE_SEGMENT
-                error.detail = f"the segment begins at offset {self.base_offset}"
-            raise
+        return SegmentStream(
+            self, source, previous_offset, window_bytes=window_bytes, first_window_bytes=first_window_bytes
+        ).windows(start)
 
-    def _witnesses(self) -> Witnesses:
+    def check_start(self, window: Window) -> None:
+        """Raise if a window at the start does not begin with the expected batch."""
+
+    def explain(self, error: KafkalogError) -> KafkalogError:
+        """Return the error with what is known about the segment."""
+        is_below = (error.base_offset or 0) < self.base_offset
+        if isinstance(error, CorruptionError) and error.reason is Reason.OFFSET_ORDER and is_below:
+            error.reason = Reason.OFFSET_OUTSIDE_SEGMENT
+            error.detail = f"the segment begins at offset {self.base_offset}"
+        return error
+
+    def witnesses(self) -> Witnesses:
         """Bounds for the segment's offsets from other files: its index, later segments, producer snapshots."""
         try:
             names = os.listdir(self.path.absolute().parent)
@@ -210,7 +191,7 @@ class Segment:
     @property
     def next_base_offset(self) -> int | None:
         """Base offset of the next segment in the directory, from its file name; None for the last segment."""
-        return self._witnesses().next_base_offset
+        return self.witnesses().next_base_offset
 
     def iter_batches(self, *, window_bytes: int = WINDOW_BYTES) -> Iterator[BatchTable]:
         """Batch tables, one per window of the file; together they have the rows of the whole segment.
@@ -238,8 +219,15 @@ class Segment:
         """Path of another file of the segment, existing or not, given its suffix."""
         return self.path.with_name(kf.sidecar_name(self.path.name, suffix))
 
-    def read_index(self, kind: type[AnyIndex]) -> AnyIndex | None:
+    def read_index(self, kind: type[AnyIndex], *, is_bounded: bool = True) -> AnyIndex | None:
         """An index of one of the three kinds, not cached; None if there is no such file.
+
+        Parameters
+        ----------
+        kind : type
+            `OffsetIndex`, `TimeIndex` or `TransactionIndex`.
+        is_bounded : bool
+            Whether to read no more entries than a `.log` of this size can have.
 
         Raises
         ------
@@ -247,13 +235,22 @@ class Segment:
             The index cannot be read.
         """
         path = self.sidecar_path(_SUFFIXES[kind])
-        if not path.is_file():
+        if not os.path.exists(path):
             return None
-        size = self.size_in_bytes if self.error is None else self.limits.max_segment_bytes
-        # at most one entry per batch, and one that a roll or close adds to the time index
-        max_entries = size // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
+        size = size_of(path)
+        if size > _MAX_INDEX_BYTES and not is_bounded:
+            detail = f"{size} bytes; a broker cannot map an index of 2 GiB or more"
+            raise SidecarError(Reason.INDEX_SIZE, detail, path=path)
         # not mapped by default: a mapping holds a file descriptor for as long as the index is cached
-        return kind.open(path, self.base_offset, memory_map=self.memory_map is True, max_entries=max_entries)
+        is_mapped = self.memory_map is True or (size > _READ_BYTES and not is_bounded)
+        max_entries = self.max_index_entries if is_bounded else None
+        return kind.open(path, self.base_offset, memory_map=is_mapped, max_entries=max_entries)
+
+    @property
+    def max_index_entries(self) -> int:
+        """At most one entry per batch, and one that a roll or close adds to the time index."""
+        size = self.size_in_bytes if self.error is None else self.limits.max_segment_bytes
+        return size // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
 
     def index_or_none(
         self, kind: type[AnyIndex], report: Callable[[Finding], object] = lambda finding: None
@@ -482,7 +479,9 @@ class Segment:
         return result
 
 
-_BYTES_WORTH_A_JUMP = 2**20
+_BYTES_WORTH_A_JUMP: Final = 2**20
+_MAX_INDEX_BYTES: Final = 2**31 - 1
+_READ_BYTES: Final = 2**26
 
 
 def _is_last(path: Path, base_offset: int | None) -> bool:

@@ -21,7 +21,7 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
-from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, ReadCommitted, ReplayWindow
+from kafkalog.state.read_committed import PLACE_BITS, ReadCommitted, ReplayWindow
 from kafkalog.state.transaction_outcomes import KnownOutcomes, OutcomeLearner, Outcomes
 from kafkalog.storage.source import ByteSource
 
@@ -148,9 +148,7 @@ class SegmentReader:
         self,
         selection: Selection,
         *,
-        isolation_level: IsolationLevel = "read_uncommitted",
         on_corruption: OnCorruption = "raise",
-        check_crcs: bool = True,
         report: Callable[[Finding], None] = lambda finding: None,
         window_bytes: int = WINDOW_BYTES,
         wanted: Callable[[Segment], bool] = lambda segment: True,
@@ -164,12 +162,8 @@ class SegmentReader:
         Parameters
         ----------
         selection : Selection
-        isolation_level : {"read_uncommitted", "read_committed"}
-            With the latter, the batches of a window are those that a consumer would get.
         on_corruption : {"raise", "stop", "skip"}
             What to do where headers cannot be walked, or a file cannot be read.
-        check_crcs : bool
-            Whether a batch needs a correct checksum to count for `isolation_level`.
         report : callable
             Called with each finding.
         window_bytes : int
@@ -178,78 +172,26 @@ class SegmentReader:
             Returns whether to read a segment.
         statistics : ScanStatistics, optional
             Its counts are increased.
-        """
-        counts = ScanStatistics() if statistics is None else statistics
-        counts.n_segments += len(self._segments)
-        counts.n_bytes += sum(segment.size_in_bytes for segment in self._segments)
-        damage: list[Finding] = []  # since the last window: skipped bytes may have held transaction markers
-
-        def report_and_keep(finding: Finding) -> None:
-            report(finding)
-            damage.append(finding)
-
-        judge = None if isolation_level == "read_uncommitted" else self.read_committed(on_corruption, check_crcs)
-        last_offset = -1
-        try:
-            for window in self._all_windows(
-                selection,
-                on_corruption=on_corruption,
-                report=report if judge is None else report_and_keep,
-                window_bytes=window_bytes,
-                wanted=wanted,
-                statistics=counts,
-            ):
-                last_offset = int(window.batches.last_offset[-1])
-                if judge is None:
-                    yield window
-                    del window  # here and below: its memory can be reused for the next one
-                    continue
-                replay = ReplayWindow(window.window, window.number << PLACE_BITS, tuple(damage))
-                committed = judge.select_committed(replay, selection.start_offset, selection.end_offset)
-                damage.clear()
-                if len(committed.batches):
-                    yield window._replace(window=window.window._replace(batches=committed.batches))
-                else:
-                    window.release()
-                del window, replay
-                for finding in committed.findings:
-                    report(finding)
-                if committed.error is not None:
-                    raise committed.error
-                if committed.is_end:
-                    return
-            if self._known.at_end is not None:
-                self._known.at_end(last_offset, on_corruption, report)
-        finally:
-            if judge is not None:
-                judge.close()  # it may have read ahead for markers, and hold a file open
-
-    def _all_windows(
-        self,
-        selection: Selection,
-        *,
-        on_corruption: OnCorruption,
-        report: Callable[[Finding], None],
-        window_bytes: int,
-        wanted: Callable[[Segment], bool],
-        statistics: ScanStatistics,
-    ) -> Iterator[SegmentWindow]:
-        """Windows that may hold selected offsets; for the parameters see `windows`.
 
         Raises
         ------
         KafkalogError
             Headers cannot be walked, or a file cannot be read, with `on_corruption="raise"`.
         """
+        counts = ScanStatistics() if statistics is None else statistics
+        counts.n_segments += len(self._segments)
+        counts.n_bytes += sum(segment.size_in_bytes for segment in self._segments)
+        start, stop = selection.start_offset, selection.end_offset
+        last_offset = -1
         previous: int | None = None
         reached: int | None = None  # end offset of the previous segment, unless damage hides it
+        is_end = False
         for number, segment in enumerate(self._segments):
             following = self._segments[number + 1].base_offset if number + 1 < len(self._segments) else None
-            start = selection.start_offset
             if start is not None and following is not None and following <= start:
                 continue
-            if selection.end_offset is not None and segment.base_offset >= selection.end_offset:
-                return
+            if is_end or (stop is not None and segment.base_offset >= stop):
+                break
             if not wanted(segment):
                 previous = reached = None
                 continue
@@ -261,40 +203,105 @@ class SegmentReader:
             reached = None
             if previous is None:
                 previous = segment.base_offset - 1
-            stream: SegmentStream | None = None
             position = segment.first_position
+            stream: SegmentStream | None = None
             try:
                 with segment.open() as source:
                     if start is not None:
                         position = segment.position_for(source, start)
-                    statistics.n_segments_read += 1
-                    statistics.n_bytes += source.size - segment.size_in_bytes  # it may have grown since it was listed
-                    statistics.n_bytes_jumped += position
-                    # after a jump, the offsets before the position are not known
-                    behind = segment.base_offset - 1 if position else max(previous, segment.base_offset - 1)
-                    stream = SegmentStream(segment, source, behind, report, window_bytes)
-                    for window in stream.windows(position, on_corruption):
+                    counts.n_segments_read += 1
+                    counts.n_bytes += source.size - segment.size_in_bytes  # it may have grown since it was listed
+                    counts.n_bytes_jumped += position
+                    stream = SegmentStream(
+                        segment,
+                        source,
+                        # after a jump, the offsets before the position are not known
+                        segment.base_offset - 1 if position else max(previous, segment.base_offset - 1),
+                        on_corruption=on_corruption,
+                        report=report,
+                        window_bytes=window_bytes,
+                    )
+                    for window in stream.windows(position):
                         end = window.start + window.data.size
                         n_bytes = max(end - position, 0)
                         position = max(end, position)
-                        statistics.n_bytes_read += n_bytes
-                        statistics.n_batches += len(window.batches)
-                        is_end = selection.end_offset is not None and _reaches(window, selection.end_offset)
+                        counts.n_bytes_read += n_bytes
+                        counts.n_batches += len(window.batches)
+                        last_offset = stream.previous
+                        is_end = stop is not None and _reaches(window, stop)
                         yield SegmentWindow(number, segment, source, window, n_bytes)
-                        del window
+                        del window  # its memory can be reused for the next one
                         if is_end:
-                            return
+                            break
             except (ReadError, LimitExceededError) as error:
                 if on_corruption == "raise" or self._known.is_planned:
                     raise
                 report(_passed_over(error, segment, position, on_corruption))
-                if on_corruption == "stop":
-                    return
+                is_end |= on_corruption == "stop"
             if stream is not None:
-                if stream.stopped:
+                is_end |= stream.stopped
+                previous, reached = stream.previous, stream.end_offset
+        if self._known.at_end is not None:
+            self._known.at_end(last_offset, on_corruption, report)
+
+    def committed_windows(
+        self,
+        selection: Selection,
+        *,
+        on_corruption: OnCorruption = "raise",
+        check_crcs: bool = True,
+        report: Callable[[Finding], None] = lambda finding: None,
+        window_bytes: int = WINDOW_BYTES,
+        wanted: Callable[[Segment], bool] = lambda segment: True,
+        statistics: ScanStatistics | None = None,
+    ) -> Iterator[SegmentWindow]:
+        """Like `windows`, but each with only the batches that a `read_committed` consumer would get.
+
+        Parameters
+        ----------
+        selection, on_corruption, report, window_bytes, wanted, statistics
+            See `windows`.
+        check_crcs : bool
+            Whether a batch with a wrong checksum is taken for damage, which may hide the end of a transaction.
+
+        Raises
+        ------
+        KafkalogError
+            See `windows`; also if damage hides how a transaction ended, with `on_corruption="raise"`.
+        """
+        damage: list[Finding] = []  # since the last window: skipped bytes may have held transaction markers
+
+        def report_and_keep(finding: Finding) -> None:
+            report(finding)
+            damage.append(finding)
+
+        judge = self.read_committed(on_corruption, check_crcs)
+        windows = self.windows(
+            selection,
+            on_corruption=on_corruption,
+            report=report_and_keep,
+            window_bytes=window_bytes,
+            wanted=wanted,
+            statistics=statistics,
+        )
+        try:
+            for window in windows:
+                replay = ReplayWindow(window.window, window.number << PLACE_BITS, tuple(damage))
+                committed = judge.select_committed(replay, selection.start_offset, selection.end_offset)
+                damage.clear()
+                if len(committed.batches):
+                    yield window._replace(window=window.window._replace(batches=committed.batches))
+                else:
+                    window.release()
+                del window, replay  # here and above: their memory can be reused for the next one
+                for finding in committed.findings:
+                    report(finding)
+                if committed.error is not None:
+                    raise committed.error
+                if committed.is_end:
                     return
-                previous = stream.previous
-                reached = stream.end_offset
+        finally:
+            judge.close()  # it may have read ahead for markers, and hold a file open
 
     def lost_from(self, finding: Finding) -> Finding:
         """The finding, with all offsets from it to the end of the log counted as lost."""
@@ -357,8 +364,15 @@ class SegmentReader:
             try:
                 with segment.open() as source:
                     previous = max(previous, segment.base_offset - 1)
-                    stream = SegmentStream(segment, source, previous, damage.append, _WINDOW_AHEAD)
-                    for window in stream.windows(begin, "skip"):
+                    stream = SegmentStream(
+                        segment,
+                        source,
+                        previous,
+                        on_corruption="skip",
+                        report=damage.append,
+                        window_bytes=_WINDOW_AHEAD,
+                    )
+                    for window in stream.windows(begin):
                         begin = window.start + window.data.size
                         yield ReplayWindow(window, number << PLACE_BITS, tuple(damage))
                         damage.clear()

@@ -9,16 +9,42 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Certainty, Finding, KafkalogError, OnCorruption, Reason
-from kafkalog.indexes.odd_offsets import first_offset, offsets_from
-from kafkalog.log.segment import Segment
+from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, OnCorruption, Reason, TruncatedTailError
+from kafkalog.indexes.index_files import OffsetIndex
+from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end, odd_end_error, offsets_from
 from kafkalog.records.batch_table import Window
-from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at
+from kafkalog.records.checked_walk import walk_checked
+from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk
 from kafkalog.storage.source import ByteSource
+
+
+class SegmentFile(Protocol):
+    """What a stream uses of a `Segment`."""
+
+    path: Path
+    base_offset: int
+    first_position: int
+    is_last: bool
+    limits: Limits
+    findings: list[Finding]
+
+    @property
+    def offset_hint(self) -> OffsetIndex | None: ...
+    @property
+    def next_base_offset(self) -> int | None: ...
+    def witnesses(self) -> Witnesses: ...
+    def is_batch_at(self, source: ByteSource, position: int, offset: int) -> bool: ...
+    def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]: ...
+    def check_start(self, window: Window) -> None: ...
+    def explain(self, error: KafkalogError) -> KafkalogError: ...
 
 
 class SegmentStream:
@@ -29,14 +55,18 @@ class SegmentStream:
     segment : Segment
     source : ByteSource
         The segment's bytes.
-    previous : int
-        The first offset must be above this one.
+    previous : int, optional
+        The first offset must be above this one; default: the offset before the segment's base offset.
+    on_corruption : {"raise", "stop", "skip"}
+        What to do where headers cannot be walked.
     report : callable
         Called with each finding.
     window_bytes : int
         Bytes to read at a time.
+    first_window_bytes : int, optional
+        Bytes to read first, if few may be wanted; doubled from window to window.
     checked : bool
-        Whether windows have the result of their checksums, and no bytes if all are correct; see `Segment.iter_windows`.
+        Whether windows have the result of their checksums, and no bytes if all are correct (`walk_checked`).
 
     Attributes
     ----------
@@ -50,18 +80,20 @@ class SegmentStream:
 
     def __init__(
         self,
-        segment: Segment,
+        segment: SegmentFile,
         source: ByteSource,
-        previous: int,
-        report: Callable[[Finding], None],
-        window_bytes: int,
+        previous: int | None = None,
         *,
+        on_corruption: OnCorruption = "raise",
+        report: Callable[[Finding], None] = lambda finding: None,
+        window_bytes: int = WINDOW_BYTES,
+        first_window_bytes: int | None = None,
         checked: bool = False,
     ) -> None:
         self.segment, self.source, self.report = segment, source, report
-        self.window_bytes = window_bytes
-        self._checked = checked
-        self.previous = previous
+        self._on_corruption, self._walk = on_corruption, walk_checked if checked else walk
+        self._window_bytes, self._first_window_bytes = window_bytes, first_window_bytes
+        self.previous = segment.base_offset - 1 if previous is None else previous
         self.end_offset: int | None = None
         self.stopped = False
         self._last_position: int | None = None
@@ -69,43 +101,65 @@ class SegmentStream:
         self._next_original: int | None = None
         self._n_searches = 0
 
-    def windows(self, position: int | None, on_corruption: OnCorruption) -> Iterator[Window]:
-        """Windows from a batch boundary on.
+    def windows(self, start: int = 0) -> Iterator[Window]:
+        """Windows from a batch boundary on. A partial last batch of the last segment ends them, and is reported.
 
         Raises
         ------
         KafkalogError
-            Headers cannot be walked, with `on_corruption="raise"`; or the file cannot be read.
+            Headers cannot be walked (see `kafkalog.records.header_walk.walk`), or an offset lies before the segment's
+            base offset, with `on_corruption="raise"`; or the file cannot be read.
         """
-        first_window_bytes = None
+        segment, source, limits = self.segment, self.source, self.segment.limits
+        witnesses = cache(segment.witnesses)  # they take a listing of the directory
+        segment.findings = []
+        position: int | None = max(start, segment.first_position)
         while position is not None:
+            # after a jump the previous offset is not known: it is no evidence against the first batch
+            before = None if position else self.previous
             try:
-                windows = self.segment.iter_windows(
-                    self.source,
+                for window in self._walk(
+                    source,
                     start=position,
                     previous_offset=self.previous,
-                    window_bytes=self.window_bytes,
-                    first_window_bytes=first_window_bytes,
-                    checked=self._checked,
-                )
-                for window in windows:
-                    self.previous = int(window.batches.last_offset[-1])
+                    window_bytes=self._window_bytes,
+                    first_window_bytes=self._first_window_bytes,
+                    limits=limits,
+                ):
+                    reason = odd_end(window, source, before, limits.max_batch_bytes, witnesses)
+                    odd = None if reason is None else odd_end_error(window, reason, segment.path)
+                    if odd is not None:
+                        if len(window.batches) == 1:
+                            raise odd
+                        valid = None if window.valid is None else window.valid[:-1]
+                        window = window._replace(batches=window.batches[:-1], valid=valid)
+                    segment.check_start(window)
+                    self.previous = before = int(window.batches.last_offset[-1])
                     self._last_position = int(window.batches.position[-1])
                     yield window
+                    if odd is not None:
+                        raise odd
                     del window  # its memory can be reused for the next one
-                for finding in self.segment.findings:
-                    self.report(finding)
-                self.end_offset = max(self.previous + 1, self.segment.base_offset)
-                return
-            except KafkalogError as error:
-                if on_corruption == "raise" or error.position is None:
-                    raise
-                position = self._go_on(error, error.position, on_corruption)
-                first_window_bytes = _WINDOW_BEHIND_DAMAGE
+                position = None
+            except KafkalogError as found:
+                if isinstance(found, TruncatedTailError) and segment.is_last:
+                    segment.findings = [found.to_finding(damage=False)]
+                    self.report(segment.findings[0])
+                    break
+                error = segment.explain(found)
+                if self._on_corruption == "raise" or error.position is None:
+                    if error is found:
+                        raise
+                    raise error from None
+                position = self._go_on(error, error.position)
+                if position is None:
+                    return
+                self._first_window_bytes = _WINDOW_BEHIND_DAMAGE
+        self.end_offset = max(self.previous + 1, segment.base_offset)
 
-    def _go_on(self, error: KafkalogError, where: int, on_corruption: OnCorruption) -> int | None:
+    def _go_on(self, error: KafkalogError, where: int) -> int | None:
         """Report the damage, and return where to continue; None for nowhere in this segment."""
-        if on_corruption == "stop":
+        if self._on_corruption == "stop":
             self.stopped = True
             self.report(replace(error.to_finding(), base_offset=self.previous + 1))
             return None
@@ -223,7 +277,7 @@ class _Resynchroniser:
         The segment's bytes.
     """
 
-    def __init__(self, segment: Segment, source: ByteSource) -> None:
+    def __init__(self, segment: SegmentFile, source: ByteSource) -> None:
         self._segment, self._source = segment, source
         index = segment.offset_hint
         self._positions = np.empty(0, np.int64) if index is None else np.unique(index.position)

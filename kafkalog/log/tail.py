@@ -258,8 +258,8 @@ class PartitionTail:
                 source.size = min(begin + ahead, size)
                 # everything before the position is intact, and offsets rise from there
                 previous = self._end - 1 if self._end > segment.base_offset else segment.base_offset - 1
-                stream = SegmentStream(segment, source, previous, lambda finding: None, _WINDOW_BYTES)
-                for window in stream.windows(begin, "skip"):
+                stream = SegmentStream(segment, source, previous, on_corruption="skip")
+                for window in stream.windows(begin):
                     self._take(window)
                     source.release(window.data, window.start)
                 if self._position == begin and source.size == size:

@@ -6,7 +6,6 @@ Only batches whose headers allow a match are decoded. Mirrors `FileRecords.searc
 
 from __future__ import annotations
 
-import operator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.parsing import parse_milliseconds
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode
@@ -72,28 +72,16 @@ def parse_timestamps(timestamps: Any) -> npt.NDArray[np.int64]:
 
 
 def _parse(value: Any) -> int:
-    if isinstance(value, str):
-        if value not in NAMED_TIMESTAMPS:
-            raise ValueError(
-                f"no timestamp {value!r}; there are {', '.join(NAMED_TIMESTAMPS)}, milliseconds, datetimes"
-            )
+    if isinstance(value, str) and value in NAMED_TIMESTAMPS:
         return NAMED_TIMESTAMPS[value]
     if isinstance(value, (np.ndarray, np.datetime64)):
         raise ValueError("a numpy datetime64 has no zone; give milliseconds since 1970 in UTC, or aware datetimes")
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise ValueError(f"{value!r} is naive; say which zone, such as datetime(..., tzinfo=timezone.utc)")
-        number = kf.milliseconds(value)
-    elif isinstance(value, (bool, np.bool_)):
-        raise TypeError("a timestamp is milliseconds, a name or an aware datetime, not a bool")
-    else:
-        try:
-            number = operator.index(value)
-        except TypeError:
-            kind = type(value).__name__
-            raise TypeError(f"a timestamp is milliseconds, a name or an aware datetime, not {kind}") from None
+    names = ", ".join(NAMED_TIMESTAMPS)
+    try:
+        number = parse_milliseconds("timestamp", value)
+    except ValueError as error:
+        raise ValueError(f"{error}; or one of {names}") from None
     if not 0 <= number <= _MOST:
-        names = ", ".join(map(repr, NAMED_TIMESTAMPS))
         raise ValueError(f"timestamp {number}: milliseconds from 0 to 2**63 - 1 are expected, or one of {names}")
     return number
 

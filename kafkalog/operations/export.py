@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkalog.arguments import optional_integer
 from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, OutputExistsError, Reason
 from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
@@ -99,9 +100,7 @@ class Exporter:
         )
         if self._keys and not isinstance(to, (str, os.PathLike)):
             raise ValueError("partition_by makes a directory: name one to write to")
-        if max_records is not None and (isinstance(max_records, bool) or max_records < 0):
-            raise ValueError(f"max_records must not be negative: {max_records}")
-        self._max_records = max_records
+        self._max_records = optional_integer("max_records", max_records, 0)
         self._limits = scan.get("limits") or DEFAULT_LIMITS
         self.scan = self._open(path, scan)
         shown = self._columns if self._columns is not None else self.scan.columns

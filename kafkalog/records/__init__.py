@@ -10,6 +10,7 @@
     `columns`       `RecordColumns`: records as NumPy columns
     `decode`        spans to columns
     `compress`      compression in the frames that Kafka writes
+    `batch_spec`    header fields of the batches that are encoded
     `encode`        columns to v2 batches
 
 Mirrors `org.apache.kafka.common.record`. Nothing here knows segments, indexes or Arrow.

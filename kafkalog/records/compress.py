@@ -20,7 +20,6 @@ import zstandard
 
 from kafkalog import format as kf
 from kafkalog.records.codecs import XERIAL_MAGIC, Arena, Compression, header_checksum
-from kafkalog.storage.source import Bytes
 
 XERIAL_BLOCK: Final = 32 * 1024
 LZ4_BLOCK: Final = 64 * 1024
@@ -30,27 +29,12 @@ Compress = Callable[[Arena, memoryview], None]
 """Appends the compressed form of bytes to an arena."""
 
 
-def compress(compression: Compression, data: Bytes, *, magic: int = 2) -> Bytes:
-    """Compress the records of a batch, or the messages of a wrapper.
-
-    Parameters
-    ----------
-    compression : Compression
-    data : uint8[n]
-    magic : int
-        Magic of the batch: the header checksum of a v0 LZ4 frame is different (KAFKA-3160), and zstd exists from v2 on.
-
-    Returns
-    -------
-    uint8[m]
-    """
-    arena = Arena()
-    compressor(compression, magic=magic)(arena, memoryview(data))
-    return arena.data[: arena.used]
-
-
 def compressor(compression: Compression, *, magic: int = 2) -> Compress:
-    """Return a function that compresses batches with these settings; not to be shared between threads."""
+    """Return a function that compresses batches with these settings; not to be shared between threads.
+
+    `magic` is that of the batch: the header checksum of a v0 LZ4 frame is different (KAFKA-3160), and zstd exists from
+    v2 on.
+    """
     level = compression.effective_level
     if level is None:
         return _append if compression.codec == kf.Codec.NONE else _snappy

@@ -8,8 +8,6 @@ those of Kafka's writers. Nothing here knows segments or files. Formats v0 and v
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -17,7 +15,16 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import encode as kernels
-from kafkalog.errors import DEFAULT_LIMITS, Reason, UnwritableError
+from kafkalog.errors import DEFAULT_LIMITS, Reason
+from kafkalog.records.batch_spec import (
+    BatchSpec,
+    Int64s,
+    base_sequences,
+    check_bounds,
+    offset_bounds,
+    spread,
+    unwritable,
+)
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.codecs import UNCOMPRESSED, Arena, Compression
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
@@ -32,94 +39,6 @@ MAX_BATCH_BYTES: Final = 2**31 - 1
 
 _OK = kernels.STATUSES["OK"]
 _GROUP_BYTES = 2**20  # records to compress at a time: enough for few calls, few enough to stay in a core's cache
-
-Int64s = npt.NDArray[np.int64]
-PerBatch = int | npt.NDArray[Any] | Sequence[int]
-"""A number for all batches, or one for each."""
-
-
-@dataclass(frozen=True, eq=False)
-class BatchSpec:
-    """Header fields of batches. A field is one number for all batches, or an array with one number per batch.
-
-    Attributes
-    ----------
-    compression : Compression, or a sequence of one per batch
-    timestamp_type : int
-        `TimestampType.CREATE_TIME` or `LOG_APPEND_TIME`.
-    log_append_time : int, optional
-        Milliseconds; the largest timestamp of LogAppendTime batches, and thereby the timestamp of all their records.
-    leader_epoch : int
-    producer_id, producer_epoch : int
-        -1 for none.
-    base_sequence : int
-        An array has the base sequence of each batch. A number is that of the first batch; the following ones continue
-        from it as a producer's do, wrapping to 0 after 2^31 - 1. -1 for none.
-    is_transactional, is_control : bool
-    delete_horizon_ms : int, optional
-        Stored in place of the base timestamp; -1 for none.
-    base_offset : array, optional
-        Default: the offset of the first record. It may be lower than that.
-    last_offset : array, optional
-        Default: the offset of the last record. It may be higher than that, as after compaction.
-    max_timestamp : array, optional
-        Default: the largest timestamp of the records; with LogAppendTime, `log_append_time`.
-    any_header_keys : bool
-        Whether header keys may be other than UTF-8, as some clients write them; for records read from a log.
-
-    Raises
-    ------
-    ValueError
-        Numbers contradict each other by the rules of `MemoryRecordsBuilder`. Arrays are not checked: they may come
-        from a log that has such values.
-
-    Notes
-    -----
-    A batch without records, as compaction leaves it, needs `base_offset` and `last_offset`. It is not compressed, its
-    base timestamp is -1 and it has no delete horizon.
-
-    Source: MemoryRecordsBuilder, DefaultRecordBatch.writeHeader and writeEmptyHeader, Kafka 4.3.
-    """
-
-    compression: Compression | Sequence[Compression] = UNCOMPRESSED
-    timestamp_type: PerBatch = kf.TimestampType.CREATE_TIME
-    log_append_time: PerBatch | None = None
-    leader_epoch: PerBatch = -1
-    producer_id: PerBatch = -1
-    producer_epoch: PerBatch = -1
-    base_sequence: PerBatch = -1
-    is_transactional: bool | npt.NDArray[np.bool_] = False
-    is_control: bool | npt.NDArray[np.bool_] = False
-    delete_horizon_ms: PerBatch | None = None
-    base_offset: PerBatch | None = None
-    last_offset: PerBatch | None = None
-    max_timestamp: PerBatch | None = None
-    any_header_keys: bool = False
-
-    def __post_init__(self) -> None:
-        if not np.isin(self.timestamp_type, (0, 1)).all():
-            raise ValueError(f"timestamp_type is CREATE_TIME or LOG_APPEND_TIME, not {self.timestamp_type!r}")
-        if self.log_append_time is None and self.max_timestamp is None and np.any(np.asarray(self.timestamp_type) == 1):
-            raise ValueError("batches of LogAppendTime need log_append_time")
-        has_producer = _scalar(self.producer_id)
-        if has_producer is None:
-            return
-        is_control = _scalar(self.is_control)
-        epoch, sequence = _scalar(self.producer_epoch), _scalar(self.base_sequence)
-        if has_producer < 0:
-            if _scalar(self.is_transactional):
-                raise ValueError("transactional batches need a producer_id")
-            if (epoch is not None and epoch >= 0) or (sequence is not None and sequence >= 0):
-                raise ValueError("a producer_epoch or base_sequence needs a producer_id")
-        elif epoch is not None and epoch < 0:
-            raise ValueError("a producer_id needs a producer_epoch")
-        elif sequence is not None and sequence < 0 and is_control is not None and not is_control:
-            raise ValueError("a producer_id needs a base_sequence")
-
-
-def _scalar(value: Any) -> int | None:
-    """The number for all batches; None if each has its own."""
-    return int(value) if np.ndim(value) == 0 else None
 
 
 def cut_batches(
@@ -351,8 +270,8 @@ def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
     n = boundaries.size - 1
     counts = np.diff(boundaries)
     is_empty = counts == 0
-    base_offset, last_offset = _offset_bounds(bound, boundaries, is_empty, spec)
-    horizon = _spread("delete_horizon_ms", -1 if spec.delete_horizon_ms is None else spec.delete_horizon_ms, n, _I64)
+    base_offset, last_offset = offset_bounds(bound.offset, boundaries, is_empty, spec)
+    horizon = spread("delete_horizon_ms", -1 if spec.delete_horizon_ms is None else spec.delete_horizon_ms, n, np.int64)
     has_horizon = (horizon >= 0) & ~is_empty
     if bound.timestamp.size:
         base_timestamp = bound.timestamp[np.minimum(boundaries[:-1], bound.timestamp.size - 1)]
@@ -366,12 +285,12 @@ def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
     )
     if status != _OK:
         _refuse(status, row, bound.offset)
-    _check_bounds(bound.offset, boundaries, base_offset, last_offset, is_empty)
-    timestamp_type = _spread("timestamp_type", spec.timestamp_type, n, np.int8)
+    check_bounds(bound.offset, boundaries, base_offset, last_offset, is_empty)
+    timestamp_type = spread("timestamp_type", spec.timestamp_type, n, np.int8)
     if spec.max_timestamp is not None:
-        max_timestamp = _spread("max_timestamp", spec.max_timestamp, n, _I64)
+        max_timestamp = spread("max_timestamp", spec.max_timestamp, n, np.int64)
     elif spec.log_append_time is not None:
-        append_time = _spread("log_append_time", spec.log_append_time, n, _I64)
+        append_time = spread("log_append_time", spec.log_append_time, n, np.int64)
         max_timestamp = np.where(timestamp_type == kf.TimestampType.LOG_APPEND_TIME, append_time, max_timestamp)
     compressions = [spec.compression] if isinstance(spec.compression, Compression) else list(spec.compression)
     if len(compressions) != n and not isinstance(spec.compression, Compression):
@@ -380,105 +299,23 @@ def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
     attributes = (
         np.where(is_empty, np.int16(0), codec)
         | kf.TIMESTAMP_TYPE_BIT * timestamp_type.astype(np.int16)
-        | kf.TRANSACTIONAL_BIT * _spread("is_transactional", spec.is_transactional, n, np.int16)
-        | kf.CONTROL_BIT * _spread("is_control", spec.is_control, n, np.int16)
+        | kf.TRANSACTIONAL_BIT * spread("is_transactional", spec.is_transactional, n, np.int16)
+        | kf.CONTROL_BIT * spread("is_control", spec.is_control, n, np.int16)
         | kf.DELETE_HORIZON_BIT * has_horizon.astype(np.int16)
     )
     heads = kernels.Heads(
         base_offset,
         last_offset,
-        _spread("leader_epoch", spec.leader_epoch, n, np.int32),
+        spread("leader_epoch", spec.leader_epoch, n, np.int32),
         attributes.astype(np.int16, copy=False),
         base_timestamp,
         max_timestamp,
-        _spread("producer_id", spec.producer_id, n, _I64),
-        _spread("producer_epoch", spec.producer_epoch, n, np.int16),
-        _sequences(spec.base_sequence, base_offset, last_offset),
+        spread("producer_id", spec.producer_id, n, np.int64),
+        spread("producer_epoch", spec.producer_epoch, n, np.int16),
+        base_sequences(spec.base_sequence, base_offset, last_offset),
         counts.astype(np.int32),
     )
     return _Plan(heads, body_size, payload_size, compressions)
-
-
-_I64 = np.int64
-
-
-def _offset_bounds(
-    bound: _Bound, boundaries: Int64s, is_empty: npt.NDArray[np.bool_], spec: BatchSpec
-) -> tuple[Int64s, Int64s]:
-    """First and last offset of each batch, as written to its header."""
-    n = is_empty.size
-    if is_empty.any() and (spec.base_offset is None or spec.last_offset is None):
-        raise ValueError(f"batch {int(is_empty.argmax())} has no records: base_offset and last_offset must be given")
-    if spec.base_offset is None:
-        base_offset = bound.offset[boundaries[:-1]]
-    else:
-        base_offset = _spread("base_offset", spec.base_offset, n, _I64)
-    if spec.last_offset is None:
-        last_offset = bound.offset[boundaries[1:] - 1]
-    else:
-        last_offset = _spread("last_offset", spec.last_offset, n, _I64)
-    wrong = base_offset < 0
-    if wrong.any():
-        batch = int(wrong.argmax())
-        raise _unwritable(Reason.OFFSET_ORDER, f"offset {base_offset[batch]} is negative", int(boundaries[batch]))
-    return base_offset, last_offset
-
-
-def _check_bounds(
-    offset: Int64s, boundaries: Int64s, base_offset: Int64s, last_offset: Int64s, is_empty: npt.NDArray[np.bool_]
-) -> None:
-    """Check header offsets against the records (whose order was checked before) and the neighbouring batches."""
-    wrong = last_offset < base_offset
-    if offset.size:
-        wrong |= ~is_empty & (last_offset < offset[np.clip(boundaries[1:] - 1, 0, offset.size - 1)])
-    if wrong.any():
-        raise ValueError(f"last_offset of batch {int(wrong.argmax())} is below its base offset or its last record")
-    wrong = last_offset - base_offset > 2**31 - 1
-    if wrong.any():
-        batch = int(wrong.argmax())
-        raise _unwritable(
-            Reason.HEADER_INCONSISTENT,
-            f"offset {last_offset[batch]} is more than 2^31 - 1 above base offset {base_offset[batch]}",
-            int(max(boundaries[batch + 1] - 1, 0)),
-        )
-    wrong = base_offset[1:] <= last_offset[:-1]
-    if wrong.any():
-        batch = int(wrong.argmax()) + 1
-        raise _unwritable(
-            Reason.OFFSET_ORDER,
-            f"offset {base_offset[batch]} does not lie after {last_offset[batch - 1]} of the batch before",
-            int(boundaries[batch]),
-        )
-
-
-def _sequences(base_sequence: PerBatch, base_offset: Int64s, last_offset: Int64s) -> npt.NDArray[np.int32]:
-    first = _scalar(base_sequence)
-    if first is None or first < 0:
-        return _spread("base_sequence", base_sequence, base_offset.size, np.int32)
-    if first > 2**31 - 1:
-        raise ValueError(f"base_sequence {first} has more than 31 bits")
-    # steps are reduced modulo 2^31, so that their sum cannot overflow 64 bits
-    steps = (last_offset - base_offset + 1) & 0x7FFFFFFF
-    before = np.zeros(base_offset.size, np.int64)
-    np.cumsum(steps[:-1], out=before[1:])
-    return ((before + first) & 0x7FFFFFFF).astype(np.int32)
-
-
-def _spread(name: str, value: Any, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Convert one number, or one per batch, to an array of the header field's dtype."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "iub":
-        raise TypeError(f"{name} is an integer or an array of integers, not {value!r}")
-    if array.ndim and array.shape != (n,):
-        raise ValueError(f"{name} has {array.size} values for {n} batches")
-    wide = np.dtype(dtype)
-    if array.dtype != wide and array.size and array.dtype.kind != "b":
-        limits = np.iinfo(wide)
-        if int(array.min()) < limits.min or int(array.max()) > limits.max:
-            raise ValueError(f"{name} does not fit {limits.bits} bits: {int(array.min())} to {int(array.max())}")
-    if not array.ndim:
-        return np.full(n, array, wide)
-    return np.ascontiguousarray(array, wide)
 
 
 def _write_compressed(bound: _Bound, boundaries: Int64s, plan: _Plan, n_bytes: int) -> Bytes:
@@ -522,7 +359,7 @@ def _write_compressed(bound: _Bound, boundaries: Int64s, plan: _Plan, n_bytes: i
         total = np.diff(position, append=out.used)
         if (total > MAX_BATCH_BYTES).any():
             row = int(boundaries[first + int(total.argmax())])
-            raise _unwritable(Reason.BATCH_TOO_LARGE, "its batch has 2 GiB or more", row)
+            raise unwritable(Reason.BATCH_TOO_LARGE, "its batch has 2 GiB or more", row)
         kernels.write_heads(plan.heads, first, position, total, out.data)
         first = stop
     return out.data[: out.used]
@@ -548,8 +385,4 @@ def _refuse(status: int, row: int, offset: Int64s, first_row: int = 0) -> NoRetu
     if status not in _REFUSALS:
         raise ValueError(f"row {first_row + row}: the offsets of a column fall, or lead outside of its data")
     reason, detail = _REFUSALS[status]
-    raise _unwritable(reason, f"{detail} (offset {offset[row]})", first_row + row)
-
-
-def _unwritable(reason: Reason, detail: str, row: int) -> UnwritableError:
-    return UnwritableError(reason, f"row {row}: {detail}", row=row)
+    raise unwritable(reason, f"{detail} (offset {offset[row]})", first_row + row)

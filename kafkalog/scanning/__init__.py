@@ -4,6 +4,7 @@
     `scan`            `Scan`: which records, as which columns
     `batch_scan`      `BatchScan`: the batch table of all partitions
     `filters`         `filters=`: conditions applied before any record is copied
+    `filter_text`     the same conditions as text
     `expressions`     Arrow expressions applied to decoded columns
     `user_functions`  `where=` and `extract=`: functions compiled with numba
     `query`           `Query`: the checked options of a scan

@@ -135,6 +135,7 @@ class Pass:
                 self.report(finding)
         # without threads a window is decoded just when it is needed, so its memory can be reused for the next one
         threads = query.threads if query.threads > 1 else 0
+        left = query.limit
         try:
             with OrderedPool(threads) as pool:
                 for event in pool.ahead(self._plan(pool, names), threads):
@@ -142,7 +143,11 @@ class Pass:
                         raise event
                     if isinstance(event, Task):
                         for columns in self._decoded(event):
+                            if left is not None and columns.n_records >= left:
+                                yield event, columns.slice(0, left)
+                                return
                             yield event, columns
+                            left = None if left is None else left - columns.n_records
                             del columns
                         if event.is_last:
                             self._leave(event.window)
@@ -169,11 +174,13 @@ class Pass:
                 counts.n_partitions_read += 1
                 whole, by_segment = selections
                 found = list(partition.findings)
-                windows = partition.reader.windows(
+                reader = partition.reader
+                read = reader.windows
+                if query.isolation_level == "read_committed":
+                    read = partial(reader.committed_windows, check_crcs=query.check_crcs)
+                windows = read(
                     whole,
-                    isolation_level=query.isolation_level,
                     on_corruption=query.on_corruption,
-                    check_crcs=query.check_crcs,
                     report=found.append,
                     window_bytes=window_bytes,
                     wanted=by_segment.__contains__,

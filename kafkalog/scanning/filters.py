@@ -17,11 +17,13 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
+from kafkalog.parsing import near, parse_milliseconds, parse_time
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, FIXED_COLUMNS
 from kafkalog.records.decode import batch_column, sequences
 from kafkalog.records.selection import FunctionFailure, Mask, no_timestamp
 from kafkalog.records.spans import Spans
+from kafkalog.scanning.filter_text import parse_condition
 
 PLACE_COLUMNS: Final = ("topic", "partition", "segment")
 """Columns with one value per segment."""
@@ -47,7 +49,7 @@ _OF_BATCH: Final = frozenset(
     {"leader_epoch", "producer_id", "producer_epoch", "is_transactional", "is_control", "compression", "batch_position"}
 )
 
-Filters = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
+Filters = str | Sequence[tuple[Any, ...] | str] | Sequence[Sequence[tuple[Any, ...] | str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,8 +339,9 @@ def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None 
 
     Parameters
     ----------
-    filters : list of tuple, or list of list of tuple
-        ``(column, operation, value)``; see `OPERATIONS`. The value is left out for `is null` and `is not null`.
+    filters : str, list of str or tuple, or list of lists of these
+        ``(column, operation, value)``, or the same as text (``"key == abc"``); see `OPERATIONS`. The value is left out
+        for `is null` and `is not null`.
         ``("headers", "has", name)`` and ``("headers.NAME", operation, value)`` are for headers; the latter holds if
         any header of that name matches.
     derived : mapping of str to dtype
@@ -350,19 +353,27 @@ def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None 
         A condition is invalid. The message has the allowed values.
     """
     derived = derived or {}
-    if isinstance(filters, (str, bytes, Mapping)) or not isinstance(filters, Iterable):
+    if isinstance(filters, str):
+        filters = [filters]
+    if isinstance(filters, (bytes, Mapping)) or not isinstance(filters, Iterable):
         raise TypeError(f"filters must be a list of (column, operation, value) tuples, not {type(filters).__name__}")
-    items = list(filters)
-    if isinstance(filters, tuple) and items and isinstance(items[0], str):
+    items: list[Any] = list(filters)
+    if isinstance(filters, tuple) and len(items) in (2, 3) and items[0] in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
         raise TypeError(f"filters must be a list of tuples; did you mean filters=[{tuple(filters)!r}]?")
+    items = [_from_text(item) for item in items]
     if all(isinstance(item, tuple) for item in items):
         items = [items]
     groups = []
     for group in items:
-        if isinstance(group, (str, bytes)) or not isinstance(group, Sequence):
+        if isinstance(group, bytes) or not isinstance(group, Sequence):
             raise TypeError(f"a filter must be a (column, operation, value) tuple or a list of them, not {group!r}")
-        groups.append(tuple(_parse_term(item, derived) for item in group))
+        groups.append(tuple(_parse_term(_from_text(item), derived) for item in group))
     return Filter(tuple(groups), frozenset(derived))
+
+
+def _from_text(item: Any) -> Any:
+    """The condition that a text such as ``key == abc`` says; anything else as it is."""
+    return parse_condition(item) if isinstance(item, str) else item
 
 
 def check_term(item: tuple[Any, ...]) -> None:
@@ -380,8 +391,10 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Term:
         return _headers_term(operation, value)
     is_header = column.startswith("headers.")
     if not is_header and column not in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
-        known = ", ".join((*PLACE_COLUMNS, *ALL_COLUMNS, *derived, "headers.NAME"))
-        raise ValueError(f"no column {column!r} to filter by; there are {known}")
+        known = (*PLACE_COLUMNS, *ALL_COLUMNS, *derived, "headers.NAME")
+        close = near(column, known)
+        there = f"did you mean {close!r}? There are" if close else "there are"
+        raise ValueError(f"no column {column!r} to filter by; {there} {', '.join(known)}")
     is_binary = column in BINARY_COLUMNS or is_header
     if operation not in OPERATIONS or (operation in _BINARY_ONLY and not is_binary):
         allowed = [name for name in OPERATIONS if is_binary or name not in _BINARY_ONLY]
@@ -398,11 +411,16 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Term:
             raise ValueError(f"{operation!r} is not for headers; write a group for each value")
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise TypeError(f"{operation!r} needs a list of values, not {value!r}")
-        ones = [one for one in value if column != "timestamp" or not _is_between_milliseconds(one)]
+        ones = list(value)
+        if column == "timestamp":
+            times = [None if one is None else parse_time(column, one) for one in ones]
+            ones = [one for one in times if not _is_between_milliseconds(one)]
         value = tuple(None if one is None else _value(column, one, derived) for one in ones)
     elif value is None:
         raise ValueError(f"nothing compares with None; write ({column!r}, 'is null') or ({column!r}, 'is not null')")
     else:
+        if column == "timestamp":
+            value = parse_time(column, value)
         if column == "timestamp" and _is_between_milliseconds(value):
             if operation in ("==", "!="):
                 return Term(column, "in", ()) if operation == "==" else Term(column, "is not null")
@@ -450,7 +468,7 @@ def _value(column: str, value: Any, derived: Mapping[str, np.dtype[Any]]) -> Any
             raise TypeError(f"{column} is text, not {value!r}")
         return value
     if column == "timestamp":
-        return milliseconds("timestamp", value)
+        return parse_milliseconds("timestamp", value)
     if column == "compression":
         if value not in kf.CODEC_NAMES[:5]:
             raise ValueError(f"no compression {value!r}; there are {', '.join(kf.CODEC_NAMES[:5])}")
@@ -477,20 +495,3 @@ def _bytes(column: str, value: Any) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError(f"{column} is bytes (or text, taken as UTF-8), not {value!r}")
     return bytes(value)
-
-
-def milliseconds(name: str, value: Any) -> int:
-    """A point in time, int or aware datetime, as milliseconds since 1970; rounded up.
-
-    Raises
-    ------
-    ValueError
-        A datetime without a zone.
-    """
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise ValueError(f"{name} is a naive datetime; say which zone, such as datetime(..., tzinfo=timezone.utc)")
-        return kf.milliseconds(value)
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be milliseconds as an int or an aware datetime, not {type(value).__name__}")
-    return int(value)

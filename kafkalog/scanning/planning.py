@@ -25,11 +25,12 @@ import pyarrow as pa
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, OnCorruption, ReadError
 from kafkalog.indexes.index_files import OffsetIndex
+from kafkalog.indexes.odd_offsets import first_offset
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
-from kafkalog.log.ranges import PartitionRange, SegmentRange, first_offset, place_of
+from kafkalog.log.ranges import PartitionRange, SegmentRange, place_of
 from kafkalog.log.segment import Segment
 from kafkalog.records.header_walk import intact_batch_at, is_chain
 from kafkalog.scanning.query import check_isolation_level, check_on_corruption, offset_of
@@ -430,7 +431,7 @@ class _Planner:
                     window, _ = intact_batch_at(source, at, segment.limits.max_batch_bytes)
                     if window is None:
                         continue
-                    first, last = first_offset(window), int(window.batches.last_offset[0])
+                    first, last = first_offset(window.batches), int(window.batches.last_offset[0])
                     is_hidden = int(window.batches.base_offset[0]) < 0
                     source.release(window.data, at)
                     del window

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
+from kafkalog.arguments import integer, one_of, optional_integer
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, extend_schema, record_schema
 from kafkalog.log.log_dir import LogDir
@@ -22,9 +22,10 @@ from kafkalog.log.open import Paths, partitions_of
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.parsing import Time, TopicPatterns, hint, parse_milliseconds, some
 from kafkalog.records.selection import Predicate, Selection
 from kafkalog.scanning.expressions import Residual, is_expression
-from kafkalog.scanning.filters import Filter, Filters, milliseconds, parse_filters
+from kafkalog.scanning.filters import Filter, Filters, parse_filters
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 Opened = LogDir | Partition | Segment
 Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
-Timestamp = int | datetime
 
 
 class ScanOptions(TypedDict, total=False):
@@ -44,8 +44,9 @@ class ScanOptions(TypedDict, total=False):
     partitions: Sequence[int] | int | None
     start_offset: Offsets | None
     end_offset: Offsets | None
-    start_timestamp: Timestamp | None
-    end_timestamp: Timestamp | None
+    start_timestamp: Time | None
+    end_timestamp: Time | None
+    limit: int | None
     filters: Filters | pc.Expression | None
     where: Callable[..., Any] | None
     extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None
@@ -80,6 +81,8 @@ class Query:
         The Arrow expression, applied to decoded columns.
     internal : bool
         Whether internal topics of a log dir are read without being named.
+    limit : int or None
+        At most this many records.
     """
 
     target: Opened
@@ -101,6 +104,7 @@ class Query:
     threads: int = 1
     limits: Limits = DEFAULT_LIMITS
     internal: bool = True
+    limit: int | None = None
 
     @classmethod
     def of(cls, path: Paths | Opened, **options: Unpack[ScanOptions]) -> Self:
@@ -114,7 +118,7 @@ class Query:
             See `kafkalog.open`.
         """
         if unknown := sorted(set(options) - set(ScanOptions.__annotations__)):
-            raise TypeError(f"scan() got an unexpected keyword argument {unknown[0]!r}")
+            raise TypeError(_unknown_option(unknown[0]))
         checked = {name: CHECKS[name](name, options[name]) for name in CHECKS if name in options}  # type: ignore[literal-required]
         target, limits = _opened(path, options)
         functions = options.get("extract")
@@ -128,7 +132,7 @@ class Query:
         query = cls(
             target,
             filter=None if filters is None or is_residual else parse_filters(filters, derived),
-            where=None if where is None else Where(where),
+            where=_check_where(where),
             extract=extract,
             residual=Residual(filters, extend_schema(record_schema(ALL_COLUMNS), derived)) if is_residual else None,
             limits=limits,
@@ -144,18 +148,17 @@ class Query:
         else:
             known = set() if self.target.topic_partition is None else {self.target.topic_partition}
         topics = sorted({key.topic for key in known})
-        for topic in self.topics or ():
-            if topic not in topics:
-                raise ValueError(f"no topic {topic!r} here; there are {_some(topics)}")
-        left = [key for key in known if self.topics is None or key.topic in self.topics]
+        patterns = TopicPatterns(self.topics)
+        patterns.check(topics)
+        left = [key for key in known if patterns.wants(key.topic)]
         numbers = sorted({key.partition for key in left})
         for number in self.partitions or ():
             if number not in numbers:
-                raise ValueError(f"no partition {number} here; there are {_some(numbers)}")
+                raise ValueError(f"no partition {number} here; there are {some(numbers)}")
         for offsets in (self.start_offset, self.end_offset):
             for key in offsets if isinstance(offsets, Mapping) else ():
                 if key not in known:
-                    raise ValueError(f"no partition {key} here to begin or end at; there are {_some(sorted(known))}")
+                    raise ValueError(f"no partition {key} here to begin or end at; there are {some(sorted(known))}")
 
     @property
     def n_partitions(self) -> int:
@@ -278,18 +281,6 @@ def _opened(path: Paths | Opened, options: ScanOptions) -> tuple[Opened, Limits]
     return path, path.limits
 
 
-def _some(names: Sequence[object]) -> str:
-    return ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "") or "none"
-
-
-def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
-    """The value, if it is one of some words; raises ValueError otherwise."""
-    if value not in allowed:
-        words = [repr(word) for word in allowed]
-        raise ValueError(f"{name} must be {', '.join(words[:-1])} or {words[-1]}, not {value!r}")
-    return value
-
-
 def check_on_corruption(name: str, value: str) -> str:
     """See `kafkalog.scan`."""
     return one_of(name, value, get_args(OnCorruption))
@@ -300,8 +291,42 @@ def check_isolation_level(name: str, value: str) -> str:
     return one_of(name, value, get_args(IsolationLevel))
 
 
+def _unknown_option(name: str) -> str:
+    known = [*ScanOptions.__annotations__]
+    other = _OTHER_NAMES.get(name) or hint(name, known)
+    return f"a scan has no option {name!r}; {other}"
+
+
+# what else one might call an option, and what it is called here
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("topic", "subscribe"), "did you mean 'topics'? It takes one name, too"),
+    **dict.fromkeys(
+        ("exclude", "exclude_topics", "exclude_topic"),
+        "did you mean topics=['!NAME']? Names and globs after ! are left out",
+    ),
+    **dict.fromkeys(("n", "n_rows", "nrows", "max_records", "count", "head"), "did you mean 'limit'?"),
+    **dict.fromkeys(("start_time", "since", "from_time", "start_date"), "did you mean 'start_timestamp'?"),
+    **dict.fromkeys(("end_time", "until", "to_time", "end_date"), "did you mean 'end_timestamp'?"),
+    **dict.fromkeys(("offset", "from_offset", "starting_offset"), "did you mean 'start_offset'?"),
+    **dict.fromkeys(("to_offset", "ending_offset", "stop_offset"), "did you mean 'end_offset'?"),
+    "tail": "did you mean scan(...).tail(n)?",
+}
+
+
+def _check_where(where: Callable[..., Any] | None) -> Where | None:
+    if isinstance(where, str) and " " in where:
+        raise TypeError(f"where is a function to compile; did you mean filters={where!r}?")
+    return None if where is None else Where(where)
+
+
 def _check_topics(name: str, topics: str | Sequence[str] | None) -> list[str] | None:
-    return None if topics is None else [topics] if isinstance(topics, str) else list(topics)
+    if topics is None:
+        return None
+    if isinstance(topics, (bytes, Mapping)) or not isinstance(topics, Iterable):
+        raise TypeError(f"topics must be a name or a list of names, not {topics!r}")
+    found = [topics] if isinstance(topics, str) else list(topics)
+    TopicPatterns(found)
+    return found
 
 
 def _check_partitions(name: str, partitions: Sequence[int] | int | None) -> list[int] | None:
@@ -327,24 +352,8 @@ def _check_offsets(name: str, value: Offsets | None) -> int | dict[kf.TopicParti
     return integer(name, value)
 
 
-def integer(name: str, value: object) -> int:
-    """A Python or NumPy integer as an int; raises TypeError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    return int(value)
-
-
-def positive(name: str, value: int | None, default: int) -> int:
-    """A number of at least 1; `default` for None. Raises ValueError for less."""
-    if value is None:
-        return default
-    if integer(name, value) < 1:
-        raise ValueError(f"{name} must be at least 1, not {value}")
-    return int(value)
-
-
-def _milliseconds(name: str, value: Timestamp | None) -> int | None:
-    return None if value is None else milliseconds(name, value)
+def _milliseconds(name: str, value: Time | None) -> int | None:
+    return None if value is None else parse_milliseconds(name, value)
 
 
 def _flag(name: str, value: object) -> bool:
@@ -364,6 +373,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "include_deleted": _flag,
     "internal": _flag,
     "check_crcs": _flag,
-    "threads": lambda name, value: positive(name, value, os.cpu_count() or 1),
+    "limit": lambda name, value: optional_integer(name, value, 1),
+    "threads": lambda name, value: optional_integer(name, value, 1) or os.cpu_count() or 1,
 }
 """Functions that check an option and convert it to the value of a `Query`."""

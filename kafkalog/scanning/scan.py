@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
+from kafkalog.arguments import integer, optional_integer
 from kafkalog.errors import (
     Finding,
     Loss,
@@ -31,10 +32,11 @@ from kafkalog.interchange.arrow_output import (
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.parsing import near
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.explain import Explanation
-from kafkalog.scanning.query import Opened, Query, ScanOptions, integer, positive
+from kafkalog.scanning.query import Opened, Query, ScanOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +71,7 @@ class Scan:
         self._records = record_schema(self.columns, check_binary_type(options.get("binary_type")))
         self.schema = extend_schema(self._records, derived)
         batch_size = options.get("batch_size")
-        self._batch_size = None if batch_size is None else positive("batch_size", batch_size, 1)
+        self._batch_size = optional_integer("batch_size", batch_size, 1)
         self.progress: Callable[[int], object] | None = None
         self._last = Pass(query)
 
@@ -265,7 +267,9 @@ def check_columns(
                 f"columns names {name!r}, which extract makes: derived columns come by themselves, at the end"
             )
         if name not in known:
-            raise ValueError(f"no column {name!r}; there are {', '.join(known)}")
+            close = near(name, known)
+            there = f"did you mean {close!r}? There are" if close else "there are"
+            raise ValueError(f"no column {name!r}; {there} {', '.join(known)}")
     if len(set(names)) != len(names):
         raise ValueError("columns names a column twice")
     return names

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from pyspark.sql.types import StructType
 
+from kafkalog import format as kf
 from kafkalog.interchange.arrow_input import PLACE_COLUMNS, WRITTEN_COLUMNS
 from kafkalog.spark.types import ALL_COLUMNS
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.log_config import LogConfig
-from kafkalog.writing.partition_writer import BATCH_SIZE
 from kafkalog.writing.partitioner import MAX_PARTITIONS
 from kafkalog.writing.routing import check_topic
 
@@ -143,7 +143,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         job_id=given.get("jobid"),
         stage_in=given.get("stagein"),
         compression=compression,
-        batch_size=_whole(given, "batch.size") or BATCH_SIZE,
+        batch_size=_whole(given, "batch.size") or kf.BATCH_SIZE,
         config=LogConfig.from_properties(settings),
     )
 

@@ -151,6 +151,13 @@ class StagedDirectory:
         self._files[relative] = file = StagedFile(descriptor, self.target / relative)
         return file
 
+    def remove(self, name: str) -> None:
+        """Remove a file that was created here, or a directory with all its files; nothing if there is none."""
+        relative = Path(name)
+        for path in [path for path in self._files if path == relative or relative in path.parents]:
+            self._files.pop(path).discard()
+        remove_tree(self.path / relative)
+
     def close(self) -> None:
         """Close the open files, fsync the directories, and check that every file still exists with its full size.
 

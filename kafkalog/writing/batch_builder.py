@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import ConfigWarning, Limits, Reason, UnwritableError, warn
+from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
-from kafkalog.records.encode import BatchSpec, cut_batches, encode_batches, encode_marker
+from kafkalog.records.encode import cut_batches, encode_batches, encode_marker
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import ProducerState
 from kafkalog.writing.options import LAST_OFFSET, Producer

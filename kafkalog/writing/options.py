@@ -5,17 +5,15 @@ This module does not touch records or files.
 
 from __future__ import annotations
 
-import operator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog import format as kf
+from kafkalog.arguments import integer
 from kafkalog.errors import Reason, UnsafePathError
 from kafkalog.records.codecs import Compression
 from kafkalog.state.log_config import LogConfig
 
-BATCH_SIZE: Final = 16_384
-"""Default of a producer's `batch.size`."""
 LAST_OFFSET: Final = 2**63 - 2
 """Largest offset of a record: the log end offset after it must still fit 64 bits."""
 
@@ -68,43 +66,16 @@ def chosen_compression(config: LogConfig, given: str | Compression | None, level
 
 def chosen_timestamp_type(config: LogConfig, given: kf.TimestampType | str | None) -> kf.TimestampType:
     """The given timestamp type, else the topic's."""
-    if given is None:
-        given = config.message_timestamp_type
-    if isinstance(given, str):
-        names = {kf.TIMESTAMP_TYPE_NAMES[number]: number for number in (0, 1)}
-        if given not in names:
-            raise ValueError(f"timestamp_type is CreateTime or LogAppendTime, not {given!r}")
-        given = kf.TimestampType(names[given])
-    if given not in (kf.TimestampType.CREATE_TIME, kf.TimestampType.LOG_APPEND_TIME):
-        raise ValueError(f"timestamp_type is CreateTime or LogAppendTime, not {given!r}")
-    return kf.TimestampType(given)
+    given = config.message_timestamp_type if given is None else given
+    for one in (kf.TimestampType.CREATE_TIME, kf.TimestampType.LOG_APPEND_TIME):
+        if given in (one, kf.TIMESTAMP_TYPE_NAMES[one]):
+            return one
+    raise ValueError(f"timestamp_type is CreateTime or LogAppendTime, not {given!r}")
 
 
 def checked_producer(given: Producer | tuple[int, int]) -> Producer:
     """A producer given as a `Producer`, a tuple or a list of id and epoch."""
     if not isinstance(given, tuple | list) or len(given) not in (1, 2):
         raise TypeError(f"producer is Producer(producer_id, producer_epoch) or a tuple of both, not {given!r}")
-    producer_id = whole_number("producer_id", given[0], 0)
-    return Producer(producer_id, *(whole_number("producer_epoch", epoch, 0, 2**15 - 1) for epoch in given[1:]))
-
-
-def checked_offset(name: str, given: int) -> int:
-    """An option that must be the offset of a record: 0 to `LAST_OFFSET`."""
-    return whole_number(name, given, 0, LAST_OFFSET)
-
-
-def whole_number(name: str, given: int, least: int, most: int = 2**63 - 1) -> int:
-    """An option that must be an integer from `least` to `most`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        It is not an integer, or out of range.
-    """
-    try:
-        number = operator.index(given)
-    except TypeError:
-        raise TypeError(f"{name} is a whole number, not {given!r}") from None
-    if not least <= number <= most:
-        raise ValueError(f"{name} is from {least} to {most}, not {number}")
-    return number
+    producer_id = integer("producer_id", given[0], 0, 2**63 - 1)
+    return Producer(producer_id, *(integer("producer_epoch", epoch, 0, 2**15 - 1) for epoch in given[1:]))

@@ -14,9 +14,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from kafkalog import format as kf
+from kafkalog.arguments import integer, optional_integer
 from kafkalog.errors import DEFAULT_LIMITS, Limits, Reason, TransactionWarning, UnsafePathError, WriteError, warn
 from kafkalog.interchange.arrow_input import record_slices
 from kafkalog.records.batch_table import Window
@@ -28,18 +29,18 @@ from kafkalog.writing.batch_builder import BatchBuilder, check_producer, now_ms
 from kafkalog.writing.destination import Destination
 from kafkalog.writing.log_end import LogEnd
 from kafkalog.writing.options import (
-    BATCH_SIZE,
+    LAST_OFFSET,
     Producer,
     check_partition_name,
-    checked_offset,
     checked_producer,
     chosen_compression,
     chosen_timestamp_type,
-    whole_number,
 )
 from kafkalog.writing.partition_files import PartitionFiles
 
-__all__ = ["BATCH_SIZE", "AppendResult", "PartitionWriter", "Producer", "check_partition_name"]
+_INT64_MAX: Final = 2**63 - 1
+
+__all__ = ["AppendResult", "PartitionWriter", "Producer", "check_partition_name"]
 
 
 class AppendResult(NamedTuple):
@@ -155,7 +156,7 @@ class PartitionWriter:
         config: LogConfig | None = None,
         compression: str | Compression | None = None,
         compression_level: int | None = None,
-        batch_size: int = BATCH_SIZE,
+        batch_size: int = kf.BATCH_SIZE,
         max_records_per_batch: int | None = None,
         leader_epoch: int | None = None,
         topic_id: str | bytes | uuid.UUID | None = None,
@@ -171,15 +172,11 @@ class PartitionWriter:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         config = checked_config(config)
-        batch_size = whole_number("batch_size", batch_size, 1)
-        if max_records_per_batch is not None:
-            max_records_per_batch = whole_number("max_records_per_batch", max_records_per_batch, 1)
-        if log_append_time is not None:
-            log_append_time = whole_number("log_append_time", log_append_time, 0)
-        if leader_epoch is not None:
-            leader_epoch = whole_number("leader_epoch", leader_epoch, kf.NO_EPOCH, 2**31 - 1)
-        if start_offset is not None:
-            start_offset = checked_offset("start_offset", start_offset)
+        batch_size = integer("batch_size", batch_size, 1)
+        max_records_per_batch = optional_integer("max_records_per_batch", max_records_per_batch, 1)
+        log_append_time = optional_integer("log_append_time", log_append_time, 0, _INT64_MAX)
+        leader_epoch = optional_integer("leader_epoch", leader_epoch, kf.NO_EPOCH, 2**31 - 1)
+        start_offset = optional_integer("start_offset", start_offset, 0, LAST_OFFSET)
         if not isinstance(limits, Limits):
             raise TypeError(f"limits is a Limits, not {type(limits).__name__}")
         self._producer = None if producer is None else checked_producer(producer)
@@ -390,7 +387,7 @@ class PartitionWriter:
             Base offset of the segment, not below the log end offset; default: the log end offset.
         """
         self._check_open()
-        base = self.next_offset if base_offset is None else checked_offset("base_offset", base_offset)
+        base = self.next_offset if base_offset is None else integer("base_offset", base_offset, 0, LAST_OFFSET)
         if self._files.bases and base == self._files.bases[-1]:
             return
         with self._writing():
@@ -480,7 +477,7 @@ class PartitionWriter:
         check_producer(self._files.producers, who, True)
         assert who is not None
         if timestamp is not None:
-            timestamp = whole_number("timestamp", timestamp, kf.NO_TIMESTAMP)
+            timestamp = integer("timestamp", timestamp, kf.NO_TIMESTAMP, _INT64_MAX)
         else:
             existing = self._destination.existing
             earlier = kf.NO_TIMESTAMP if existing is None else existing.max_timestamp

@@ -16,9 +16,6 @@ from kafkalog import format as kf
 from kafkalog._kernels import partitioner as kernels
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
 
-STICKY_BYTES: Final = 16_384
-"""Default of a producer's `batch.size`."""
-
 MAX_PARTITIONS: Final = 2**31 - 1
 
 
@@ -84,7 +81,7 @@ class Partitioner:
     [4, 2, 0]
     """
 
-    def __init__(self, n_partitions: int, *, sticky_bytes: int = STICKY_BYTES) -> None:
+    def __init__(self, n_partitions: int, *, sticky_bytes: int = kf.BATCH_SIZE) -> None:
         if not 1 <= n_partitions <= MAX_PARTITIONS:
             raise ValueError(f"n_partitions is 1 to {MAX_PARTITIONS}, not {n_partitions}")
         if sticky_bytes < 1:

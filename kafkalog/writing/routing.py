@@ -24,7 +24,7 @@ from kafkalog.interchange.arrow_values import integer_values, plain_column
 from kafkalog.records.columns import RecordColumns
 from kafkalog.storage.open_file_limit import allow_open_files, count_open_files
 from kafkalog.writing.partition_writer import PartitionWriter, check_partition_name
-from kafkalog.writing.partitioner import STICKY_BYTES, Partitioner, record_sizes
+from kafkalog.writing.partitioner import Partitioner, record_sizes
 
 WAITING_BYTES: Final = 32 * 2**20
 """Approximate bytes of waiting records over all partitions."""
@@ -87,7 +87,7 @@ class Router:
         n_partitions: Callable[[str], int | None],
         *,
         topic: str | None = None,
-        sticky_bytes: int = STICKY_BYTES,
+        sticky_bytes: int = kf.BATCH_SIZE,
         wants: Callable[[str], bool] = lambda topic: True,
     ) -> None:
         self._n_partitions, self._topic, self._sticky_bytes = n_partitions, topic, sticky_bytes

@@ -145,7 +145,7 @@ def test_what_makes_no_sense_is_usage(run: Any, tmp_path: Path) -> None:
         (("--encoding", "hex", path), "--encoding is for --json"),
         ((tmp_path,), "is a directory"),
         (("--max-bytes", "x", path), "not a number"),
-        (("--limit", "nonsense=1", path), "no limit"),
+        (("--limits", "nonsense=1", path), "no limit"),
     ):
         code, _, err = run(*arguments)
         assert code == 2, arguments
@@ -157,9 +157,9 @@ def test_other_exit_codes(run: Any, tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(builder.batch_v2([builder.record_v2()], attributes=5))
     assert run(path)[0] == 4
-    code, _, err = run(HEADERS, "--limit", "max_segment_bytes=1K")
+    code, _, err = run(HEADERS, "--limits", "max_segment_bytes=1K")
     assert code == 5
-    assert "--limit max_segment_bytes=N" in err
+    assert "--limits max_segment_bytes=N" in err
     other = tmp_path / "leader-epoch-checkpoint"
     other.write_text("0\n0\n")
     assert run(other) == (0, [f"Dumping {other}"], f"Ignoring unknown file {other}\n")

@@ -110,7 +110,7 @@ def test_damage_is_1_and_nothing_is_written_unless_it_is_passed_over(
     assert "--on-corruption skip would export what is intact" in err
     code, _, err = run("export", log_dir_copy, "-o", to, "--on-corruption", "skip")
     assert code == 1
-    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "lost", "note"]
+    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "note", "lost"]
     whole = kafkalog.read_table(log_dir_copy, check_crcs=False).num_rows
     assert whole - 20 < pq.read_metadata(to).num_rows < whole
     code, _, err = run("export", log_dir_copy, "-q", "-o", to, "--no-check-crcs", "--overwrite")
@@ -126,10 +126,10 @@ def test_what_is_no_text_is_2_and_names_the_record(run: Any, log_dir: Path, tmp_
 
 def test_too_many_directories_are_5_and_name_the_limit(run: Any, log_dir: Path, tmp_path: Path) -> None:
     code, _, err = run(
-        "export", log_dir, "-o", tmp_path / "x", "--partition-by", "topic", "--limit", "max_directories=3"
+        "export", log_dir, "-o", tmp_path / "x", "--partition-by", "topic", "--limits", "max_directories=3"
     )
     assert code == 5
-    assert "--limit max_directories=N" in err
+    assert "--limits max_directories=N" in err
     assert os.listdir(tmp_path) == []
 
 

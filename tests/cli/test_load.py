@@ -252,5 +252,5 @@ def test_internal_topics_are_left_out_of_an_export_with_them_unless_they_are_wan
     code, _, err = run("load", tmp_path / "x.parquet", "-o", tmp_path / "b", "--internal")
     assert (code, sorted(os.listdir(tmp_path / "b"))) == (0, ["__consumer_offsets-0", "orders-0"])
     assert "left out" not in err
-    code, _, err = run("load", tmp_path / "x.parquet", "-o", tmp_path / "c", "-t", "__consumer_offsets")
+    code, _, err = run("load", tmp_path / "x.parquet", "-o", tmp_path / "c", "--only-topics", "__consumer_offsets")
     assert (code, os.listdir(tmp_path / "c")) == (0, ["__consumer_offsets-0"])

@@ -194,7 +194,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     text = b"value,key\n" + b"a" * 9_000_000 + b",b\nc,d\n"
     writer = threading.Thread(target=(tmp_path / "x.csv").write_bytes, args=(text,), daemon=True)
     writer.start()
-    load([tmp_path / "x.csv"], tmp_path / "log", topic="t", encoding="utf8", config=LARGE)
+    kafkalog.load([tmp_path / "x.csv"], tmp_path / "log", topic="t", encoding="utf8", config=LARGE)
     writer.join(10)
     assert kafkalog.read_table(tmp_path / "log").column("key").to_pylist() == [b"b", b"d"]
 

@@ -64,8 +64,8 @@ def test_milliseconds_names_and_moments_are_questions(given: Any, expected: Any)
         ([1, 2**64], "milliseconds from 0"),
         (np.array([2**63], np.uint64), "milliseconds from 0"),
         (MOMENT.replace(year=1969), "milliseconds from 0"),
-        ("newest", "no timestamp 'newest'; there are earliest, latest, max-timestamp"),
-        ("2023-11-14T00:00:00Z", "no timestamp"),
+        ("newest", "not 'newest'; or one of earliest, latest, max-timestamp"),
+        ("2023-11-14T00:00:00", "which zone"),
     ],
 )
 def test_what_is_no_moment_is_a_value_error_that_says_why(given: Any, message: str) -> None:
@@ -75,7 +75,7 @@ def test_what_is_no_moment_is_a_value_error_that_says_why(given: Any, message: s
 
 @pytest.mark.parametrize("given", [1.5, [1.0, 2.0], None, True, [True, False], np.array([True]), b"latest", [object()]])
 def test_what_is_no_timestamp_at_all_is_a_type_error(given: Any) -> None:
-    with pytest.raises(TypeError, match="a timestamp is milliseconds, a name or an aware datetime"):
+    with pytest.raises(TypeError, match="timestamp is milliseconds, a time as text or an aware datetime, not"):
         parse_timestamps(given)
 
 

@@ -596,7 +596,7 @@ def test_a_binary_file_takes_any_format(log_dir: Path) -> None:
         ("x.csv", {"null": '"'}, "without quotes"),
         ("x.csv", {"row_group_rows": 10}, "no row groups"),
         ("x.parquet", {"row_group_rows": 0}, "at least 1"),
-        ("x.parquet", {"max_records": -1}, "not be negative"),
+        ("x.parquet", {"max_records": -1}, "max_records must be at least 0, not -1"),
         ("x", {"partition_by": "offset"}, "partition_by takes"),
         ("x", {"partition_by": ["date", "date"]}, "twice"),
         ("x.parquet", {"columns": ["offset", "offset"], "partition_by": "date"}, "twice"),

@@ -617,8 +617,8 @@ MIXED = ["orders", "__consumer_offsets", "orders", "__transaction_state", "refun
 
 
 LEFT_OUT = (
-    "internal topics are left out: __consumer_offsets (2 records), __transaction_state (1 records); topics (-t) names"
-    " them, internal=True (--internal) takes all"
+    "internal topics are left out: __consumer_offsets (2 records), __transaction_state (1 records);"
+    " only_topics (--only-topics) names them, internal=True (--internal) takes all"
 )
 
 
@@ -647,13 +647,13 @@ def mixed() -> pa.Table:
             },
             [],
         ),
-        ({"topics": ["__consumer_offsets"]}, {"__consumer_offsets-0": [b"1", b"5"]}, []),
+        ({"only_topics": ["__consumer_offsets"]}, {"__consumer_offsets-0": [b"1", b"5"]}, []),
         (
-            {"topics": ["refunds", "other"]},
+            {"only_topics": ["refunds", "other"]},
             {"refunds-0": [b"4"]},
             ["there are no records of topic 'other'"],
         ),
-        ({"topics": "orders", "partitions": 1}, {"orders-0": [b"0", b"2"]}, []),
+        ({"only_topics": "orders", "partitions": 1}, {"orders-0": [b"0", b"2"]}, []),
         ({"topic": "all"}, {"all-0": [b"%d" % i for i in range(6)]}, []),
     ],
 )
@@ -677,7 +677,7 @@ def test_the_cluster_s_metadata_are_left_out_and_never_written(tmp_path: Path) -
     result = write_table(table, tmp_path / "log")
     assert [each.topic for each in result.partitions] == ["orders"]
     assert result.notes[0].startswith("internal topics are left out: __cluster_metadata (1 records)")
-    for options in ({"internal": True}, {"topics": ["__cluster_metadata"]}):
+    for options in ({"internal": True}, {"only_topics": ["__cluster_metadata"]}):
         with pytest.raises(UnsafePathError, match="nobody but its controllers write"):
             write_table(table, tmp_path / "other", **options)
 
@@ -689,4 +689,4 @@ def test_a_file_of_nothing_but_what_is_left_out_makes_an_empty_log_dir(tmp_path:
 
 def test_topics_and_one_topic_for_all_exclude_one_another(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give one"):
-        write_table(mixed(), tmp_path / "log", topic="x", topics=["orders"])
+        write_table(mixed(), tmp_path / "log", topic="x", only_topics=["orders"])

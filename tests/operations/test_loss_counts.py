@@ -13,6 +13,7 @@ import pytest
 
 import kafkalog
 from kafkalog.cli import main
+from kafkalog.cli.commands import SUMMARIES
 
 N_BATCHES, N_RECORDS = 20, 10
 LOG = f"{0:020d}.log"
@@ -155,23 +156,61 @@ def test_convert_reports_before_after_and_lost(
     assert f"lost: {partition}: 10 records, offsets 50 to 59" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "command", [["cat"], ["export", "-o", "OUT.parquet"], ["convert", "OUT"], ["verify"]], ids=lambda one: one[0]
-)
-def test_a_report_is_written_to_a_file(partition: Path, size: int, tmp_path: Path, command: list[str]) -> None:
-    change(partition / LOG, 5 * size + size - 1, b"\x99")
-    report = tmp_path / "report.json"
-    rest = [word.replace("OUT", str(tmp_path / "out")) for word in command[1:]]
-    skip = [] if command[0] == "verify" else ["--on-corruption", "skip"]
-    paths = [str(partition.parent), *rest] if command[0] == "convert" else [str(partition.parent)]
-    options = [] if command[0] == "convert" else rest
-    assert main([command[0], *paths, *options, *skip, "--report", str(report)]) == 1
-    found = json.loads(report.read_text())
+SKIP = ["--on-corruption", "skip"]
+REPORTING = {
+    "cat": ["LOGS", *SKIP],
+    "export": ["LOGS", "-o", "OUT.parquet", *SKIP],
+    "convert": ["LOGS", "OUT", *SKIP],
+    "verify": ["LOGS"],
+    "ls": ["LOGS"],
+    "batches": ["LOGS", *SKIP],
+    "index-stats": ["LOGS", *SKIP],
+}
+
+
+def report_of(command: list[str], logs: Path, to: Path) -> dict[str, Any]:
+    """Run a command that meets damage, and return its report."""
+    report = to / "report.json"
+    words = [word.replace("OUT", str(to / "out")).replace("LOGS", str(logs)) for word in command]
+    assert main([*words, "--report", str(report)]) == 1
+    found: dict[str, Any] = json.loads(report.read_text())
     assert (found["command"], found["exit_code"]) == (command[0], 1)
+    return found
+
+
+# a magic that does not exist ends a walk of headers, too
+@pytest.mark.parametrize("command", REPORTING)
+def test_a_report_is_written_to_a_file(partition: Path, size: int, tmp_path: Path, command: str) -> None:
+    change(partition / LOG, 5 * size + 16, b"\x09")
+    found = report_of([command, *REPORTING[command]], partition.parent, tmp_path)
+    damage = [one for one in found["findings"] if one["damage"] and one["path"].endswith(".log")]
+    assert [(one["reason"], one["last_offset"], one["n_records"]) for one in damage] == [("bad_magic", 59, 10)]
+    (total,) = found["partitions"]
+    assert (total["path"], total["n_records"], total["certainty"]) == (str(partition), 10, "exact")
+
+
+@pytest.mark.parametrize("command", ["cat", "export", "convert", "verify", "reindex"])
+def test_a_checksum_is_reported_where_it_is_checked(partition: Path, size: int, tmp_path: Path, command: str) -> None:
+    change(partition / LOG, 5 * size + size - 1, b"\x99")
+    words = REPORTING.get(command, ["LOGS", "-o", "OUT"])
+    found = report_of([command, *words], partition.parent, tmp_path)
     damage = [one for one in found["findings"] if one["damage"]]
     assert [(one["reason"], one["last_offset"], one["n_records"]) for one in damage] == [("crc_mismatch", 59, 10)]
     (total,) = found["partitions"]
     assert (total["path"], total["n_records"], total["certainty"]) == (str(partition), 10, "header")
+
+
+def test_every_command_takes_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = [["spark", job] for job in ("scan", "batches", "verify", "reindex", "export")]
+    for command in [*([name] for name in SUMMARIES if name != "spark"), *jobs]:
+        assert main([*command, "--help"]) == 0
+        assert "--report" in capsys.readouterr().out, command
+
+
+def test_all_is_in_a_report_where_nothing_is_damaged(partition: Path, tmp_path: Path) -> None:
+    assert main(["ls", str(partition.parent), "--report", str(tmp_path / "report.json")]) == 0
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert (found["exit_code"], found["findings"], found["partitions"]) == (0, [], [])
 
 
 def test_a_report_is_never_put_into_a_log_dir(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -232,7 +232,7 @@ def test_what_no_checksum_covers_passes_as_it_does_in_a_broker(partition: Path, 
     path, batches = batches_of(partition)
     before = {file.path: file.n_entries for file in kafkalog.reindex(partition, dry_run=True).files}
     flip(path, int(batches.position[2]) + at, value)
-    report = kafkalog.reindex(partition, dry_run=True, index_interval_bytes=1024)
+    report = kafkalog.reindex(partition, dry_run=True, damaged="cut", index_interval_bytes=1024)
     assert report.findings.rows == []
     assert {file.path: file.n_entries for file in report.files} == before
     assert {file.change for file in report.files} == {"same"}
@@ -241,7 +241,7 @@ def test_what_no_checksum_covers_passes_as_it_does_in_a_broker(partition: Path, 
 def test_an_offset_that_goes_back_passes_until_an_index_entry_needs_it(partition: Path) -> None:
     path, batches = batches_of(partition)
     flip(path, int(batches.position[2]) + 6, 3)  # base offset + 768
-    passes = kafkalog.reindex(partition, dry_run=True, index_interval_bytes=2**30)
+    passes = kafkalog.reindex(partition, dry_run=True, damaged="cut", index_interval_bytes=2**30)
     assert passes.findings.rows == []
     for index in partition.glob("*index"):
         index.unlink()
@@ -292,7 +292,10 @@ def test_a_segment_with_damage_keeps_its_files_unless_asked_otherwise(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert f"damage: {path}@{start} base_offset={batches.base_offset[1]}: crc_mismatch" in printed.err
-    assert f"{path}: no offset, time, txn: its .log is damaged, and it keeps the files it has" in printed.err
+    assert (
+        f"{path}: offset, time and txn are not rebuilt: its .log is damaged, so the files there are kept;"
+        ' damaged="cut" (--damaged cut) makes indexes that end before the damage'
+    ) in printed.err
     assert files_in(partition) == whole
     assert main(["reindex", "-q", str(partition), "--in-place", "--damaged", "cut"]) == 1
     after = files_in(partition)
@@ -302,8 +305,29 @@ def test_a_segment_with_damage_keeps_its_files_unless_asked_otherwise(
         for suffix in (f".index{ending}", f".timeindex{ending}")
     }
     assert after[f"{path.stem}.index{BACKUP_SUFFIX}"] == whole[f"{path.stem}.index"]
-    with pytest.raises(ValueError, match="damaged is 'keep' or 'cut', not 'skip'"):
+    with pytest.raises(ValueError, match="damaged must be 'keep' or 'cut', not 'skip'"):
         kafkalog.reindex(partition, dry_run=True, damaged="skip")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("at", "value", "reason"), [(16, 3, Reason.BAD_MAGIC), (6, 3, Reason.OFFSET_ORDER)])
+@pytest.mark.parametrize("number", [0, -1])
+def test_damage_that_recovery_does_not_notice_leaves_a_segment_alone_too(
+    partition: Path, number: int, at: int, value: int, reason: Reason, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, batches = batches_of(partition, number)
+    flip(path, int(batches.position[1]) + at, value)
+    for index in partition.glob(f"{path.stem}.*index"):
+        index.write_bytes(b"old")
+    whole = files_in(partition)
+    assert main(["reindex", str(partition), "--in-place", "--kinds", ",".join(KINDS), "--now", "0"]) == 1
+    printed = capsys.readouterr()
+    assert reason.value in printed.err
+    assert f"{path}: offset, time and txn are not rebuilt: its .log is damaged" in printed.err
+    assert {name for name, data in files_in(partition).items() if whole.get(name) != data} == set()
+    report = kafkalog.reindex(partition, dry_run=True)
+    assert [(finding.reason, finding.damage, finding.path) for finding in report.findings.rows] == [
+        (reason, True, str(path))
+    ]
 
 
 def test_segments_behind_damage_get_the_indexes_that_do_not_depend_on_it(log_dir: Path, tmp_path: Path) -> None:
@@ -576,7 +600,7 @@ def test_what_is_behind_a_file_that_changes_is_not_said_to_be_deleted_by_recover
     report = kafkalog.reindex(target, dry_run=True)
     assert [finding.reason for finding in report.findings.rows] == [Reason.FILE_CHANGED]
     assert {skipped.why for skipped in report.skipped} == {
-        f"behind {changing.name}, which could not be read to its end (file_changed)"
+        f"{changing.name} before it could not be read to its end (file_changed)"
     }
     assert str(later) in {skipped.path for skipped in report.skipped}
 
@@ -744,7 +768,7 @@ def test_a_segment_that_lies_anywhere_can_be_rebuilt_beside_it(log_dir: Path, tm
         kafkalog.reindex(beside, output=beside / "inside")
     with pytest.raises(UnsafePathError):
         kafkalog.reindex(kafkalog.LogDir([tmp_path]), output=tmp_path / "inside")
-    report = kafkalog.reindex(kafkalog.LogDir([tmp_path]), topics="none", output=tmp_path / "none")
+    report = kafkalog.reindex(kafkalog.LogDir([tmp_path]), topics="!*", output=tmp_path / "none")
     assert not report.files
     assert not (tmp_path / "none").exists()
 

@@ -458,11 +458,16 @@ def test_the_command_prints_a_line_a_segment_and_a_total(capsys: pytest.CaptureF
         assert capsys.readouterr().out.splitlines()[-1].endswith(told)
 
 
-def test_directories_that_are_not_checked_are_counted(log_dir_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (log_dir_copy / "p-multi-0").rename(log_dir_copy / f"p-multi-0.{'0' * 32}-delete")
+def test_directories_that_a_broker_set_apart_are_checked_too(
+    log_dir_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apart = (log_dir_copy / "p-multi-0").rename(log_dir_copy / f"p-multi-0.{'0' * 32}-delete")
     assert main(["verify", str(log_dir_copy)]) == 0
-    told = "; records not decoded (--deep); 1 directory that a broker set apart not checked; all OK"
-    assert capsys.readouterr().out.splitlines()[-1].endswith(told)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith(apart.name)]
+    assert lines[-1].endswith("bytes; records not decoded (--deep); all OK")
+    next(apart.glob("*.log")).write_bytes(b"\xff" * 100)
+    assert main(["verify", str(log_dir_copy)]) == 1
 
 
 def test_damage_is_listed_below_its_segment_and_the_exit_code_is_1(
@@ -494,7 +499,7 @@ def test_json_has_an_object_for_each_segment_and_partition_and_a_total(
 
 
 @pytest.mark.parametrize(
-    "argv", [["--deep", "--indexes-only"], ["--threads", "0"], ["--index-interval-bytes", "x"], ["--limit", "none=1"]]
+    "argv", [["--deep", "--indexes-only"], ["--threads", "0"], ["--index-interval-bytes", "x"], ["--limits", "none=1"]]
 )
 def test_wrong_usage_is_said(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(golden_sets.LOG_DIR), *argv]) == 2

@@ -599,7 +599,7 @@ def test_numpy_columns_hold_the_same_as_arrow(log_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"columns": ["valeu"]}, ValueError, "there are topic, partition"),
+        ({"columns": ["valeu"]}, ValueError, "There are topic, partition"),
         ({"columns": "value"}, TypeError, r"columns=\['value'\]"),
         ({"columns": ["offset", "offset"]}, ValueError, "twice"),
         ({"topics": "nope"}, ValueError, "p-multi"),

@@ -141,6 +141,37 @@ def test_an_export_is_made_once(run: Run, log_dir_copy: Path, tmp_path: Path) ->
     assert run("scan", tmp_path / "nothing")[0] == 3
 
 
+JOBS = {
+    "scan": ["--on-corruption", "skip"],
+    "batches": [],
+    "verify": [],
+    "reindex": ["--dry-run"],
+    "export": ["-o", "OUT", "--on-corruption", "skip"],
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_report_has_what_every_task_found(run: Run, log_dir_copy: Path, tmp_path: Path, job: str) -> None:
+    path = damage(log_dir_copy)
+    if job == "batches":  # which reads headers only
+        data = bytearray(path.read_bytes())
+        data[16] = 9
+        path.write_bytes(data)
+    report = tmp_path / "report.json"
+    options = [word.replace("OUT", str(tmp_path / "out")) for word in JOBS[job]]
+    code, _, err = run(job, log_dir_copy, *options, "--task-bytes", "4K", "--report", report)
+    found = json.loads(report.read_text())
+    assert (found["command"], found["exit_code"], code) == (f"spark {job}", 1, 1)
+    damaged = [one for one in found["findings"] if one["damage"]]
+    assert [one["path"] for one in damaged] == [str(path)]
+    assert damaged[0]["last_offset"] is not None
+    (total,) = found["partitions"]
+    assert total["path"] == str(path.parent)
+    assert (total["n_records"], total["certainty"]) == (damaged[0]["n_records"], damaged[0]["certainty"])
+    assert total["n_records"] > 0
+    assert f"lost: {path.parent}: " in err
+
+
 @pytest.mark.parametrize(
     "argv",
     [(), ("scan",), ("scan", "x", "--conf", "nonsense"), ("export", "x"), ("verify", "x", "--task-bytes", "0")],

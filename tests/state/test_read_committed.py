@@ -139,7 +139,7 @@ def test_ranges_that_begin_and_end_inside_transactions_equal_filtering_the_whole
 
 def decoded(partition: kafkalog.Partition, selection: Selection, window_bytes: int) -> list[tuple[int, bytes | None]]:
     found: list[tuple[int, bytes | None]] = []
-    for piece in partition.reader.windows(selection, window_bytes=window_bytes, **COMMITTED):
+    for piece in partition.reader.committed_windows(selection, window_bytes=window_bytes):
         first = 0
         while first < len(piece.window.batches):
             part = decode(piece.window, ("offset", "value"), first=first, selection=selection)

@@ -11,10 +11,11 @@ from typing import Any
 import builder
 import numpy as np
 
+from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import Window
 from kafkalog.records.codecs import UNCOMPRESSED, Compression
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
-from kafkalog.records.encode import BatchSpec, encode_batches
+from kafkalog.records.encode import encode_batches
 
 Headers = list[tuple[bytes, bytes | None]]
 Row = tuple[int, int, bytes | None, bytes | None, Headers]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kafkalog.storage import atomic as file_steps
-from kafkalog.storage import moves
+from kafkalog.storage import copying, moves
 from kafkalog.storage import output_paths as places
 from kafkalog.storage import staging as publish
 
@@ -38,12 +38,12 @@ class Faulty:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         renameat2 = file_steps._renameat2
-        for module in (publish, moves, places, file_steps):
+        for module in (publish, moves, places, file_steps, copying):
             module.os = self  # type: ignore[assignment]
         file_steps._renameat2 = self.counted("renameat2", renameat2)
         try:
             yield
         finally:
-            for module in (publish, moves, places, file_steps):
+            for module in (publish, moves, places, file_steps, copying):
                 module.os = os  # type: ignore[assignment]
             file_steps._renameat2 = renameat2

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.records.batch_table import Window
-from kafkalog.records.codecs import UNCOMPRESSED, Compression
+from kafkalog.records.codecs import UNCOMPRESSED, Arena, Compression
 from kafkalog.records.columns import BINARY_COLUMNS, HeadersColumn, RecordColumns
-from kafkalog.records.compress import compress
+from kafkalog.records.compress import compressor
 from kafkalog.records.header_walk import table_of
 
 _MAX_MESSAGE_SIZE = 2**31 - 1 - kf.LOG_OVERHEAD
@@ -97,7 +97,9 @@ def encode_messages(
             continue
         relative_to = rows.offset[first] if magic else 0
         inner = b"".join(rows.message(row, magic, bits, relative_to) for row in range(first, stop))
-        value = compress(compression, np.frombuffer(inner, np.uint8), magic=magic).tobytes()
+        arena = Arena()
+        compressor(compression, magic=magic)(arena, memoryview(inner))
+        value = arena.data[: arena.used].tobytes()
         newest = max(rows.timestamp[first:stop])
         parts.append(_message(stop - 1, rows.offset[stop - 1], newest, None, value, magic, bits | compression.codec))
     data = np.frombuffer(b"".join(parts), np.uint8)

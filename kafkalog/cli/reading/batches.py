@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, count, flatten, make_limits
+from kafkalog.cli.options import HelpText, add_command, add_limit, add_limits, add_selection, flatten, make_limits
 from kafkalog.cli.scan_options import (
     ScanReporter,
     add_on_corruption,
@@ -74,7 +74,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "batches", _HELP)
     what = parser.add_argument_group("which batches")
     add_selection(what)  # type: ignore[arg-type]
-    what.add_argument("-n", dest="n", metavar="N", type=count, help="only the first N lines")
+    add_limit(what, "lines")
     what.add_argument(
         "--start-offset", metavar="OFFSET", type=int, help="those that may hold this offset or one behind"
     )
@@ -138,7 +138,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.progress.close()
             watch.close()
             if args.summary:
-                lines = summary.json_lines(args.n) if args.json else summary.text_lines(args.n)
+                lines = summary.json_lines(args.limit) if args.json else summary.text_lines(args.limit)
                 console.write("".join(line + "\n" for line in lines))
     if args.summary and summary.n_unlisted:
         console.note(f"{summary.n_unlisted:,} batches of groups beyond the first {len(summary):,} count as others")
@@ -147,7 +147,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 def _print(
     scan: BatchScan, columns: Sequence[str], args: argparse.Namespace, watch: ScanReporter, console: Console
 ) -> None:
-    left = args.n
+    left = args.limit
     table = None if args.json else _TextTable(columns)
     if table is not None:
         console.write(table.header())

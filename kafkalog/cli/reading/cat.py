@@ -112,7 +112,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     watch = ScanReporter(scan, console, None if sys.stdout.isatty() else "records")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
-        _print(scan, record_format, args.n, watch, console)
+        _print(scan, record_format, args.limit, watch, console)
 
 
 def _explain(scan: Scan, is_json: bool, console: Console) -> None:

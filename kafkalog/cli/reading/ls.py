@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from kafkalog.cli.reading.summary import PartitionSummary, SegmentSummary, Summary
     from kafkalog.errors import Limits
     from kafkalog.log.log_dir import LogDir
-    from kafkalog.log.partition import Partition
 
 _HELP: Final = HelpText(
     description="""\
@@ -27,9 +25,9 @@ List what is in log dirs, a line a partition: segments, bytes of the .log files,
 the log end offset, which is not included), records, first and last timestamp (UTC), format versions, codecs.
 
 Only the headers of batches are read, and no checksum is checked: 'kafkalog cat PATH >/dev/null' does that. Damage that
-is met ends the walk of its segment: the line says so, its numbers are what lies before the damage, and the other
-segments are listed as usual. RECORDS is marked >= where compressed v0 or v1 messages hide how many they hold. It counts
-what is in the files: transaction markers do not count, records below the log start offset do. FIRST is the earliest
+is met is passed over: the line says so, and its numbers are those of the other batches. RECORDS is marked >= there, and
+where compressed v0 or v1 messages hide how many they hold. It counts what is in the files: transaction markers do not
+count, records below the log start offset do. FIRST is the earliest
 first timestamp that a batch header names, LAST the latest of all, markers aside. Directories that a broker has set
 apart (-delete, -future, -stray) are listed below the others.""",
     examples="""\
@@ -56,17 +54,24 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace, console: Console) -> None:
     """List partitions or segments."""
     from kafkalog.cli.reading.summary import summarise
+    from kafkalog.errors import KafkalogError
+    from kafkalog.log.open import partitions_of
 
     prepare_stdout(is_json=args.json)
     limits = make_limits(args.limits)
     log_dir = _open(args.paths, limits, console)
     if log_dir is None:
         return
-    wanted = _selector(log_dir, flatten(args.topics), flatten(args.partitions))
+    _check_topics(log_dir, flatten(args.topics) or [])
     console.findings(log_dir.findings)
     if log_dir.is_live:
         console.note("a broker runs on this log dir: the files may change while they are read")
-    partitions = list(_partitions(log_dir, wanted, limits, console))
+    partitions = []
+    for found in partitions_of(log_dir, flatten(args.topics), flatten(args.partitions), set_apart=True):
+        if isinstance(found, KafkalogError):
+            console.error(found)
+        else:
+            partitions.append(found)
     # a partition that cannot be opened matches too, and has been reported
     if not partitions and not selected_keys(log_dir, args):
         console.note("no partition to list" if len(log_dir) == 0 else "no partition matches")
@@ -110,46 +115,16 @@ def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:
     return log_dir if len(good) == len(paths) == 1 else LogDir(good, limits=limits)
 
 
-def _selector(log_dir: LogDir, topics: list[str] | None, numbers: list[int] | None) -> Callable[[str, int], bool]:
+def _check_topics(log_dir: LogDir, topics: list[str]) -> None:
+    """Raise for a topic that is neither among the partitions nor among the directories set apart."""
     from kafkalog.format import parse_partition_directory
 
-    known = set(log_dir.topics)
-    for path in (path for paths in log_dir.set_apart.values() for path in paths):
-        if (directory := parse_partition_directory(path.name)) is not None:
-            known.add(directory.topic_partition.topic)
-    for topic in topics or ():
+    apart = (parse_partition_directory(path.name) for paths in log_dir.set_apart.values() for path in paths)
+    known = {*log_dir.topics, *(one.topic_partition.topic for one in apart if one is not None)}
+    for topic in topics:
         if topic not in known:
             near = ", ".join(sorted(known)[:8]) + (", ..." if len(known) > 8 else "")
             raise UsageError(f"no topic {topic!r} here; there are {near or 'none'}")
-
-    def wanted(topic: str, number: int) -> bool:
-        return (topics is None or topic in topics) and (numbers is None or number in numbers)
-
-    return wanted
-
-
-def _partitions(
-    log_dir: LogDir, wanted: Callable[[str, int], bool], limits: Limits, console: Console
-) -> Iterator[Partition]:
-    """Yield the partitions to list; report one that cannot be opened.
-
-    Directories that a broker has renamed (deleted, future, stray) come last.
-    """
-    from kafkalog.errors import KafkalogError
-    from kafkalog.format import parse_partition_directory
-    from kafkalog.log.partition import Partition
-
-    openers: list[Callable[[], Partition]] = [partial(log_dir.__getitem__, key) for key in log_dir if wanted(*key)]
-    for paths in log_dir.set_apart.values():
-        for path in sorted(paths):
-            directory = parse_partition_directory(path.name)
-            if directory is not None and wanted(*directory.topic_partition):
-                openers.append(partial(Partition, path, limits=limits))
-    for open_partition in openers:
-        try:
-            yield open_partition()
-        except KafkalogError as error:
-            console.error(error)
 
 
 def _lines(summaries: list[PartitionSummary], with_segments: bool) -> list[str]:

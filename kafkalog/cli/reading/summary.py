@@ -12,6 +12,7 @@ from kafkalog.errors import Finding, KafkalogError, SidecarError
 from kafkalog.format import codec_name
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable
 
 
@@ -29,7 +30,7 @@ class Summary:
         First offset, and the offset after the last one.
     n_batches, n_records, n_control_records : int
         Records and control records according to the headers. With `n_records_is_minimum` there may be more: the header
-        of a compressed v0 or v1 message has no count (it counts as 1), and nothing after damage is counted.
+        of a compressed v0 or v1 message has no count (it counts as 1), and what is damaged is not counted.
     first_timestamp, max_timestamp : int or None
         Milliseconds, without control batches. `first_timestamp` is the smallest first timestamp of a batch: another
         record of the batch may be older.
@@ -183,19 +184,25 @@ def summarise(partition: Partition, progress: Callable[[int], object]) -> Partit
 
 
 def summarise_segment(segment: Segment, progress: Callable[[int], object]) -> SegmentSummary:
-    """Sum up a segment by walking its batch headers; damage ends the walk and is a finding."""
+    """Sum up a segment by walking its batch headers; damage is a finding, and the walk goes on behind it."""
     topic, number = (None, None) if segment.topic_partition is None else segment.topic_partition
     summary = SegmentSummary(topic, number, str(segment.path), segment.size_in_bytes, file_name=segment.path.name)
     summary.start = summary.end = segment.base_offset
+    found: list[Finding] = []
     try:
-        for batches in segment.iter_batches():
-            summary.add(_summarise_batches(batches))
-            summary.end = int(batches.last_offset[-1]) + 1
-            progress(int(batches.next_position[-1]))
-        summary.findings += segment.findings
+        with segment.open() as source:
+            stream = SegmentStream(segment, source, on_corruption="skip", report=found.append)
+            for window in stream.windows():
+                summary.add(_summarise_batches(window.batches))
+                summary.end = max(summary.end, int(window.batches.last_offset[-1]) + 1)
+                progress(int(window.batches.next_position[-1]))
+                source.release(window.data, window.start)
+                del window  # its memory can serve the next one
     except KafkalogError as error:
-        summary.findings.append(error.to_finding())
-        summary.n_records_is_minimum = not isinstance(error, SidecarError)
+        found.append(error.to_finding())
+        summary.n_records_is_minimum |= not isinstance(error, SidecarError)
+    summary.findings = found
+    summary.n_records_is_minimum |= any(finding.damage and finding.n_records != 0 for finding in found)
     return summary
 
 

@@ -15,7 +15,6 @@ from kafkalog.cli.options import (
     HelpText,
     add_command,
     add_limits,
-    add_report,
     add_selection,
     flatten,
     make_limits,
@@ -77,7 +76,6 @@ def add_parser(commands: Any) -> None:
     how.add_argument(
         "--json", action="store_true", help="an object a line: each segment, partition and log dir with its findings"
     )
-    add_report(how)
     add_limits(parser)
     parser.set_defaults(run=run)
 
@@ -96,7 +94,9 @@ def _threads(text: str) -> int:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Verify, and print the results."""
+    from kafkalog.errors import KafkalogError
     from kafkalog.log.log_dir import LogDir
+    from kafkalog.log.open import partitions_of
     from kafkalog.operations.verifying.verify import Verification, iter_verify
 
     prepare_stdout(is_json=args.json)
@@ -105,8 +105,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
     topics, numbers = flatten(args.topics), flatten(args.partitions)
     if log_dir.is_live:
         console.note("a broker runs on this log dir: the files may change while they are read")
-    sizes = [partition.size_in_bytes for partition in _chosen(log_dir, topics, numbers)]
-    console.start_progress(sum(sizes), "headers" if args.indexes_only else "verify")
+    # those that cannot be opened are reported when they are verified
+    chosen = partitions_of(log_dir, topics, numbers, set_apart=True)
+    n_bytes = sum(one.size_in_bytes for one in chosen if not isinstance(one, KafkalogError))
+    console.start_progress(n_bytes, "headers" if args.indexes_only else "verify")
     result = Verification()
     totals = _Totals()
     done = iter_verify(
@@ -125,8 +127,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
         totals.add(partition)
         console.judge(partition.all_findings())
         console.unkept_findings(partition.n_more_findings)
-        if partition.loss.n_findings:
-            console.losses({partition.path: partition.loss})
         lines = _json_lines(partition) if args.json else _text_lines(partition, verbose=args.verbose)
         console.write("".join(f"{line}\n" for line in lines))
     if not totals.n_partitions and not selected_keys(log_dir, args):
@@ -134,32 +134,15 @@ def run(args: argparse.Namespace, console: Console) -> None:
     totals.add_findings(result.findings)
     console.judge(result.findings)
     console.progress.close()
-    not_checked = what_was_not_checked(args, log_dir)
+    not_checked = what_was_not_checked(args)
     console.write("".join(f"{line}\n" for line in _root_lines(result, log_dir, totals, not_checked, is_json=args.json)))
 
 
-def what_was_not_checked(args: argparse.Namespace, log_dir: LogDir) -> str:
+def what_was_not_checked(args: argparse.Namespace) -> str:
     """Return a text about what was not checked, to qualify "all OK"."""
-    depth = (
-        "checksums and records not checked"
-        if args.indexes_only
-        else ""
-        if args.deep
-        else "records not decoded (--deep)"
-    )
-    n_apart = sum(map(len, log_dir.set_apart.values()))
-    apart = f"{counted(n_apart, 'directory', 'directories')} that a broker set apart not checked" if n_apart else ""
-    return "; ".join(filter(None, [depth, apart]))
-
-
-def _chosen(log_dir: Any, topics: list[str] | None, numbers: list[int] | None) -> Iterator[Any]:
-    from kafkalog.errors import KafkalogError
-
-    for key in log_dir.select(topics, numbers):
-        try:
-            yield log_dir[key]
-        except KafkalogError:
-            continue  # reported when it is verified
+    if args.indexes_only:
+        return "checksums and records not checked"
+    return "" if args.deep else "records not decoded (--deep)"
 
 
 class _Totals:

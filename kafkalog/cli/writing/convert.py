@@ -15,7 +15,6 @@ from kafkalog.cli.options import (
     HelpText,
     add_command,
     add_limits,
-    add_report,
     add_selection,
     condition,
     flatten,
@@ -147,7 +146,6 @@ def add_parser(commands: Any) -> None:
     reading.add_argument("--threads", metavar="N", type=int, help="threads that decode and encode (default: one a CPU)")
     reading.add_argument("--dry-run", action="store_true", help="write nothing: say what would come out")
     reading.add_argument("--json", action="store_true", help="an object a line for each partition")
-    add_report(reading)
     add_limits(reading)  # type: ignore[arg-type]
     parser.set_defaults(run=run)
 

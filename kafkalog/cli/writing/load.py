@@ -85,17 +85,16 @@ def add_parser(commands: Any) -> None:
     )
     what = parser.add_argument_group("what")
     what.add_argument(
-        "-t",
-        "--topics",
+        "--only-topics",
         metavar="T,...",
         type=names,
         action="append",
-        help="only records of these topics; may be repeated",
+        help="only records whose column topic is one of these names or globs; may be repeated",
     )
     what.add_argument(
         "--internal",
         action="store_true",
-        help="also records of internal topics (__consumer_offsets, ...), which are left out unless -t names them",
+        help="also records of internal topics (__consumer_offsets, ...), unless --only-topics names them",
     )
     what.add_argument(
         "--format",
@@ -187,7 +186,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 metadata_log_dir=args.metadata_log_dir,
                 progress=console.progress.reach,
                 topic=args.topic,
-                topics=flatten(args.topics),
+                only_topics=flatten(args.only_topics),
                 internal=args.internal,
                 partitions=args.partitions,
                 config=config,

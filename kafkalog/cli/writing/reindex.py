@@ -6,6 +6,7 @@ import argparse
 import itertools
 import json
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
@@ -42,10 +43,11 @@ Rebuild a log's indexes out of its .log files alone, byte for byte as a broker's
 Entries are as dense as the topic's index.interval.bytes. Without --index-interval-bytes it is taken from the
 __cluster_metadata-0 beside the partitions, else from the indexes that are there, else it is 4096; -v says which.
 
-No .log is touched. A segment whose .log is damaged keeps the files it has, and the damage is reported: a broker that
-starts without recovering the segment, as after a clean shutdown, reads on behind the damage with them. Later segments
-get new offset and time indexes; their .txnindex and .snapshot are kept. With --damaged cut the indexes of the segment
-end before the damage, as those of a broker that recovers it, and later segments, which recovery deletes, keep theirs.
+No .log is touched. A segment whose .log is damaged keeps the files it has, the damage is reported, and the exit code
+is 1: a broker that starts without recovering the segment, as after a clean shutdown, reads on after the damage with
+these files. Later segments get new offset and time indexes; their .txnindex and .snapshot are kept. With --damaged cut
+the indexes of the segment end before the damage, as those of a broker that recovers it, and later segments, which
+recovery deletes, keep theirs. Recovery does not notice a wrong magic byte or offset, and nor does --damaged cut.
 
 In place each file is replaced in one step: a crash leaves the old one or the new one. The old one is kept beside it as
 NAME.kafkalog-backup (-2, -3 ... where there is one already), which a broker ignores; --no-backup keeps none. A log dir
@@ -121,6 +123,12 @@ def note_backups(n_backups: int, console: Console) -> None:
             f"{counted(n_backups, 'old file')} kept beside the new ones as NAME.kafkalog-backup: delete them once all"
             " is well"
         )
+
+
+def not_rebuilt(kinds: Sequence[str], why: str) -> str:
+    """The sentence for files that were skipped."""
+    *others, last = dict.fromkeys(kinds)
+    return f"{', '.join(others)} and {last} are not rebuilt: {why}" if others else f"{last} is not rebuilt: {why}"
 
 
 def _kinds(text: str) -> list[str]:
@@ -213,9 +221,8 @@ def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> 
     for why, same in itertools.groupby(report.skipped, lambda one: one.why):
         every = list(same)
         paths = list(dict.fromkeys(skipped.path for skipped in every))
-        kinds = ", ".join(dict.fromkeys(skipped.kind for skipped in every))
         more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-        console.note(f"{paths[0]}{more}: no {kinds}: {why}")
+        console.note(f"{paths[0]}{more}: {not_rebuilt([skipped.kind for skipped in every], why)}")
     counts = ", ".join(
         f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
     )

@@ -266,41 +266,38 @@ def _task_bytes(args: argparse.Namespace) -> dict[str, Any]:
 def _scan_options(args: argparse.Namespace) -> dict[str, Any]:
     options = scan_options(args)
     del options["threads"]
-    if args.n is not None:
+    if args.limit is not None:
         raise UsageError("-n is for one reader; give --sql 'select ... limit N', or offsets")
     return {**options, **_task_bytes(args)}
 
 
 def _run_scan(args: argparse.Namespace, console: Console) -> None:
     options = _scan_options(args)
+    needed = ["key", "value", "topic", "partition", "offset", "timestamp"]
+    columns = args.columns or (needed if args.sql is None else None)
     with _running(args, console) as spark:
         from kafkalog.spark.jobs.scan import scan
+        from kafkalog.spark.jobs.tables import TaskFindings
 
-        needed = ["key", "value", "topic", "partition", "offset", "timestamp"]
-        columns = args.columns or (needed if args.sql is None else None)
-        frame = scan(spark, open_records(args, console), columns=columns, **options)
-        _show(_ask(spark, frame, "records", args.sql or _RECORDS_SQL), args, console)
+        found = TaskFindings(spark)
+        frame = scan(spark, open_records(args, console), columns=columns, found=found, **options)
+        frame.createOrReplaceTempView("records")
+        _show(spark.sql(args.sql or _RECORDS_SQL), args, console)
+    console.findings(found.rows)
 
 
 def _run_batches(args: argparse.Namespace, console: Console) -> None:
+    options = {"topics": flatten(args.topics), "partitions": flatten(args.partitions), **_task_bytes(args)}
+    options |= {"on_corruption": args.on_corruption, "limits": make_limits(args.limits)}
     with _running(args, console) as spark:
         from kafkalog.spark.jobs.scan import batches
+        from kafkalog.spark.jobs.tables import TaskFindings
 
-        frame = batches(
-            spark,
-            path_of(args),
-            topics=flatten(args.topics),
-            partitions=flatten(args.partitions),
-            on_corruption=args.on_corruption,
-            limits=make_limits(args.limits),
-            **_task_bytes(args),
-        )
-        _show(_ask(spark, frame, "batches", args.sql or _BATCHES_SQL), args, console)
-
-
-def _ask(spark: SparkSession, frame: DataFrame, name: str, query: str) -> DataFrame:
-    frame.createOrReplaceTempView(name)
-    return spark.sql(query)
+        found = TaskFindings(spark)
+        frame = batches(spark, path_of(args), found=found, **options)
+        frame.createOrReplaceTempView("batches")
+        _show(spark.sql(args.sql or _BATCHES_SQL), args, console)
+    console.findings(found.rows)
 
 
 def _show(frame: DataFrame, args: argparse.Namespace, console: Console) -> None:
@@ -367,7 +364,7 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
                 _write_findings(findings, console)
     if not args.json:
         state = f"{counted(totals['damage'], 'finding')} of damage" if totals["damage"] else "all OK"
-        not_checked = what_was_not_checked(args, opened)
+        not_checked = what_was_not_checked(args)
         parts = [
             counted(totals["partition"], "partition"),
             counted(totals["segment"], "segment"),
@@ -442,7 +439,7 @@ def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: di
 
     console.findings(findings_of(row["findings"]))
     for one in row["skipped"]:
-        console.note(f"{row['path']}: no {one['kind']}: {one['why']}")
+        console.note(f"{row['path']}: {reindex.not_rebuilt([one['kind']], one['why'])}")
     if is_json:
         console.write(json.dumps(row) + "\n")
     for file in row["files"]:
@@ -455,6 +452,7 @@ def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: di
 def _run_export(args: argparse.Namespace, console: Console) -> None:
     options = _scan_options(args)
     n_records = n_bytes = 0
+    unopened: list[Finding] = []
     states: dict[str, int] = {}
     with _running(args, console) as spark:
         from kafkalog.errors import CorruptionError, OutputExistsError
@@ -471,6 +469,7 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
                 columns=args.columns,
                 compression=args.compression,
                 overwrite=args.overwrite,
+                report=unopened.append,
                 **options,
             )
         except CorruptionError as error:
@@ -480,6 +479,7 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
             if not args.overwrite:
                 error.add_note("--overwrite replaces it")
             raise
+        console.findings(unopened)
         for row in _rows(frame):
             console.findings(findings_of(row["findings"]))
             n_records += row["n_records"]

@@ -11,9 +11,10 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from kafkalog import format as kf
+from kafkalog.arguments import one_of, optional_integer
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     ConfigWarning,
@@ -37,6 +38,7 @@ from kafkalog.operations.converting.report import ConversionReport, converted
 from kafkalog.operations.converting.rewrite import Settings
 from kafkalog.operations.converting.rules import Rules
 from kafkalog.operations.converting.target import ConvertedPartitions
+from kafkalog.parsing import TopicPatterns
 from kafkalog.records.codecs import Compression
 from kafkalog.scanning.filters import Filters, parse_filters
 from kafkalog.scanning.ordered_pool import OrderedPool
@@ -172,11 +174,10 @@ def convert(
     (303, 2)
     """
     rules = _rules(filters, drop, redact, redact_where, redact_secret, include_deleted)
-    settings = Settings(_compression(compression, compression_level), _batch_size(batch_size), limits)
-    if on_corruption not in ("raise", "stop", "skip"):
-        raise ValueError(f"on_corruption must be 'raise', 'stop' or 'skip', not {on_corruption!r}")
-    if threads is not None and (isinstance(threads, bool) or threads < 1):
-        raise ValueError(f"threads must be at least 1, not {threads!r}")
+    batch_size = optional_integer("batch_size", batch_size, 1, MAX_BATCH_SIZE)
+    settings = Settings(_compression(compression, compression_level), batch_size, limits)
+    one_of("on_corruption", on_corruption, get_args(OnCorruption))
+    n_threads = optional_integer("threads", threads, 1) or os.cpu_count() or 1
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     report = ConversionReport(is_written=not dry_run)
 
@@ -196,7 +197,6 @@ def convert(
     name = kf.parse_partition_directory(target.absolute().name)
     is_one = len(chosen) == 1 and not isinstance(opened, LogDir) and name is not None and name.kind is None
     named = [(name.topic_partition, chosen[0])] if is_one and name is not None else list(_named(chosen))
-    n_threads = threads or os.cpu_count() or 1
     targets = ConvertedPartitions(config, limits, note)
     if rules.redaction is not None and rules.redaction.removes_keys:
         for topic in sorted({key.topic for key, partition in named if targets.is_compacted(partition)}):
@@ -261,12 +261,6 @@ def _compression(compression: str | Compression | None, level: int | None) -> Co
     return Compression.parse(compression, level=level)
 
 
-def _batch_size(batch_size: int | None) -> int | None:
-    if batch_size is not None and (isinstance(batch_size, bool) or not 1 <= batch_size <= MAX_BATCH_SIZE):
-        raise ValueError(f"batch_size must be 1 to {MAX_BATCH_SIZE} bytes, not {batch_size!r}")
-    return batch_size
-
-
 def _choose(
     opened: LogDir | Partition | Segment,
     topics: str | Sequence[str] | None,
@@ -275,21 +269,18 @@ def _choose(
     on_corruption: OnCorruption,
     note: Callable[[Finding], None],
 ) -> Iterator[Partition]:
-    named = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
     numbered = None if partitions is None else {partitions} if isinstance(partitions, int) else set(partitions)
     if not isinstance(opened, LogDir):
         key = opened.topic_partition
-        if (named is None or (key and key.topic in named)) and (
+        if (topics is None or (key and TopicPatterns(topics).wants(key.topic))) and (
             numbered is None or (key and key.partition in numbered)
         ):
             yield Partition.of_segment(opened) if isinstance(opened, Segment) else opened
         return
     for finding in opened.findings:
         note(finding)
-    for missing in sorted((named or set()) - set(opened.topics)):
-        raise ValueError(f"no topic {missing!r} here; there are {', '.join(opened.topics[:8])}")
     keys = opened.select(topics, partitions, internal=internal)
-    if named is None:
+    if topics is None:
         left_out = {key.topic: key for key in set(opened.select(partitions=partitions)) - set(keys)}
         left_out |= {key.topic: key for key in keys if key.topic == kf.METADATA_TOPIC}
         for topic, key in sorted(left_out.items()):

@@ -19,9 +19,6 @@ from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches
 
-DEFAULT_BATCH_BYTES: Final = 16_384
-"""Size of batches made of single messages: a producer's default `batch.size`."""
-
 _MAX_DELTA: Final = 2**31 - 1
 _RECORD_OVERHEAD: Final = 32  # upper bound for the lengths and deltas of a record
 _HEADER_OVERHEAD: Final = 10
@@ -155,7 +152,7 @@ def _cut_runs(
     batch_size: int | None,
 ) -> npt.NDArray[np.int64]:
     """Boundaries of batches: those of the runs, and more inside runs that exceed a batch."""
-    limit = DEFAULT_BATCH_BYTES if batch_size is None else batch_size
+    limit = kf.BATCH_SIZE if batch_size is None else batch_size
     first, stop = runs[:-1], runs[1:]
     is_one = row[first] == row[stop - 1]
     whole = is_one & joints.is_needed[row[first]]

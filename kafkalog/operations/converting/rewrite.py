@@ -28,11 +28,12 @@ from kafkalog.operations.converting.assemble import Part, assemble, empty_batche
 from kafkalog.operations.converting.needed_batches import NeededBatches
 from kafkalog.operations.converting.recut import Joints, cut
 from kafkalog.operations.converting.rules import BoundRules
+from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode
-from kafkalog.records.encode import BatchSpec, encode_batches
+from kafkalog.records.encode import encode_batches
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import batch_error, place
 

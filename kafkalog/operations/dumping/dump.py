@@ -1,7 +1,7 @@
 """Turns segment files into the lines that Kafka's `DumpLogSegments` prints for them, or into objects.
 
-`logs.py` prints logs. `sidecars.py` and `time_index.py` print indexes and snapshots. `report.py` collects the lists
-that the tool prints at the end. `rows.py` makes objects instead of lines.
+`dump_walk.py` walks logs; `dump_text.py` makes lines of what it finds, `rows.py` objects. `sidecars.py` and
+`time_index.py` read indexes and snapshots for both. `report.py` collects the lists that the tool prints at the end.
 
 Kafka's tool trusts every header that it can read, so this one rejects nothing that Kafka would accept: it prints
 records under a wrong checksum. Where the tool throws, this one raises an error of kafkalog after the same lines.
@@ -11,22 +11,43 @@ Mirrors `org.apache.kafka.tools.DumpLogSegments`, without its decoders of Kafka'
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError
+from kafkalog.operations.dumping.dump_text import text_of_log, title
+from kafkalog.operations.dumping.dump_walk import LogWalk
 from kafkalog.operations.dumping.files import CHECKPOINT_SUFFIX, absolute, as_file, is_last_segment, open_log, suffix_of
-from kafkalog.operations.dumping.logs import LogDumper, title
 from kafkalog.operations.dumping.options import DECODERS, DIALECTS, DumpOptions
 from kafkalog.operations.dumping.report import Report
-from kafkalog.operations.dumping.sidecars import dump_index, dump_snapshot, dump_transaction_index
-from kafkalog.operations.dumping.time_index import dump_time_index
+from kafkalog.operations.dumping.rows import Row, rows_of_log, rows_of_report
+from kafkalog.operations.dumping.sidecars import (
+    EntryTable,
+    ProducerEntry,
+    Remark,
+    read_index,
+    read_producers,
+    read_transaction_index,
+)
+from kafkalog.operations.dumping.time_index import read_time_index
 
 __all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
 
 Pathish = str | os.PathLike[str]
+
+
+class Progress:
+    """Progress over several files: adds the size of the finished files to the position in the current one."""
+
+    def __init__(self, progress: Callable[[int], None] | None, done: int) -> None:
+        self._progress, self._done = progress, done
+
+    def reach(self, position: int) -> None:
+        if self._progress is not None:
+            self._progress(self._done + position)
 
 
 class Dump:
@@ -105,19 +126,17 @@ class Dump:
         Each dict has a `kind`: `file`, `batch`, `record`, `trailing_bytes`, `offset_index_entry`, `time_index_entry`,
         `sanity`, `aborted_transaction`, `producer`, or `mismatch` for an entry of the lists at the end.
         """
-        from kafkalog.operations.dumping import rows
+        yield from self._each(self._rows, progress)
+        yield from rows_of_report(self._report)
 
-        yield from self._each(rows.rows_of_file, progress)
-        yield from rows.rows_of_report(self._report)
-
-    def _each(self, one: Callable[..., Iterator[Any]], progress: Callable[[int], None] | None) -> Iterator[Any]:
+    def _each(
+        self, one: Callable[[str, Progress], Iterator[Any]], progress: Callable[[int], None] | None
+    ) -> Iterator[Any]:
         self._report = Report(self.options.limits.max_findings, is_2_8=self.options.is_2_8)
         done = 0
         for path in self.paths:
             try:
-                yield from one(
-                    as_file(path), self.options, self._report, None if progress is None else _Shifted(progress, done)
-                )
+                yield from one(as_file(path), Progress(progress, done))
             except KafkalogError as error:
                 if not self.options.keep_going:
                     raise
@@ -126,41 +145,53 @@ class Dump:
                 done += os.path.getsize(path)
                 progress(done)
 
-    @staticmethod
-    def _text(
-        path: str, options: DumpOptions, report: Report, progress: Callable[[int], None] | None
-    ) -> Iterator[bytes]:
+    def _text(self, path: str, progress: Progress) -> Iterator[bytes]:
         yield f"Dumping {path}\n".encode(errors="surrogateescape")
-        suffix = suffix_of(path, options)
-        key = absolute(path)
-        if suffix in (kf.LOG_SUFFIX, CHECKPOINT_SUFFIX):
-            yield f"{title(os.path.basename(path), is_2_8=options.is_2_8)}\n".encode()
-            with open_log(path, options) as source:
-                dumper = LogDumper(source, options, report, key, is_last=is_last_segment(path))
-                for chunk in dumper.chunks():
-                    yield chunk
-                    if progress is not None:
-                        progress(dumper.position)
-        elif suffix == kf.INDEX_SUFFIX:
-            yield from dump_index(path, key, options, report)
-        elif suffix == kf.TIME_INDEX_SUFFIX:
-            yield from dump_time_index(path, key, options, report)
-        elif suffix == kf.TRANSACTION_INDEX_SUFFIX:
-            yield from dump_transaction_index(path, options)
-        elif suffix == kf.PRODUCER_SNAPSHOT_SUFFIX:
-            yield from dump_snapshot(path, options, report)
-        else:
-            report.notes.append(f"Ignoring unknown file {path}")
+        if not self._is_log(path):
+            for part in self._parts(path):
+                yield part.text().encode(errors="surrogateescape")
+            return
+        yield f"{title(os.path.basename(path), is_2_8=self.options.is_2_8)}\n".encode()
+        with self._walk(path) as walk:
+            for chunk in text_of_log(walk, self.options):
+                yield chunk
+                progress.reach(walk.position)
+
+    def _rows(self, path: str, progress: Progress) -> Iterator[Row]:
+        yield {"kind": "file", "path": path, "base_offset": kf.parse_base_offset(os.path.basename(path))}
+        if not self._is_log(path):
+            for part in self._parts(path):
+                yield from part.rows()
+            return
+        with self._walk(path) as walk:
+            for row in rows_of_log(walk, self.options):
+                yield row
+                if row["kind"] == "batch":
+                    progress.reach(walk.position)
+
+    def _is_log(self, path: str) -> bool:
+        return suffix_of(path, self.options) in (kf.LOG_SUFFIX, CHECKPOINT_SUFFIX)
+
+    @contextlib.contextmanager
+    def _walk(self, path: str) -> Iterator[LogWalk]:
+        with open_log(path, self.options) as source:
+            yield LogWalk(source, self.options, self._report, absolute(path), is_last=is_last_segment(path))
+
+    def _parts(self, path: str) -> Iterator[EntryTable | Remark | ProducerEntry]:
+        """Yield what is in an index or a snapshot."""
+        read = _READERS.get(suffix_of(path, self.options))
+        if read is None:
+            self._report.notes.append(f"Ignoring unknown file {path}")
+            return iter(())
+        return read(path, absolute(path), self.options, self._report)
 
 
-class _Shifted:
-    """Progress over several files: adds the size of the finished files to the position in the current one."""
-
-    def __init__(self, progress: Callable[[int], None], done: int) -> None:
-        self._progress, self._done = progress, done
-
-    def __call__(self, position: int) -> None:
-        self._progress(self._done + position)
+_READERS: Final[dict[str, Callable[..., Iterator[Any]]]] = {
+    kf.INDEX_SUFFIX: read_index,
+    kf.TIME_INDEX_SUFFIX: read_time_index,
+    kf.TRANSACTION_INDEX_SUFFIX: read_transaction_index,
+    kf.PRODUCER_SNAPSHOT_SUFFIX: read_producers,
+}
 
 
 def dump(paths: Pathish | Iterable[Pathish], **options: Any) -> Dump:

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import LimitExceededError, Reason
+from kafkalog.errors import LimitExceededError, NotKafkaError, Reason
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.storage.source import PreadSource
 
@@ -30,6 +30,26 @@ def suffix_of(path: str, options: DumpOptions) -> str:
     name = os.path.basename(path)
     suffix = name[name.rfind(".") :] if "." in name else ""
     return "" if suffix == CHECKPOINT_SUFFIX and options.is_2_8 else suffix
+
+
+def start_offset(name: str) -> int:
+    """Return the offset in the name of a segment's file.
+
+    Raises
+    ------
+    NotKafkaError
+        The name does not begin with an offset.
+    """
+    offset = kf.parse_base_offset(name)
+    if offset is None:
+        raise NotKafkaError(Reason.NOT_KAFKA, "the name does not begin with an offset", path=name)
+    return offset
+
+
+def beside(path: str, suffix: str) -> str:
+    """Return the path of the same segment's file with another suffix."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, name.split(".")[0] + suffix)
 
 
 def open_log(path: str, options: DumpOptions) -> PreadSource:

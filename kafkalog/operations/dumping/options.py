@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kafkalog._kernels import dump as kernels
+from kafkalog._kernels import dump_text as kernels
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 
 DIALECTS: Final = ("4.3", "2.8")
@@ -98,11 +98,10 @@ class DumpOptions:
 
     @property
     def kernel_flags(self) -> int:
-        """The options as bits for the kernel."""
+        """The options of the text as bits for the kernel."""
         bits = kernels.OPTIONS
         return (
-            bits["deep"] * self.is_deep
-            | bits["contents"] * self.shows_contents
+            bits["contents"] * self.shows_contents
             | bits["skip_metadata"] * self.skip_record_metadata
             | bits["dialect_2_8"] * self.is_2_8
         )

@@ -12,9 +12,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Reason, TruncatedTailError
-from kafkalog.storage.source import Bytes
 
 MAX_PAIRS: Final = 2**20
 """The most lines kept in one list of one file; further ones are only counted."""
@@ -91,15 +89,16 @@ class Report:
         """Add a finding that is damage."""
         self.findings.add(Finding(reason, detail, path, position, length, base_offset))
 
-    def add_bad_crc(self, path: str, position: int, batch: Bytes) -> None:
-        """Add a finding about a batch with a wrong checksum."""
+    def add_bad_crc(self, path: str, batch: np.void) -> None:
+        """Add a finding about a batch with a wrong checksum; `batch` is a row of the walk's table."""
+        offset = batch["base_offset"] if batch["magic"] >= 2 else batch["last_offset"]
         self.add_finding(
             Reason.CRC_MISMATCH,
             "the checksum in the batch is not that of its bytes",
             path=path,
-            position=position,
-            base_offset=int.from_bytes(batch[:8].tobytes(), "big", signed=True),
-            length=kf.LOG_OVERHEAD + int.from_bytes(batch[8:12].tobytes(), "big"),
+            position=int(batch["position"]),
+            base_offset=int(offset),
+            length=int(batch["size_in_bytes"]),
         )
 
     def add_tail(self, error: KafkalogError, *, is_last: bool) -> None:

@@ -1,4 +1,4 @@
-"""Turns `.index`, `.txnindex` and `.snapshot` files into the lines that Kafka's tool prints for them.
+"""Reads `.index`, `.txnindex` and `.snapshot` files as Kafka's tool reads them, for text and objects alike.
 
 Entries are compared with the log as Kafka's tool does it, which also lists valid entries as mismatches: before 4.0 an
 append of several batches made one entry, of the last offset and the position of the first batch.
@@ -10,34 +10,70 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog._kernels import dump as kernels
-from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import KafkalogError, LimitExceededError, Limits, Reason, SidecarError
-from kafkalog.operations.dumping.logs import explain_end, start_offset
+from kafkalog.operations.dumping.dump_chain import END, OK, last_offsets
+from kafkalog.operations.dumping.dump_walk import explain_end
+from kafkalog.operations.dumping.files import beside, start_offset
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.source import ByteSource, PreadSource
 
-OFFSET: Final = 0
-TIME: Final = 1
 CHUNK: Final = 4096
 """Entries processed at a time."""
-_LINE: Final = 80
-_WINDOW: Final = 2**20
 _WARM: Final = 8192  # as AbstractIndex.warmEntries: bytes at the end of an index that Kafka searches first
 
-_OK = STATUS["OK"]
-_END = kernels.STATUSES["END"]
+Row = dict[str, Any]
 
 
-class Entries:
+class EntryTable(NamedTuple):
+    """Entries of an index: a line and an object each."""
+
+    kind: str
+    names: tuple[str, ...]
+    """Names of the columns in objects; in lines the same in Java's spelling."""
+    columns: tuple[npt.NDArray[np.int64], ...]
+
+    def text(self) -> str:
+        line = " ".join(f"{_java_name(name)}: {{}}" for name in self.names) + "\n"
+        return "".join(map(line.format, *(column.tolist() for column in self.columns)))
+
+    def rows(self) -> Iterator[Row]:
+        for values in zip(*(column.tolist() for column in self.columns), strict=True):
+            yield {"kind": self.kind, **dict(zip(self.names, values, strict=True))}
+
+
+class Remark(NamedTuple):
+    """A line about a whole index, and the object that says the same, if there is one."""
+
+    line: str
+    row: Row | None = None
+
+    def text(self) -> str:
+        return f"{self.line}\n"
+
+    def rows(self) -> Iterator[Row]:
+        if self.row is not None:
+            yield self.row
+
+
+def passed(path: str) -> Remark:
+    """Return what there is to show of an index that passes the sanity check."""
+    return Remark(f"{path} passed sanity check.", {"kind": "sanity", "passed": True})
+
+
+def _java_name(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+class IndexFile:
     """All entries of an index file, including the zeros after the last one, as Kafka's `AbstractIndex` sees them."""
 
     def __init__(self, path: str, dtype: np.dtype[np.void], base_offset: int, limits: Limits) -> None:
@@ -69,13 +105,13 @@ class Entries:
         """Whether a broker only preallocated the file, so that entry 0 is padding too."""
         return len(self) > 0 and self.used() == 1 and not any(self.entries[0].tolist())
 
-    def insane(self, detail: str) -> SidecarError:
+    def sanity_check_error(self, detail: str) -> SidecarError:
         return SidecarError(Reason.INDEX_ENTRY, detail, path=self.path, base_offset=self.base_offset)
 
     def check_end(self) -> None:
         """Run the part of Kafka's sanity checks that all indexes share."""
         if len(self) and self.entries["relative_offset"][-1] < 0:
-            raise self.insane("the last offset lies before the base offset")
+            raise self.sanity_check_error("the last offset lies before the base offset")
         if self.odd_bytes:
             detail = f"{self.size_in_bytes} bytes are not a multiple of {self.entries.dtype.itemsize}"
             raise SidecarError(Reason.INDEX_SIZE, detail, path=self.path, base_offset=self.base_offset)
@@ -115,8 +151,8 @@ class Entries:
         return low
 
 
-def dump_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[bytes]:
-    """Yield the lines of an offset index.
+def read_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[EntryTable | Remark]:
+    """Yield the entries of an offset index, compared with the log.
 
     Parameters
     ----------
@@ -137,13 +173,13 @@ def dump_index(path: str, key: str, options: DumpOptions, report: Report) -> Ite
     """
     base_offset = start_offset(os.path.basename(path))
     with PreadSource(beside(path, kf.LOG_SUFFIX)) as log:
-        index = Entries(path, kf.OFFSET_INDEX_DTYPE, base_offset, options.limits)
+        index = IndexFile(path, kf.OFFSET_INDEX_DTYPE, base_offset, options.limits)
         if not len(index):
-            yield f"{path} is empty.\n".encode()
+            yield Remark(f"{path} is empty.")
             return
         if options.index_sanity_check:
             index.check_end()
-            yield f"{path} passed sanity check.\n".encode()
+            yield passed(path)
             return
         n = index.used()
         offset = index.offsets()[:n]
@@ -151,25 +187,25 @@ def dump_index(path: str, key: str, options: DumpOptions, report: Report) -> Ite
         at = 0
         while at < n:
             stop = min(at + CHUNK, n)
-            last, status, n_done = _last_offsets(log, position[at:stop], options.max_message_size)
+            last, status, n_done = last_offsets(log, position[at:stop], options.max_message_size)
             done = slice(at, at + n_done)
-            _note_mismatches(offset[done], last[:n_done], key, path, index, report)
+            _report_mismatches(offset[done], last[:n_done], key, path, index, report)
             if not options.verify_index_only:
-                yield entry_lines(base_offset, index.entries["relative_offset"][done], position[done], OFFSET)
+                yield EntryTable("offset_index_entry", ("offset", "position"), (offset[done], position[done]))
             at += n_done
-            if status == _END and index.is_unused:
+            if status == END and index.is_unused:
                 # a segment that was just rolled has no batch yet: not an issue, though the tool throws
                 return
-            if status != _OK:
+            if status != OK:
                 raise _entry_error(log, index, int(position[at]), at, status, options)
 
 
-def _note_mismatches(
+def _report_mismatches(
     offset: npt.NDArray[np.int64],
     last: npt.NDArray[np.int64],
     key: str,
     path: str,
-    index: Entries,
+    index: IndexFile,
     report: Report,
 ) -> None:
     wrong = np.flatnonzero(offset != last)
@@ -184,35 +220,10 @@ def _note_mismatches(
         report.add_finding(Reason.INDEX_ENTRY, detail, path=path, base_offset=index.base_offset)
 
 
-def _last_offsets(
-    log: ByteSource, position: npt.NDArray[np.int64], max_bytes: int
-) -> tuple[npt.NDArray[np.int64], int, int]:
-    """Read the last offsets of the batches at positions; return them, the kernel's status, and how many are done."""
-    last = np.empty(position.size, np.int64)
-    at, status = 0, _OK
-    while at < position.size:
-        first = int(position[at])
-        if not 0 <= first <= log.size:
-            return last, _END, at
-        # the longest run of positions that fits into one window
-        inside = (position[at:] >= first) & (position[at:] < first + _WINDOW)
-        n = int(np.argmin(inside)) if not inside.all() else inside.size
-        stop = min(int(position[at : at + n].max()) + kf.RECORD_BATCH_OVERHEAD, log.size)
-        window = log.window(first, stop)
-        status, done = kernels.find_last_offsets(
-            window, first, log.size, position[at : at + n], max_bytes, last[at : at + n]
-        )
-        log.release(window, first)
-        at += done
-        if status != _OK:
-            break
-    return last, status, at
-
-
 def _entry_error(
-    log: ByteSource, index: Entries, position: int, number: int, status: int, options: DumpOptions
+    log: ByteSource, index: IndexFile, position: int, number: int, status: int, options: DumpOptions
 ) -> KafkalogError:
-    if status == _END or not 0 <= position <= log.size:
+    if status == END or not 0 <= position <= log.size:
         detail = f"entry {number} leads to {position}, where no batch of the log starts that could be read"
         return SidecarError(
             Reason.INDEX_ENTRY, detail, path=index.path, position=8 * number, base_offset=index.base_offset
@@ -220,17 +231,8 @@ def _entry_error(
     return explain_end(log, position, log.size, options)
 
 
-def entry_lines(base_offset: int, relative: npt.NDArray[np.int32], other: npt.NDArray[np.int64], kind: int) -> bytes:
-    n = relative.size
-    out = np.empty(_LINE * n + 1, np.uint8)
-    numbers = relative.astype(np.int64)
-    first, second = (numbers, other) if kind == OFFSET else (other, numbers)
-    n_bytes = kernels.dump_pairs(base_offset, first, second, kind, out)
-    return out[:n_bytes].tobytes()
-
-
-def dump_transaction_index(path: str, options: DumpOptions) -> Iterator[bytes]:
-    """Yield the lines of a transaction index.
+def read_transaction_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[EntryTable]:
+    """Yield the entries of a transaction index.
 
     Raises
     ------
@@ -238,23 +240,53 @@ def dump_transaction_index(path: str, options: DumpOptions) -> Iterator[bytes]:
         An entry has a version that Kafka does not define.
     """
     start_offset(os.path.basename(path))
-    entries = Entries(path, kf.TRANSACTION_INDEX_DTYPE, 0, options.limits).entries
+    entries = IndexFile(path, kf.TRANSACTION_INDEX_DTYPE, 0, options.limits).entries
     # Kafka reads the high byte as the version, and reads all entries before it prints the first one
-    versions = entries["version"].astype(np.int16) >> 8
+    versions = entries["version"].astype(np.int64) >> 8
     wrong = np.flatnonzero(versions > 0)
     if wrong.size:
         at = int(wrong[0])
         detail = f"version {versions[at]}; Kafka has 0"
         raise SidecarError(Reason.INDEX_ENTRY, detail, path=path, position=at * entries.dtype.itemsize)
+    names = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
     for at in range(0, entries.size, CHUNK):
-        yield "".join(
-            f"version: {version >> 8} producerId: {producer_id} firstOffset: {first_offset}"
-            f" lastOffset: {last_offset} lastStableOffset: {last_stable_offset}\n"
-            for version, producer_id, first_offset, last_offset, last_stable_offset in entries[at : at + CHUNK].tolist()
-        ).encode()
+        rows = slice(at, at + CHUNK)
+        columns = (versions[rows], *(entries[name][rows].astype(np.int64) for name in names))
+        yield EntryTable("aborted_transaction", ("version", *names), columns)
 
 
-def snapshot_entries(path: str, report: Report) -> Iterator[dict[str, int | None]]:
+class ProducerEntry(NamedTuple):
+    """A producer in a snapshot."""
+
+    row: dict[str, int | None]
+    is_2_8: bool
+
+    def text(self) -> str:
+        row = self.row
+        txn, timestamp = row["current_txn_first_offset"], row["timestamp"]
+        line = (
+            f"producerId: {row['producer_id']} producerEpoch: {row['producer_epoch']}"
+            f" coordinatorEpoch: {row['coordinator_epoch']} currentTxnFirstOffset: "
+        )
+        if self.is_2_8:
+            line += "None" if txn is None else f"Some({txn})"
+        else:
+            line += "OptionalLong.empty" if txn is None else f"OptionalLong[{txn}]"
+            line += f" lastTimestamp: {timestamp}"
+        if row["last_offset"] is not None:
+            line += (
+                f" firstSequence: {row['first_sequence']} lastSequence: {row['last_sequence']}"
+                f" lastOffset: {row['last_offset']} offsetDelta: {row['offset_delta']} timestamp: {timestamp}"
+            )
+        elif self.is_2_8:
+            line += " "
+        return f"{line}\n"
+
+    def rows(self) -> Iterator[Row]:
+        yield {"kind": "producer", **self.row}
+
+
+def read_producers(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[ProducerEntry]:
     """Yield the producers in a snapshot.
 
     A damaged snapshot is reported and yields nothing: Kafka's tool also continues after one.
@@ -272,34 +304,11 @@ def snapshot_entries(path: str, report: Report) -> Iterator[dict[str, int | None
         for name in _BATCH:
             row[name] = int(entry[name]) if has_batch else None
         first = _first_sequence(int(entry["last_sequence"]), int(entry["offset_delta"])) if has_batch else None
-        yield {**row, "first_sequence": first}
+        yield ProducerEntry({**row, "first_sequence": first}, options.is_2_8)
 
 
 _PRODUCER: Final = ("producer_id", "producer_epoch", "coordinator_epoch", "timestamp")
 _BATCH: Final = ("last_sequence", "last_offset", "offset_delta")
-
-
-def dump_snapshot(path: str, options: DumpOptions, report: Report) -> Iterator[bytes]:
-    """Yield the lines of a producer snapshot."""
-    for row in snapshot_entries(path, report):
-        txn, timestamp = row["current_txn_first_offset"], row["timestamp"]
-        line = (
-            f"producerId: {row['producer_id']} producerEpoch: {row['producer_epoch']}"
-            f" coordinatorEpoch: {row['coordinator_epoch']} currentTxnFirstOffset: "
-        )
-        if options.is_2_8:
-            line += "None" if txn is None else f"Some({txn})"
-        else:
-            line += "OptionalLong.empty" if txn is None else f"OptionalLong[{txn}]"
-            line += f" lastTimestamp: {timestamp}"
-        if row["last_offset"] is not None:
-            line += (
-                f" firstSequence: {row['first_sequence']} lastSequence: {row['last_sequence']}"
-                f" lastOffset: {row['last_offset']} offsetDelta: {row['offset_delta']} timestamp: {timestamp}"
-            )
-        elif options.is_2_8:
-            line += " "
-        yield f"{line}\n".encode()
 
 
 def _first_sequence(last: int, delta: int) -> int:
@@ -309,9 +318,3 @@ def _first_sequence(last: int, delta: int) -> int:
     """
     first = last - delta if last >= delta else 2**31 - 1 - (delta - last) + 1
     return (first + 2**31) % 2**32 - 2**31
-
-
-def beside(path: str, suffix: str) -> str:
-    """Return the path of the same segment's file with another suffix."""
-    folder, name = os.path.split(path)
-    return os.path.join(folder, name.split(".")[0] + suffix)

@@ -1,4 +1,4 @@
-"""Turns `.timeindex` files into the lines that Kafka's tool prints for them, and compares entries with the log.
+"""Reads `.timeindex` files as Kafka's tool reads them, and compares entries with the log.
 
 Mirrors `DumpLogSegments.dumpTimeIndex`.
 """
@@ -13,52 +13,43 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog._kernels import dump as kernels
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import KafkalogError, LimitExceededError, Reason, error_from_status
-from kafkalog.operations.dumping.headers import read_header
-from kafkalog.operations.dumping.logs import Payloads, explain_end, start_offset, unknown_codec
+from kafkalog.errors import KafkalogError, Reason, error_from_status
+from kafkalog.operations.dumping.dump_chain import WINDOW, Chain
+from kafkalog.operations.dumping.dump_walk import Payloads, explain_end, too_large, unknown_codec, walk_one
+from kafkalog.operations.dumping.files import beside, start_offset
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.operations.dumping.report import Report
-from kafkalog.operations.dumping.sidecars import CHUNK, TIME, Entries, beside, entry_lines
+from kafkalog.operations.dumping.sidecars import CHUNK, EntryTable, IndexFile, Remark, passed
 from kafkalog.storage.source import Bytes, ByteSource, PreadSource
 
-_WINDOW: Final = 2**20
 _FIRST_WINDOW: Final = 2**14
-_ROWS: Final = 8192
 _STRAY_BYTES: Final = 2**26
 """The most bytes to walk from positions at which no batch starts; bounds the work on a damaged index."""
 _KEPT: Final = 2**16
 """The most batches whose largest timestamps are cached."""
 
-_NEED_MORE = STATUS["NEED_MORE"]
-_OUTPUT_FULL = STATUS["OUTPUT_FULL"]
-_OK = STATUS["OK"]
-_END = kernels.STATUSES["END"]
-_HEADER_CUT = kernels.STATUSES["HEADER_CUT"]
 
-
-def dump_time_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[bytes]:
-    """Yield the lines of a time index; for parameters and errors see `dump_index`."""
+def read_time_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[EntryTable | Remark]:
+    """Yield the entries of a time index, compared with the log; for parameters and errors see `read_index`."""
     base_offset = start_offset(os.path.basename(path))
     with PreadSource(beside(path, kf.LOG_SUFFIX)) as log:
-        offset_index = Entries(beside(path, kf.INDEX_SUFFIX), kf.OFFSET_INDEX_DTYPE, base_offset, options.limits)
-        index = Entries(path, kf.TIME_INDEX_DTYPE, base_offset, options.limits)
+        offset_index = IndexFile(beside(path, kf.INDEX_SUFFIX), kf.OFFSET_INDEX_DTYPE, base_offset, options.limits)
+        index = IndexFile(path, kf.TIME_INDEX_DTYPE, base_offset, options.limits)
         if options.index_sanity_check:
             if len(index) and index.entries["timestamp"][-1] < index.entries["timestamp"][0]:
-                raise index.insane("the last timestamp lies before the first")
+                raise index.sanity_check_error("the last timestamp lies before the first")
             index.check_end()
-            yield f"{path} passed sanity check.\n".encode()
+            yield passed(path)
             return
         n = index.used()
-        starts = offset_index.positions_for(index.offsets()[:n])
-        checker = _TimeChecker(log, index, starts, key, options, report)
+        offset = index.offsets()[:n]
+        checker = _TimeChecker(log, index, offset_index.positions_for(offset), key, options, report)
         timestamp = index.entries["timestamp"][:n].astype(np.int64)
         for at in range(0, n, CHUNK):
-            stop = min(at + CHUNK, n)
-            done, error = checker.check(at, stop)
+            done, error = checker.check(at, min(at + CHUNK, n))
             if not options.verify_index_only:
-                yield entry_lines(base_offset, index.entries["relative_offset"][at:done], timestamp[at:done], TIME)
+                yield EntryTable("time_index_entry", ("timestamp", "offset"), (timestamp[at:done], offset[at:done]))
             if error is not None:
                 raise error
 
@@ -73,7 +64,7 @@ class _TimeChecker:
     def __init__(
         self,
         log: ByteSource,
-        index: Entries,
+        index: IndexFile,
         starts: npt.NDArray[np.int64],
         key: str,
         options: DumpOptions,
@@ -108,7 +99,7 @@ class _TimeChecker:
 
     def _check(self, start: int, offset: int, timestamp: int, number: int) -> None:
         if not 0 <= start <= self._log.size:
-            raise self._index.insane(f"the offset index leads to {start}, where the log has no byte")
+            raise self._index.sanity_check_error(f"the offset index leads to {start}, where the log has no byte")
         self._check_end(start)
         found = self._find(start, offset)
         if found is None:
@@ -143,62 +134,34 @@ class _TimeChecker:
 
     def _is_empty_batch_of(self, position: int, timestamp: int) -> bool:
         """Whether compaction removed all records of a batch, and its header still has the largest timestamp."""
-        table = read_header(_batch_at(self._log, position, self._options), position)
-        return bool(table.records_count[0] == 0 and table.max_timestamp[0] == timestamp)
+        batch = walk_one(_batch_at(self._log, position, self._options), position)
+        return bool(batch["magic"] >= 2 and batch["records_count"] == 0 and batch["max_timestamp"] == timestamp)
 
     def _walk_all(self) -> None:
         """Find out which needed positions are those of batches, and where the walk over all batches fails."""
         needed = self._needed
         if not needed.size:
             return
-        for positions, _ in self._chain(int(needed[0]), _WINDOW):
+        chain = Chain(self._log, int(needed[0]), WINDOW)
+        for positions, _ in chain:
             at = np.searchsorted(needed, positions)
             hit = at[(at < needed.size) & (needed[np.minimum(at, needed.size - 1)] == positions)]
             self._is_batch[hit] = True
         # the walk began at the lowest position; a position at the end of the file has nothing after it that could fail
         self._is_batch[0] = True
         self._is_batch[needed == self._log.size] = True
-
-    def _chain(
-        self, start: int, window_bytes: int, *, notes: bool = True
-    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Yield positions and last offsets of batches, following the size fields from a position on.
-
-        With `notes`, a size field that leads nowhere is recorded in `_broken_at`, and a header that the end of the file
-        cuts off is accepted. Without it, such a header raises.
-        """
-        log, at = self._log, start
-        room = np.empty((2, _ROWS), np.int64)
-        if notes:
-            self._broken_at = None
-        while True:
-            window = log.window(at, min(at + max(window_bytes, kf.RECORD_BATCH_OVERHEAD), log.size))
-            begin, status, n = at, _OUTPUT_FULL, 0
-            while status == _OUTPUT_FULL:
-                status, n, at = kernels.walk_chain(window, begin, at, log.size, log.size, *room)
-                if n:
-                    yield room[0, :n], room[1, :n]
-            log.release(window, begin)
-            if status != _NEED_MORE:
-                if status == _HEADER_CUT and not notes:
-                    # Kafka's tool reads a whole header only to compare its offset, so only then does it throw
-                    raise explain_end(log, at, log.size, self._options)
-                if notes and status not in (_END, _HEADER_CUT):
-                    self._broken_at = at
-                return
-            window_bytes = min(2 * window_bytes, _WINDOW)
+        self._broken_at = chain.position if chain.is_broken else None
 
     def _check_end(self, start: int) -> None:
         """Raise an error if the batches from a position on do not lead to the end of the log."""
+        broken_at = self._broken_at
         if not self._is_batch[np.searchsorted(self._needed, start)]:
-            kept = self._broken_at
-            for positions, _ in self._chain(start, _FIRST_WINDOW):
+            chain = Chain(self._log, start, _FIRST_WINDOW)
+            for positions, _ in chain:
                 self._stray_bytes += int(positions[-1] - positions[0])
                 if self._stray_bytes > _STRAY_BYTES:
-                    raise self._index.insane("too many entries lead to places where no batch starts")
-            broken_at, self._broken_at = self._broken_at, kept
-        else:
-            broken_at = self._broken_at
+                    raise self._index.sanity_check_error("too many entries lead to places where no batch starts")
+            broken_at = chain.position if chain.is_broken else None
         if broken_at is not None:
             raise explain_end(self._log, broken_at, self._log.size, self._options)
 
@@ -215,16 +178,20 @@ class _TimeChecker:
         return self._found[2]
 
     def _search(self, start: int, offset: int) -> tuple[int, int] | None:
-        for positions, last_offsets in self._chain(start, _FIRST_WINDOW, notes=False):
+        chain = Chain(self._log, start, _FIRST_WINDOW)
+        for positions, last_offsets in chain:
             rows = np.flatnonzero(last_offsets >= offset)
             reached = int(positions[rows[0] if rows.size else -1])
             # entries of a damaged index may each go back to the start: without a bound the work would be quadratic
             self._walked_bytes += reached - start
             if self._walked_bytes > 8 * self._log.size + _STRAY_BYTES:
-                raise self._index.insane("the entries lead to and fro, again and again over the whole log")
+                raise self._index.sanity_check_error("the entries lead to and fro, again and again over the whole log")
             if rows.size:
                 return reached, int(last_offsets[rows[0]])
             start = reached
+        if chain.ends_in_header:
+            # Kafka's tool reads a whole header only to compare its offset, so only here does it throw
+            raise explain_end(self._log, chain.position, self._log.size, self._options)
         return None
 
     def _largest_timestamp(self, position: int) -> int:
@@ -235,32 +202,26 @@ class _TimeChecker:
         CorruptionError
             The records cannot be read.
         """
+        path = self._log.path
         batch = _batch_at(self._log, position, self._options)
-        table = read_header(batch, position)
-        if table.magic[0] < 2 and not table.codec[0]:
-            own = int.from_bytes(batch[18:26].tobytes(), "big", signed=True) if table.magic[0] else kf.NO_TIMESTAMP
-            return max(kf.NO_TIMESTAMP, own)
-        if table.magic[0] < 0:
-            raise error_from_status(STATUS["BAD_MAGIC"], path=self._log.path, position=position)
-        if table.magic[0] >= 2 and table.records_count[0] == 0:
+        header = walk_one(batch, position)
+        codec = header["attributes"] & kf.CODEC_MASK
+        if header["magic"] < 2 and not codec:
+            return max(kf.NO_TIMESTAMP, int(header["max_timestamp"]))
+        if header["magic"] < 0:
+            raise error_from_status(STATUS["BAD_MAGIC"], path=path, position=position)
+        if header["magic"] >= 2 and header["records_count"] == 0:
             return kf.NO_TIMESTAMP
-        if table.codec[0] > kf.Codec.ZSTD:
-            raise unknown_codec(batch, self._log.path, position)
-        payload = self._payloads.decompress(batch, position, self._log.path)
-        limits = self._options.limits
-        status, largest = kernels.find_largest_timestamp(batch, payload, limits.max_headers_per_record)
-        if status != _OK:
-            base_offset = int(table.last_offset[0])
-            raise error_from_status(status, path=self._log.path, position=position, base_offset=base_offset)
-        return largest
+        if codec > kf.Codec.ZSTD:
+            raise unknown_codec(batch, path, position)
+        return self._payloads.largest_timestamp(batch, position, path)
 
 
 def _batch_at(log: ByteSource, position: int, options: DumpOptions) -> Bytes:
     head = log.window(position, position + kf.LOG_OVERHEAD)
     size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big")
     if size > options.limits.max_batch_bytes:
-        detail = f"the batch has {size} bytes, max_batch_bytes is {options.limits.max_batch_bytes}"
-        raise LimitExceededError(Reason.BATCH_TOO_LARGE, detail, path=log.path, position=position, length=size)
+        raise too_large(size, log.path, position, options.limits)
     batch = log.window(position, position + size)
     if 2 <= int(batch[16]) <= 127 and size < kf.RECORD_BATCH_OVERHEAD:
         raise error_from_status(STATUS["SIZE_TOO_SMALL"], path=log.path, position=position)

@@ -45,8 +45,9 @@ from kafkalog.state.checkpoints import (
 from kafkalog.state.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
+from kafkalog.storage.copying import copy_file
 from kafkalog.storage.output_paths import check_stage_in, copy_ownership, staging_directory
-from kafkalog.storage.source import open_source, read_file
+from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 from kafkalog.writing.partition_writer import check_partition_name
 
@@ -56,7 +57,6 @@ CHECKPOINTS: Final = (
     kf.HIGH_WATERMARK_CHECKPOINT,
     kf.CLEANER_OFFSET_CHECKPOINT,
 )
-_COPIED_BYTES: Final = 2**23
 _SIDECARS: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
 
@@ -383,32 +383,17 @@ def _copy(partition: Partition, staged: StagedDirectory, progress: Callable[[int
     """Copy the files of the partition, except those that a broker would delete."""
     bases = {segment.base_offset for segment in partition.segments}
     for segment in partition.segments:
-        _copy_file(segment.path, staged, kf.segment_file_name(segment.base_offset), progress)
+        copy_file(segment.path, staged, kf.segment_file_name(segment.base_offset), progress=progress)
         for suffix in _SIDECARS:
             path = segment.sidecar_path(suffix)
             if path.is_file():
-                _copy_file(path, staged, kf.segment_file_name(segment.base_offset, suffix))
+                copy_file(path, staged, kf.segment_file_name(segment.base_offset, suffix))
     for path in sorted(partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}")):
         if kf.parse_base_offset(path.name) in {*bases, partition.log_end_offset}:
-            _copy_file(path, staged, path.name)
+            copy_file(path, staged, path.name)
     epochs = partition.path / kf.LEADER_EPOCH_CHECKPOINT
     if epochs.is_file():
-        _copy_file(epochs, staged, epochs.name)
-
-
-def _copy_file(
-    path: Path, staged: StagedDirectory, name: str, progress: Callable[[int], object] = lambda n_bytes: None
-) -> None:
-    with open_source(path, memory_map=False) as source, staged.create(name) as file:
-        for start in range(0, source.size, _COPIED_BYTES):
-            stop = min(start + _COPIED_BYTES, source.size)
-            window = source.window(start, stop)
-            file.write(window)
-            source.release(window, start)
-            progress(stop - start)
-        source.check_unchanged()
-        # a broker's retention uses the modification time of segments without timestamps
-        file.set_modified(path.stat().st_mtime_ns // 10**6)
+        copy_file(epochs, staged, epochs.name)
 
 
 def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits: Limits) -> bool:

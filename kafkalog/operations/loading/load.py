@@ -8,6 +8,7 @@ dir, or one rename per partition for an existing log dir. This module does not a
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,12 +36,13 @@ from kafkalog.operations.loading.install import BrokerLogDir
 from kafkalog.operations.loading.report import LoadedPartition, LoadResult
 from kafkalog.operations.loading.retention import retention_note
 from kafkalog.operations.loading.target import load_target
+from kafkalog.parsing import TopicPatterns
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import RecordColumns
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.output_paths import check_log_dir
-from kafkalog.writing.partition_writer import BATCH_SIZE, PartitionWriter, check_partition_name
+from kafkalog.writing.partition_writer import PartitionWriter, check_partition_name
 from kafkalog.writing.routing import Router, WaitingRecords, check_topic
 
 _STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
@@ -65,13 +67,13 @@ class LoadOptions:
     """How records are read and written; see `write_table`."""
 
     topic: str | None = None
-    topics: Iterable[str] | str | None = None
+    only_topics: Iterable[str] | str | None = None
     internal: bool = False
     partitions: int | None = None
     config: LogConfig | None = None
     compression: str | Compression | None = None
     compression_level: int | None = None
-    batch_size: int = BATCH_SIZE
+    batch_size: int = kf.BATCH_SIZE
     max_records_per_batch: int | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     ignore_columns: Sequence[str] | bool = ()
@@ -90,14 +92,11 @@ class LoadOptions:
             raise ValueError(
                 f"partitions is 1 to {self.limits.max_directories} (max_directories), not {self.partitions}"
             )
-        if self.topics is not None:
+        if self.only_topics is not None:
             if self.topic is not None:
-                raise ValueError(
-                    "topics chooses by the column 'topic', and topic says that it does not count: give one"
-                )
-            object.__setattr__(
-                self, "topics", frozenset([self.topics] if isinstance(self.topics, str) else self.topics)
-            )
+                raise ValueError("only_topics chooses by the column 'topic', which does not count with topic: give one")
+            names = self.only_topics
+            object.__setattr__(self, "only_topics", (names,) if isinstance(names, str) else tuple(names))
         if self.topic is not None:
             check_topic(self.topic)
         elif self.topic_id is not None:
@@ -105,9 +104,7 @@ class LoadOptions:
 
     def wants(self, topic: str) -> bool:
         """Whether to write the records of a topic in the column `topic`."""
-        if self.topics is not None:
-            return topic in self.topics
-        return self.internal or topic not in kf.INTERNAL_TOPICS
+        return TopicPatterns(self.only_topics, internal=self.internal).wants(topic)
 
     def writer_options(self) -> dict[str, Any]:
         """The options for every `PartitionWriter`."""
@@ -145,12 +142,12 @@ def write_table(
         A log dir: the parent of directories such as ``orders-0``. It is created if it does not exist.
     topic : str, optional
         The topic of all records; default: the column `topic`.
-    topics : str or sequence of str, optional
-        Write only the records of these topics in the column `topic`.
+    only_topics : str or sequence of str, optional
+        Write only the records of these topics in the column `topic`: names or globs.
     internal : bool
         Whether to write records of internal topics (`kafkalog.format.INTERNAL_TOPICS`), such as
         ``__consumer_offsets``, in the column `topic`. By default they are skipped and counted in `LoadResult.notes`,
-        unless `topics` names them.
+        unless `only_topics` names them.
     partitions : int, optional
         Number of partitions of each topic. Kafka's default partitioner then chooses the partition, and a column
         `partition` is ignored. Default: the column `partition`; without that column, partition 0.
@@ -459,11 +456,15 @@ class _Load:
 
     def _left_out(self) -> list[str]:
         """Notes about topics that were skipped, or that were asked for and have no records."""
-        if self._options.topics is not None:
+        if self._options.only_topics is not None:
             there = {key.topic for key in self._waiting.partitions}
-            return [f"there are no records of topic {topic!r}" for topic in sorted(set(self._options.topics) - there)]
+            missing = sorted(
+                one for one in TopicPatterns(self._options.only_topics).included if not fnmatch.filter(there, one)
+            )
+            return [f"there are no records of topic {topic!r}" for topic in missing]
         counts = self._router.left_out
         if not counts:
             return []
         which = ", ".join(f"{topic} ({counts[topic]:,} records)" for topic in sorted(counts))
-        return [f"internal topics are left out: {which}; topics (-t) names them, internal=True (--internal) takes all"]
+        how = "only_topics (--only-topics) names them, internal=True (--internal) takes all"
+        return [f"internal topics are left out: {which}; {how}"]

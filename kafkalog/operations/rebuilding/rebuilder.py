@@ -44,7 +44,7 @@ _REPLAYED = frozenset({"txn", "snapshot"})
 
 
 @dataclass(slots=True)
-class _Work:
+class Work:
     """The plan and the progress of one partition."""
 
     partition: Partition
@@ -123,7 +123,7 @@ class Rebuilder:
         kinds: frozenset[str],
         given: int | IndexInterval | None,
         now_ms: int | None,
-    ) -> _Work:
+    ) -> Work:
         """Plan the work on a partition: kinds, settings, segments to read, and the producer state before them."""
         if isinstance(given, IndexInterval):
             interval = given
@@ -136,9 +136,9 @@ class Rebuilder:
         replay = ProducerReplay(partition.log_start_offset, now_ms=now_ms, newest=newest, limits=self._limits)
         # no cluster metadata if the interval was given: they are not read for this setting alone
         configs = self._configs.get(partition.path.absolute().parent)
-        return _Work(partition, only, kinds, interval, replay, segments, max_index_bytes(partition, configs))
+        return Work(partition, only, kinds, interval, replay, segments, max_index_bytes(partition, configs))
 
-    def run(self, works: Iterable[_Work], threads: int) -> None:
+    def run(self, works: Iterable[Work], threads: int) -> None:
         """Rebuild the planned partitions.
 
         Raises
@@ -158,8 +158,8 @@ class Rebuilder:
             raise first
 
     def _steps(
-        self, pool: OrderedPool, works: Iterable[_Work]
-    ) -> Iterator[tuple[_Work, Segment | None, Pending[RecoveredSegment] | None]]:
+        self, pool: OrderedPool, works: Iterable[Work]
+    ) -> Iterator[tuple[Work, Segment | None, Pending[RecoveredSegment] | None]]:
         """Submit segments for reading, in order; a step without a segment ends each partition."""
         for work in works:
             for segment in work.segments:
@@ -168,7 +168,7 @@ class Rebuilder:
                 yield work, segment, pool.submit(partial(self._recover, work, segment))
             yield work, None, None
 
-    def _take_step(self, work: _Work, segment: Segment | None, pending: Pending[RecoveredSegment] | None) -> None:
+    def _take_step(self, work: Work, segment: Segment | None, pending: Pending[RecoveredSegment] | None) -> None:
         try:
             if segment is None or pending is None:
                 self._finish(work)
@@ -180,33 +180,34 @@ class Rebuilder:
             self._failed.append(error)
             work.found.clear()  # no snapshots or epochs for this partition
             if segment is not None:
-                self._stop(work, segment, f"behind {Path(error.path or segment.path).name}, which could not be written")
+                self._stop(work, segment, f"{Path(error.path or segment.path).name} before it could not be written")
 
-    def _receive(self, work: _Work, segment: Segment, pending: Pending[RecoveredSegment]) -> None:
+    def _receive(self, work: Work, segment: Segment, pending: Pending[RecoveredSegment]) -> None:
         if work.is_stopped:
             return
         try:
             found = pending.result()
         except KafkalogError as error:
-            why = f"behind {segment.path.name}, which could not be read to its end ({error.reason.value})"
+            why = f"{segment.path.name} before it could not be read to its end ({error.reason.value})"
             self._stop(work, segment, why)
             self._report.findings.add(error.to_finding())
             return
         self._take(work, found)
 
-    def _recover(self, work: _Work, segment: Segment) -> RecoveredSegment:
+    def _recover(self, work: Work, segment: Segment) -> RecoveredSegment:
         with_producers = is_replayed(work.kinds)
         if self._read is not None:
             return self._read(segment, work.interval.n_bytes, with_producers)
         return recover(segment, work.interval.n_bytes, with_producers=with_producers, progress=self._progress)
 
-    def _take(self, work: _Work, found: RecoveredSegment) -> None:
+    def _take(self, work: Work, found: RecoveredSegment) -> None:
         """Write the files of a recovered segment. Segments must come in order, for the replay of producers."""
         n_files = len(self._report.files)
         base = found.segment.base_offset
         self._report.n_bytes_read += found.n_valid_bytes
-        if self._damaged == "keep" and found.finding is not None and found.finding.damage:
-            self._report.findings.add(found.finding)
+        damage = found.finding if found.finding is not None and found.finding.damage else found.unnoticed
+        if self._damaged == "keep" and damage is not None:
+            self._report.findings.add(damage)
             self._leave(work, found.segment)
             return
         kinds = work.kinds
@@ -229,11 +230,11 @@ class Rebuilder:
             is_shortened = self._is_in_place and any(one.change == "changed" for one in self._report.files[n_files:])
             self._report.findings.add(_shortened(found.finding) if is_shortened else found.finding)
         if found.is_cut or found.is_emptied:
-            why = f"behind the damage in {found.segment.path.name}: recovery deletes it"
+            why = f"a broker's recovery deletes it, because of the damage in {found.segment.path.name}"
             self._stop(work, found.segment, why)
 
     def _put_index(
-        self, work: _Work, found: RecoveredSegment, suffix: str, kind: Kind, entries: npt.NDArray[np.void]
+        self, work: Work, found: RecoveredSegment, suffix: str, kind: Kind, entries: npt.NDArray[np.void]
     ) -> None:
         path = found.segment.sidecar_path(suffix)
         # a broker fails at AbstractIndex.isFull before an entry that does not fit, and AbstractIndex.resize cannot
@@ -248,15 +249,18 @@ class Rebuilder:
         )
         self._report.findings.add(Finding(Reason.INDEX_SIZE, detail, path=str(path)))
 
-    def _leave(self, work: _Work, segment: Segment) -> None:
+    def _leave(self, work: Work, segment: Segment) -> None:
         """Keep the files of a damaged segment, and those files of later segments that depend on its lost batches."""
-        why = 'its .log is damaged, and it keeps the files it has (damaged="cut", --damaged cut: they end there)'
+        why = (
+            'its .log is damaged, so the files there are kept; damaged="cut" (--damaged cut) makes indexes that end'
+            " before the damage"
+        )
         if work.only is None or segment.base_offset in work.only:
             self._skip(segment, work.kinds & {"offset", "time", "txn"}, why)
         if work.damaged_at is not None:
             return
         work.damaged_at = segment.base_offset
-        why = f"behind the damage in {segment.path.name}, which hides what producers did"
+        why = f"the damage in {segment.path.name} hides what producers did before it"
         for later in work.segments[work.segments.index(segment) + 1 :]:
             if work.only is None or later.base_offset in work.only:
                 self._skip(later, work.kinds & {"txn"}, why)
@@ -264,21 +268,23 @@ class Rebuilder:
         if "snapshot" in work.kinds:
             self._report.skipped.append(Skipped(at, "snapshot", why))
         if "epochs" in work.kinds and not work.found:
-            self._report.skipped.append(Skipped(at, "epochs", f"no segment before the damage in {segment.path.name}"))
+            self._report.skipped.append(
+                Skipped(at, "epochs", f"no segment comes before the damage in {segment.path.name}")
+            )
 
-    def _stop(self, work: _Work, segment: Segment, why: str) -> None:
+    def _stop(self, work: Work, segment: Segment, why: str) -> None:
         """Stop this partition: the files of later segments are kept and reported as skipped."""
         work.is_stopped = True
         for later in work.segments[work.segments.index(segment) + 1 :]:
             self._report.skipped.extend(Skipped(str(later.path), kind, why) for kind in KINDS[:3] if kind in work.kinds)
 
-    def _finish(self, work: _Work) -> None:
+    def _finish(self, work: Work) -> None:
         """Write the files of the partition itself, and make everything durable."""
         if work.found:
             self._put_common(work)
         self._target.settle()
 
-    def _put_common(self, work: _Work) -> None:
+    def _put_common(self, work: Work) -> None:
         """Write producer snapshots and leader epochs."""
         log_end_offset = work.found[-1].next_offset
         bases = [found.segment.base_offset for found in work.found]
@@ -302,20 +308,20 @@ class Rebuilder:
             self._put_epochs(work, log_end_offset)
 
     @staticmethod
-    def _snapshots_of(work: _Work, only: frozenset[int]) -> set[int]:
+    def _snapshots_of(work: Work, only: frozenset[int]) -> set[int]:
         """Offsets of the snapshots at the start and at the end of the named segments."""
         all_bases = [one.base_offset for one in work.partition.segments]
         ends = [*all_bases[1:], work.found[-1].next_offset]
         return set(only) | {end for base, end in zip(all_bases, ends, strict=True) if base in only}
 
-    def _remove_strays(self, work: _Work, kept: Iterable[int]) -> None:
+    def _remove_strays(self, work: Work, kept: Iterable[int]) -> None:
         names = {kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX) for offset in kept}
         for path in sorted(work.partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}")):
             if path.name not in names and kf.parse_base_offset(path.name) is not None:
                 backup = self._target.remove(path) if self._is_in_place else None
                 self._note(RebuiltFile(str(path), "snapshot", 0, 0, "removed", None if backup is None else str(backup)))
 
-    def _put_epochs(self, work: _Work, log_end_offset: int) -> None:
+    def _put_epochs(self, work: Work, log_end_offset: int) -> None:
         path = work.partition.path / kf.LEADER_EPOCH_CHECKPOINT
         existing = None
         try:
@@ -370,7 +376,7 @@ class Rebuilder:
         named = [one for one in partition.segments if one.base_offset in only]
         first = named[0]
         before = [one for one in partition.segments if one.base_offset <= named[-1].base_offset]
-        self._skip(first, kinds & {"epochs"}, "leader epochs are the whole partition's: name the directory")
+        self._skip(first, kinds & {"epochs"}, "leader epochs belong to the whole partition: name its directory")
         kinds -= {"epochs"}
         if not kinds & _REPLAYED:
             return kinds, named, None
@@ -381,7 +387,7 @@ class Rebuilder:
             if before[number].base_offset == start:
                 return kinds, before[number:], newest
         if first.base_offset and before[0] is first and partition.topic_partition is None:
-            why = "a segment alone does not tell what its producers did before, and no snapshot does"
+            why = "the segment alone does not tell what its producers did before it, and no snapshot does"
             self._skip(first, kinds & _REPLAYED, why)
             return kinds - _REPLAYED, named, None
         return kinds, before, None

@@ -20,7 +20,7 @@ from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment_reader import gap_finding
-from kafkalog.operations.verifying.segment import Surroundings, VerifiedSegment
+from kafkalog.operations.verifying.segment import LogDirState, VerifiedSegment
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
 
 _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
@@ -52,7 +52,7 @@ class OffsetGap:
 
 
 def check_losses(
-    partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, names: Sequence[str], add: Add
+    partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState, names: Sequence[str], add: Add
 ) -> list[OffsetGap]:
     """Report missing segments and missing offsets.
 
@@ -62,7 +62,7 @@ def check_losses(
         Must list all segments of its directory.
     segments : sequence of VerifiedSegment
         The result for each segment, in order.
-    around : Surroundings
+    around : LogDirState
     names : sequence of str
         Names of all files in the directory.
     add : callable

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,9 +27,9 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying.losses import OffsetGap, check_losses
-from kafkalog.operations.verifying.segment import Surroundings, VerifiedSegment, open_index
+from kafkalog.operations.verifying.segment import LogDirState, VerifiedSegment, open_index
 from kafkalog.records.batch_table import BatchTable, valid_crcs
-from kafkalog.records.header_walk import WINDOW_BYTES, walk
+from kafkalog.records.header_walk import walk
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.storage.source import open_source
@@ -45,11 +45,13 @@ _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.02
 _RAFT_SNAPSHOT: Final = ".checkpoint"
 
+_NOT_LIVE: Final = LogDirState()
+
 Add = Callable[[Finding], None]
 
 
 def check_partition(
-    partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add, *, indexes_only: bool
+    partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState, add: Add, *, indexes_only: bool
 ) -> list[OffsetGap]:
     """Check a partition across its segments.
 
@@ -60,7 +62,7 @@ def check_partition(
     partition : Partition
     segments : sequence of VerifiedSegment
         The result for each segment, in order.
-    around : Surroundings
+    around : LogDirState
     add : callable
         Called with each finding.
     indexes_only : bool
@@ -81,7 +83,7 @@ def check_partition(
                 )
             )
     _compare_spacings(segments)
-    _check_transactions(partition, segments, around, add)
+    _check_transactions(partition, segments, around)
     if indexes_only or not partition.path.is_dir():
         return []
     _check_log_start(partition, segments, around, add)
@@ -108,7 +110,7 @@ def check_partition(
     return gaps
 
 
-def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add) -> None:
+def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState, add: Add) -> None:
     """Report a log start offset past the end of the log: a broker then deletes the whole log."""
     if (
         around.is_live
@@ -116,8 +118,6 @@ def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], 
         or not segments
         or any(one.error is not None for one in partition.segments)
     ):
-        return
-    if not segments:
         return
     start, end = partition.log_start_offset, segments[-1].last_offset + 1
     if start > end:
@@ -129,26 +129,17 @@ def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], 
         add(Finding(Reason.LOG_START_BEHIND_END, detail, path=str(path), base_offset=start))
 
 
-def check_root(root: Path) -> Iterator[Finding]:
-    """Check the checkpoints and `meta.properties` of a log dir; yield findings."""
+def check_root(root: Path) -> list[Finding]:
+    """Check the checkpoints and `meta.properties` of a log dir."""
     found: list[Finding] = []
     for name in _CHECKPOINTS:
-        _try(
-            found.append,
-            partial(read_offset_checkpoint, root / name),
-            "a broker takes the log dir for failed, or begins from nothing",
-            Surroundings(),
-        )
-    _try(
-        found.append,
-        partial(read_properties, root / kf.META_PROPERTIES),
-        "a broker does not start on it",
-        Surroundings(),
-    )
-    yield from found
+        consequence = "a broker takes the log dir for failed, or begins from nothing"
+        _try(found.append, partial(read_offset_checkpoint, root / name), consequence)
+    _try(found.append, partial(read_properties, root / kf.META_PROPERTIES), "a broker does not start on it")
+    return found
 
 
-def _try(add: Add, read: Callable[[], Any], consequence: str, around: Surroundings) -> Any:
+def _try(add: Add, read: Callable[[], Any], consequence: str, around: LogDirState = _NOT_LIVE) -> Any:
     for attempt in range(_ATTEMPTS):
         try:
             return read()
@@ -181,9 +172,7 @@ def _compare_spacings(segments: Sequence[VerifiedSegment]) -> None:
             segment.findings.append(Finding(Reason.INDEX_SPARSE, detail, path=path, base_offset=segment.base_offset))
 
 
-def _check_transactions(
-    partition: Partition, segments: Sequence[VerifiedSegment], around: Surroundings, add: Add
-) -> None:
+def _check_transactions(partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState) -> None:
     """Walk the headers a second time, if there is a transaction index or there should be one.
 
     A transaction may begin in any earlier segment, so the walk starts at the first one.
@@ -195,13 +184,7 @@ def _check_transactions(
         return
     last = wanted[-1]
     indexes: list[TransactionIndex | None] = [
-        open_index(
-            TransactionIndex,
-            segment,
-            kf.TRANSACTION_INDEX_SUFFIX,
-            result.findings.append,
-            is_live=around.is_live,
-        )
+        open_index(TransactionIndex, segment, result.findings.append, is_live=around.is_live)
         for segment, result in zip(partition.segments[: last + 1], segments, strict=False)
     ]
     state = _state_at(partition)
@@ -217,7 +200,7 @@ def _check_transactions(
         path = str(paths[number])
         check.begin(empty if index is None else index.entries, path, segment.base_offset)
         if not is_whole:
-            check.lose(segment.base_offset)  # the end of the previous segment could not be read
+            check.skip_to(segment.base_offset)  # the end of the previous segment could not be read
         try:
             is_whole = _feed(check, segment)
         except KafkalogError as error:
@@ -241,13 +224,11 @@ def _feed(check: TransactionIndexCheck, segment: Segment) -> bool:
     end = 0
     is_whole = True
     with segment.open() as source:
-        ignore: list[Finding] = []
-        stream = SegmentStream(segment, source, segment.base_offset - 1, ignore.append, WINDOW_BYTES)
-        for window in stream.windows(0, "skip"):
+        for window in SegmentStream(segment, source, on_corruption="skip").windows():
             batches = window.batches
             source.release(window.data, window.start)
             if int(batches.position[0]) != end:
-                check.lose(int(batches.last_offset[0]))
+                check.skip_to(int(batches.last_offset[0]))
                 is_whole = False
             end = int(batches.next_position[-1])
             check.feed(_until(batches, segment.size_in_bytes))
@@ -274,7 +255,7 @@ def _state_at(partition: Partition) -> ProducerState | None:
 def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], add: Add) -> None:
     """Check that the leader epoch checkpoint is in order, and agrees with the batches that it covers."""
     path = partition.path / kf.LEADER_EPOCH_CHECKPOINT
-    entries = _try(add, partial(read_leader_epochs, path), "a broker does not start on it", Surroundings())
+    entries = _try(add, partial(read_leader_epochs, path), "a broker does not start on it")
     if entries is None or not entries.size:
         return
     epoch, start = entries["epoch"].astype(np.int64), entries["start_offset"]

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,35 +24,29 @@ from kafkalog.errors import (
     Limits,
     ReadError,
     Reason,
-    SidecarError,
     error_from_status,
 )
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
-from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.indexes.spacing import Spacing
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment import Segment
+from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.decode import decode
-from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource
 
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.05
-_MAX_INDEX_BYTES: Final = 2**31 - 1
-_READ_BYTES: Final = 2**26
 _EPOCHS: Final = 10_000  # the most changes of the leader epoch kept, as a damaged log may have one in each batch
 _TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
 
-AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
-
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LogDirState:
     """State of the log dir that holds a partition: in use, cleanly shut down, or neither.
 
     Attributes
@@ -67,7 +61,7 @@ class Surroundings:
     was_closed: bool = False
 
     @classmethod
-    def of(cls, partition: Partition) -> Surroundings:
+    def of(cls, partition: Partition) -> LogDirState:
         """Inspect the directory above a partition."""
         root = partition.path.absolute().parent
         is_live = is_locked(root)
@@ -151,7 +145,7 @@ class SegmentCheck:
         """Make running checks return early; their results are no longer used."""
         self._stopped = True
 
-    def run(self, segment: Segment, around: Surroundings) -> VerifiedSegment:
+    def run(self, segment: Segment, around: LogDirState) -> VerifiedSegment:
         """Check a segment; errors in reading it become findings."""
         result = self._check(segment, around, self._progress)
         for _ in range(_ATTEMPTS if around.is_live else 0):
@@ -163,14 +157,14 @@ class SegmentCheck:
             result = self._check(segment, around, lambda n_bytes: None)
         return result
 
-    def _check(self, segment: Segment, around: Surroundings, progress: Callable[[int], object]) -> VerifiedSegment:
+    def _check(self, segment: Segment, around: LogDirState, progress: Callable[[int], object]) -> VerifiedSegment:
         result = VerifiedSegment(str(segment.path), segment.base_offset, segment.base_offset - 1, segment.size_in_bytes)
         findings = Findings(self._limits.max_findings)
         done = 0
         try:
             # read the indexes first: a running broker appends to the log before it adds an index entry
-            offset_index = open_index(OffsetIndex, segment, kf.INDEX_SUFFIX, findings.add, is_live=around.is_live)
-            time_index = open_index(TimeIndex, segment, kf.TIME_INDEX_SUFFIX, findings.add, is_live=around.is_live)
+            offset_index = open_index(OffsetIndex, segment, findings.add, is_live=around.is_live)
+            time_index = open_index(TimeIndex, segment, findings.add, is_live=around.is_live)
             with segment.open() as source:
                 done = self._walk(segment, source, offset_index, time_index, around, result, findings, progress)
         except KafkalogError as error:
@@ -186,7 +180,7 @@ class SegmentCheck:
         source: ByteSource,
         offset_index: OffsetIndex | None,
         time_index: TimeIndex | None,
-        around: Surroundings,
+        around: LogDirState,
         result: VerifiedSegment,
         findings: Findings,
         progress: Callable[[int], object],
@@ -201,8 +195,8 @@ class SegmentCheck:
         end = largest = 0
         # a checked window may come without its bytes, which decoding needs
         checked = self._crcs and not self._deep
-        stream = SegmentStream(segment, source, segment.base_offset - 1, add, WINDOW_BYTES, checked=checked)
-        for window in stream.windows(0, "skip"):
+        stream = SegmentStream(segment, source, on_corruption="skip", report=add, checked=checked)
+        for window in stream.windows():
             batches = window.batches
             if self._crcs:
                 self._check_bytes(segment, window, findings.add)
@@ -320,7 +314,7 @@ class _Tails:
     A torn tail is normal there, but it is damage if the log dir was shut down cleanly: no broker truncates it then.
     """
 
-    def __init__(self, add: Callable[[Finding], None], around: Surroundings) -> None:
+    def __init__(self, add: Callable[[Finding], None], around: LogDirState) -> None:
         self._add, self._around = add, around
 
     def __call__(self, finding: Finding) -> None:
@@ -371,20 +365,12 @@ class _Epochs:
 
 
 def open_index(
-    kind: type[AnyIndex], segment: Segment, suffix: str, add: Callable[[Finding], None], *, is_live: bool = False
+    kind: type[AnyIndex], segment: Segment, add: Callable[[Finding], None], *, is_live: bool = False
 ) -> AnyIndex | None:
-    """Open an index of a segment; return None if there is none, or if it cannot be read, which is reported."""
-    path = segment.sidecar_path(suffix)
+    """Like `Segment.index_or_none`, but read whole, and again while a running broker changes it."""
     for attempt in range(_ATTEMPTS):
         try:
-            size = os.stat(path).st_size
-        except OSError:
-            return None
-        try:
-            if size > _MAX_INDEX_BYTES:
-                detail = f"{size} bytes; a broker cannot map an index of 2 GiB or more"
-                raise SidecarError(Reason.INDEX_SIZE, detail, path=path)
-            index = kind.open(path, segment.base_offset, memory_map=size > _READ_BYTES)
+            index = segment.read_index(kind, is_bounded=False)
             break
         except KafkalogError as error:
             # a running broker truncates the index when it rolls, and deletes it with its segment
@@ -392,10 +378,10 @@ def open_index(
                 continue
             add(error.to_finding(damage=not (is_live and isinstance(error, FileChangedError))))
             return None
-    most = segment.size_in_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
-    if len(index) > most and segment.error is None:
+    most = segment.max_index_entries
+    if index is not None and len(index) > most and segment.error is None:
         detail = f"overfull: {len(index)} entries, and the .log has room for {most - 2} batches"
-        add(Finding(Reason.INDEX_SIZE, detail, path=str(path), base_offset=segment.base_offset))
+        add(Finding(Reason.INDEX_SIZE, detail, path=index.path, base_offset=segment.base_offset))
     return index
 
 

@@ -11,30 +11,30 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from kafkalog import format as kf
+from kafkalog.arguments import optional_integer
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
     Findings,
-    KafkalogError,
     Limits,
     Loss,
     Reason,
     add_loss,
 )
 from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.losses import OffsetGap
 from kafkalog.operations.verifying.partition import check_partition, check_root
-from kafkalog.operations.verifying.segment import SegmentCheck, Surroundings, VerifiedSegment
+from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck, VerifiedSegment
+from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 
 _AHEAD: Final = 2
 _TICK: Final = 0.1
@@ -187,10 +187,8 @@ def iter_verify(
     """Like `verify`, but yields one partition at a time; findings about the log dirs are added to `into`."""
     if indexes_only and deep:
         raise ValueError("deep decodes records, indexes_only does not even compute checksums: choose one")
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
-    if index_interval_bytes is not None and index_interval_bytes < 0:
-        raise ValueError(f"index_interval_bytes must be at least 0, not {index_interval_bytes}")
+    n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
+    optional_integer("index_interval_bytes", index_interval_bytes, 0)
     found: list[Finding] = []
     chosen = partitions_to_verify(path, topics, partitions, limits, found)
     if into is not None:
@@ -199,49 +197,43 @@ def iter_verify(
     check = SegmentCheck(
         crcs=not indexes_only, deep=deep, interval_bytes=index_interval_bytes, limits=limits, progress=bar.add
     )
-    n_threads = threads or min(os.cpu_count() or 1, 4)
-    with ThreadPoolExecutor(n_threads) as pool:
-        waiting: deque[tuple[Partition, Surroundings, list[Future[VerifiedSegment]]]] = deque()
-        n_waiting = 0
+    segments: list[VerifiedSegment] = []
+    with OrderedPool(n_threads) as pool:
         try:
-            for partition in chosen:
-                around = Surroundings.of(partition)
-                futures = [pool.submit(check.run, segment, around) for segment in partition.segments]
-                waiting.append((partition, around, futures))
-                n_waiting += len(futures)
-                # bound the queue: results of finished segments stay in memory until their partition is yielded
-                while waiting and n_waiting > _AHEAD * n_threads:
-                    done = waiting.popleft()
-                    n_waiting -= len(done[2])
-                    yield _finish(*done, bar, indexes_only, limits)
-            while waiting:
-                yield _finish(*waiting.popleft(), bar, indexes_only, limits)
+            # a few ahead: results of finished segments stay in memory until their partition is yielded
+            for step in pool.ahead(_plan(chosen, check, pool), _AHEAD * n_threads):
+                if step.segment is not None:
+                    while not step.segment.wait(_TICK):
+                        bar.report()
+                    segments.append(step.segment.result())
+                    continue
+                bar.report()
+                yield verified_partition(
+                    step.partition, segments, step.around, indexes_only=indexes_only, limits=limits
+                )
+                segments = []
         finally:
-            # the caller may stop iterating early: do not read the remaining segments
-            check.stop()
-            pool.shutdown(wait=True, cancel_futures=True)
+            check.stop()  # the caller may stop iterating early: do not read the remaining segments
 
 
-def _finish(
-    partition: Partition,
-    around: Surroundings,
-    futures: Iterable[Future[VerifiedSegment]],
-    bar: _Bar,
-    indexes_only: bool,
-    limits: Limits,
-) -> VerifiedPartition:
-    """Wait for the segments of a partition, then check the partition across them."""
-    segments = []
-    for future in futures:
-        while not wait([future], _TICK).done:
-            bar.tell()
-        segments.append(future.result())
-    bar.tell()
-    return verified_partition(partition, segments, around, indexes_only=indexes_only, limits=limits)
+class _Step(NamedTuple):
+    """A segment of a partition, being checked; or None after the last one."""
+
+    partition: Partition
+    around: LogDirState
+    segment: Pending[VerifiedSegment] | None
+
+
+def _plan(partitions: Iterable[Partition], check: SegmentCheck, pool: OrderedPool) -> Iterator[_Step]:
+    for partition in partitions:
+        around = LogDirState.of(partition)
+        for segment in partition.segments:
+            yield _Step(partition, around, pool.submit(partial(check.run, segment, around)))
+        yield _Step(partition, around, None)
 
 
 def verified_partition(
-    partition: Partition, segments: list[VerifiedSegment], around: Surroundings, *, indexes_only: bool, limits: Limits
+    partition: Partition, segments: list[VerifiedSegment], around: LogDirState, *, indexes_only: bool, limits: Limits
 ) -> VerifiedPartition:
     """Check a partition across its segments, after each segment has been checked."""
     findings = Findings(limits.max_findings)
@@ -271,7 +263,7 @@ class _Bar:
         with self._lock:
             self._done += n
 
-    def tell(self) -> None:
+    def report(self) -> None:
         with self._lock:
             done, self._done = self._done, 0
         if done:
@@ -285,40 +277,18 @@ def partitions_to_verify(
     limits: Limits,
     found: list[Finding],
 ) -> list[Partition]:
-    """Return the partitions to verify; add a finding to `found` for each that cannot be opened."""
-    if isinstance(path, Segment):
-        return [Partition.of_segment(path)]
-    if isinstance(path, Partition):
-        return [path]
-    if not isinstance(path, LogDir):
+    """Return the partitions to verify; add findings about the log dirs, and partitions that cannot be opened."""
+    if not isinstance(path, (LogDir, Partition, Segment)):
         path = LogDir([path] if isinstance(path, (str, os.PathLike)) else path, limits=limits)
-    found += path.findings
-    seen = {finding.path for finding in path.findings}
-    for root in path.paths:
-        if not (root / kf.META_PROPERTIES).exists():
-            continue
-        found += [finding for finding in check_root(root) if finding.path not in seen]
-    wanted_topics = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
-    wanted_numbers = None if numbers is None else {numbers} if isinstance(numbers, int) else set(numbers)
-
-    def is_wanted(key: kf.TopicPartition) -> bool:
-        return (wanted_topics is None or key.topic in wanted_topics) and (
-            wanted_numbers is None or key.partition in wanted_numbers
-        )
-
+    if isinstance(path, LogDir):
+        found += path.findings
+        seen = {finding.path for finding in path.findings}
+        roots = [root for root in path.paths if (root / kf.META_PROPERTIES).exists()]
+        found += [finding for root in roots for finding in check_root(root) if finding.path not in seen]
     chosen = []
-    for key in path:
-        if is_wanted(key):
-            try:
-                chosen.append(path[key])
-            except KafkalogError as error:
-                found.append(error.to_finding())
-    for apart in path.set_apart.values():
-        for directory in sorted(apart):
-            parsed = kf.parse_partition_directory(Path(directory).name)
-            if parsed is not None and is_wanted(parsed.topic_partition):
-                try:
-                    chosen.append(Partition(directory, limits=limits))
-                except KafkalogError as error:
-                    found.append(error.to_finding())
+    for partition in partitions_of(path, topics, numbers, set_apart=True):
+        if isinstance(partition, Partition):
+            chosen.append(partition)
+        else:
+            found.append(partition.to_finding())
     return chosen

@@ -42,8 +42,8 @@ _MAX_PROPERTIES_BYTES: Final = 2**20
 
 def salvage(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
-    output: str | os.PathLike[str] | None = None,
     *,
+    to: str | os.PathLike[str] | None = None,
     topics: Iterable[str] | str | None = None,
     partitions: Iterable[int] | int | None = None,
     records: bool = False,
@@ -61,7 +61,7 @@ def salvage(
     ----------
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         A log dir, a partition directory or a `.log` file. It is never modified.
-    output : path-like
+    to : path-like, optional
         The directory to create: a subdirectory a partition, ``salvage.json``, and for each partition with losses a
         file ``TOPIC-N.quarantine`` with all bytes that were not kept. A broker may use it as a log dir: it ignores the
         files. Not needed for a dry run.
@@ -85,9 +85,9 @@ def salvage(
     Raises
     ------
     UnsafePathError
-        A broker holds the lock of the log dir; or `output` lies in it.
+        A broker holds the lock of the log dir; or `to` lies in it.
     OutputExistsError
-        `output` exists.
+        `to` exists.
     FileChangedError
         Somebody writes to the source.
     WriteError
@@ -105,7 +105,7 @@ def salvage(
     sides, or in a compacted log, and the leader epoch of the first or the last batch without a checkpoint.
 
     Indexes, producer snapshots and leader epochs are rebuilt; the segments begin where those of the source do. Bad
-    sectors are stepped over. A crash leaves `output` absent or complete.
+    sectors are stepped over. A crash leaves `to` absent or complete.
 
     Examples
     --------
@@ -113,8 +113,8 @@ def salvage(
     >>> report.ok, report.total("n_batches_kept"), report.total("n_bytes_lost")
     (True, 24, 0)
     """
-    if output is None and not dry_run:
-        raise ValueError("say where to: output, or dry_run=True")
+    if to is None and not dry_run:
+        raise ValueError("say where to: to=, or dry_run=True")
     if isinstance(threads, bool) or threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads!r}")
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
@@ -122,8 +122,8 @@ def salvage(
     chosen = list(choose(opened, topics, partitions, report.findings.add))
     if not chosen:
         return report
-    check_places(opened, chosen, output=output, dry_run=dry_run)
-    target = Path(os.devnull if output is None else output)
+    check_places(opened, chosen, output=to, dry_run=dry_run)
+    target = Path(os.devnull if to is None else to)
     if not dry_run and os.path.lexists(target):
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
     with contextlib.ExitStack() as stack:

@@ -37,8 +37,8 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.export import MANIFEST, PartitionedFiles, check_keys, check_replaceable, split_by_directory
+from kafkalog.parsing import Time
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan, read_task
-from kafkalog.scanning.query import Timestamp
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
 from kafkalog.spark.jobs.scan import listed, warn_of
 from kafkalog.spark.jobs.tables import (
@@ -120,8 +120,8 @@ def export(
     partitions: int | Sequence[int] | None = None,
     start_offset: Any = None,
     end_offset: Any = None,
-    start_timestamp: Timestamp | None = None,
-    end_timestamp: Timestamp | None = None,
+    start_timestamp: Time | None = None,
+    end_timestamp: Time | None = None,
     filters: Any = None,
     where: Callable[..., Any] | None = None,
     isolation_level: IsolationLevel = "read_uncommitted",
@@ -132,6 +132,7 @@ def export(
     check_crcs: bool = True,
     task_bytes: int = 2 * TASK_BYTES,
     limits: Limits = DEFAULT_LIMITS,
+    report: Callable[[Finding], object] = lambda finding: None,
 ) -> DataFrame:
     """Write records to a directory of files, all of them or nothing; the job runs before this returns.
 
@@ -150,6 +151,8 @@ include_control, include_deleted, internal, on_corruption, check_crcs
     task_bytes : int
         About how many bytes of `.log` files a task reads; this also sets the size of the files written.
     limits : Limits
+    report : callable
+        Called with each finding that is about no segment that is read, such as a partition that cannot be opened.
 
     Returns
     -------
@@ -198,6 +201,8 @@ include_control, include_deleted, internal, on_corruption, check_crcs
         limits=limits,
     )
     warn_of(planned)
+    for finding in planned.findings:
+        report(finding)
     scan = {
         "start_timestamp": start_timestamp,
         "end_timestamp": end_timestamp,

@@ -33,7 +33,7 @@ from kafkalog.operations.rebuilding.outputs import Apart, InPlace, Nowhere, Targ
 from kafkalog.operations.rebuilding.rebuild import DEFAULT_KINDS, check_options
 from kafkalog.operations.rebuilding.rebuilder import Rebuilder, is_replayed
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile, Skipped
-from kafkalog.scanning.filters import milliseconds
+from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
 from kafkalog.spark.jobs.passes import two_passes
@@ -192,7 +192,7 @@ def reindex(
         staged = None
         if output is not None and not dry_run:
             staged = str(stack.enter_context(staged_directory(output)).path)
-        now_ms = None if now is None else milliseconds("now", now)
+        now_ms = None if now is None else parse_milliseconds("now", now)
         writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, ledger)
         intervals = _intervals(spark, chosen, index_interval_bytes, task_bytes, limits)
         with_producers = is_replayed(wanted)

@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Limits, OnCorruption
+from kafkalog.parsing import Time
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan, read_task
-from kafkalog.scanning.query import Timestamp
 from kafkalog.spark import types
-from kafkalog.spark.jobs.tables import map_tasks
+from kafkalog.spark.jobs.tables import TaskFindings, map_tasks
 from kafkalog.state.read_committed import IsolationLevel
 
 _SPARK_TYPES: Final = {
@@ -40,8 +40,8 @@ def scan(
     partitions: int | Sequence[int] | None = None,
     start_offset: Any = None,
     end_offset: Any = None,
-    start_timestamp: Timestamp | None = None,
-    end_timestamp: Timestamp | None = None,
+    start_timestamp: Time | None = None,
+    end_timestamp: Time | None = None,
     filters: Any = None,
     where: Callable[..., Any] | None = None,
     isolation_level: IsolationLevel = "read_uncommitted",
@@ -53,6 +53,7 @@ def scan(
     task_bytes: int = TASK_BYTES,
     min_tasks: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    found: TaskFindings | None = None,
 ) -> DataFrame:
     """Return records as a DataFrame with the columns of Spark's Kafka source.
 
@@ -75,6 +76,8 @@ include_control, include_deleted, internal, on_corruption, check_crcs
     min_tasks : int, optional
         Make tasks smaller, to get about this many.
     limits : Limits
+    found : kafkalog.spark.jobs.tables.TaskFindings, optional
+        Gets the findings of the plan, and those of tasks when an action runs.
 
     Returns
     -------
@@ -108,6 +111,7 @@ include_control, include_deleted, internal, on_corruption, check_crcs
         limits=limits,
     )
     warn_of(planned)
+    report = _reporter(planned, found)
     options = {
         "columns": types.record_columns(chosen),
         "start_timestamp": start_timestamp,
@@ -121,7 +125,7 @@ include_control, include_deleted, internal, on_corruption, check_crcs
     schema = types.arrow_schema(chosen)
 
     def work(task: ReadTask) -> Iterator[pa.RecordBatch]:
-        for batch in read_task(task, **options):
+        for batch in read_task(task, report=report, **options):
             yield from types.split(types.to_spark(batch, schema))
 
     return map_tasks(spark, planned.tasks, work, schema)
@@ -139,6 +143,7 @@ def batches(
     on_corruption: OnCorruption = "raise",
     task_bytes: int = 8 * TASK_BYTES,
     limits: Limits = DEFAULT_LIMITS,
+    found: TaskFindings | None = None,
 ) -> DataFrame:
     """Return the batch table as a DataFrame: a row for each record batch, from its header; no record is decoded.
 
@@ -153,6 +158,8 @@ def batches(
         See `kafkalog.batches`. Batches below the log start offset that are still in the files are included.
     task_bytes : int
         About how many bytes of `.log` files a task walks.
+    found : kafkalog.spark.jobs.tables.TaskFindings, optional
+        See `scan`.
 
     Returns
     -------
@@ -176,6 +183,7 @@ def batches(
         limits=limits,
     )
     warn_of(planned)
+    report = _reporter(planned, found)
     schema = pa.schema([pa.field(one.name, _SPARK_TYPES.get(one.type, one.type)) for one in batch_schema(columns)])
 
     def work(task: ReadTask) -> Iterator[pa.RecordBatch]:
@@ -190,8 +198,19 @@ def batches(
             for batch in one.to_batches():
                 arrays = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
                 yield from types.split(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            for finding in one.findings:
+                report(finding)
 
     return map_tasks(spark, planned.tasks, work, schema)
+
+
+def _reporter(planned: Plan, found: TaskFindings | None) -> Callable[[Finding], object]:
+    """Return what tasks call with a finding; the findings of the plan are added at once."""
+    if found is None:
+        return lambda finding: None
+    for finding in planned.findings:
+        found.add(finding)
+    return found.add
 
 
 def warn_of(planned: Plan) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -41,6 +42,39 @@ MAX_FINDINGS: Final = 100
 _TASKS: Final = pa.schema([("number", pa.int32()), ("task", pa.binary())])
 
 Work = Callable[[Any], Iterable[pa.RecordBatch]]
+
+
+class TaskFindings:
+    """Findings of tasks, brought to the driver with Spark's accumulators, which Spark Connect does not have.
+
+    Spark may run a task, or a whole query, more than once: each finding counts once.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._sum = spark.sparkContext.accumulator({}, _Union())
+
+    def add(self, finding: Finding) -> None:
+        """Add a finding; called in a task or on the driver."""
+        self._sum.add({finding: None})
+
+    @property
+    def rows(self) -> list[Finding]:
+        """The findings of the tasks that have ended, by path and position."""
+        return sorted(self._sum.value, key=lambda one: (one.path or "", one.position or 0))
+
+
+class _Union(AccumulatorParam[dict[Finding, None]]):
+    """Adds dicts; a key that is there already changes nothing."""
+
+    def zero(self, value: dict[Finding, None]) -> dict[Finding, None]:
+        return {}
+
+    def addInPlace(self, value1: dict[Finding, None], value2: dict[Finding, None]) -> dict[Finding, None]:
+        return {**value1, **value2}
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:

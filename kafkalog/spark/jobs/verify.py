@@ -20,7 +20,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, Limits
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.verifying.segment import SegmentCheck, Surroundings, VerifiedSegment
+from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck, VerifiedSegment
 from kafkalog.operations.verifying.verify import VerifiedPartition, partitions_to_verify, verified_partition
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.ledger import Ledger, key_of
@@ -129,16 +129,16 @@ def verify(
             ledger = Ledger(os.path.realpath(work_dir))
             stack.enter_context(ledger.held())
 
-        def of_segment(segment: Segment, around: Surroundings) -> tuple[VerifiedSegment, float]:
+        def of_segment(segment: Segment, around: LogDirState) -> tuple[VerifiedSegment, float]:
             return _check(segment, around, check, ledger, options)
 
-        def of_partition(partition: Partition, around: Surroundings, found: list[Any]) -> list[dict[str, Any]]:
+        def of_partition(partition: Partition, around: LogDirState, found: list[Any]) -> list[dict[str, Any]]:
             start = time.monotonic()
             segments = [segment for segment, _ in found]
             verified = verified_partition(partition, segments, around, indexes_only=indexes_only, limits=limits)
             return list(_rows(verified, [*(taken for _, taken in found), time.monotonic() - start]))
 
-        heads = [(one, Surroundings.of(one)) for one in chosen]
+        heads = [(one, LogDirState.of(one)) for one in chosen]
         table = run_now(two_passes(spark, heads, of_segment, of_partition, SCHEMA, task_bytes=task_bytes))
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
     root = batch_of([_row("log_dir", None, None, None, found, 0, 0.0)], SCHEMA)
@@ -146,7 +146,7 @@ def verify(
 
 
 def _check(
-    segment: Segment, around: Surroundings, check: SegmentCheck, ledger: Ledger | None, options: tuple[Any, ...]
+    segment: Segment, around: LogDirState, check: SegmentCheck, ledger: Ledger | None, options: tuple[Any, ...]
 ) -> tuple[VerifiedSegment, float]:
     """Return the result of a segment and the seconds it took, from the ledger if an earlier run checked it."""
     key = ""

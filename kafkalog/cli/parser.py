@@ -1,0 +1,212 @@
+"""The parser of commands: a short help (`-h`) and a long one (`--help`), and errors that name what was meant."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+from kafkalog.cli.exits import Exit
+
+USUAL: Final = (
+    "output",
+    "topic",
+    "in_place",
+    "topics",
+    "partitions",
+    "offset",
+    "timestamp",
+    "limit",
+    "tail",
+    "start_offset",
+    "end_offset",
+    "start_timestamp",
+    "end_timestamp",
+    "filters",
+    "columns",
+    "segments",
+    "summary",
+    "open",
+    "deep",
+    "on_corruption",
+    "print_data_log",
+    "overwrite",
+    "dry_run",
+    "json",
+)
+"""The options that the short help shows, the most usual first."""
+_MOST_USUAL: Final = 10
+_MOST_EXAMPLES: Final = 3
+
+OTHER_COMMANDS: Final = {
+    "help": "COMMAND --help",
+    "list": "ls",
+    "topics": "ls",
+    "describe": "ls",
+    "head": "cat -n N",
+    "tail": "cat --tail N",
+    "read": "cat",
+    "consume": "cat",
+    "print": "cat",
+    "records": "cat",
+    "grep": "cat --filter 'value contains ...'",
+    "count": "ls, or cat --json | wc -l",
+    "find": "lookup",
+    "seek": "lookup",
+    "check": "verify",
+    "fsck": "verify",
+    "repair": "recover",
+    "rebuild": "reindex",
+    "rebuild-indexes": "reindex",
+    "import": "load",
+    "write": "load",
+    "to-parquet": "export -o FILE.parquet",
+    "parquet": "export -o FILE.parquet",
+    "indexes": "index-stats",
+    "stats": "index-stats",
+    "install": "load --install",
+}
+"""What else one might call a command, and what it is called here."""
+
+OTHER_OPTIONS: Final = {
+    "--topic": ("--topics", "--topic"),
+    "--partition": ("--partitions",),
+    "--exclude": ("--exclude-topics",),
+    "--exclude-topic": ("--exclude-topics",),
+    "--since": ("--start-timestamp",),
+    "--from": ("--start-timestamp", "--start-offset"),
+    "--start-time": ("--start-timestamp",),
+    "--until": ("--end-timestamp",),
+    "--to": ("-o/--output", "--end-timestamp"),
+    "--end-time": ("--end-timestamp",),
+    "--offset": ("--start-offset",),
+    "--offsets": ("--start-offset",),
+    "--count": ("-n/--limit",),
+    "--max": ("-n/--limit",),
+    "--max-records": ("-n/--limit",),
+    "--lines": ("-n/--limit",),
+    "--head": ("-n/--limit",),
+    "--where": ("--filter",),
+    "--grep": ("--filter",),
+    "--key": ("--filter",),
+    "--filters": ("--filter",),
+    "--column": ("--columns",),
+    "--fields": ("--columns",),
+    "--select": ("--columns",),
+    "--format": ("--json",),
+    "--jobs": ("--threads",),
+    "--parallel": ("--threads",),
+    "--out": ("-o/--output",),
+    "--destination": ("-o/--output",),
+    "--force": ("--overwrite",),
+    "--indexes": ("--indexes-only",),
+    "--skip-corrupt": ("--on-corruption",),
+    "-f": ("--filter",),
+    "-c": ("--columns",),
+    "-j": ("--json",),
+    "-t": ("--topic and --only-topics",),
+}
+"""What else one might call an option, and what it is called here, where a command has it."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser with two helps, whose errors are one line that refers to the help.
+
+    Attributes
+    ----------
+    short_help : tuple of str
+        What the command does, and its examples.
+    """
+
+    short_help: tuple[str, str] = ("", "")
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "add_help": False})
+        self.add_argument("-h", action=_ShortHelp, help="a short help: what it does, examples, the usual options")
+        self.add_argument("--help", action="help", help="this help: everything")
+        # the value of an option may be a time before now, such as -1h, which is no option
+        self._negative_number_matcher = re.compile(r"-\d+(?:[a-z]{1,3}|\.\d+)?$")
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; unlike argparse's own, it raises if the reader has closed the pipe."""
+        (sys.stdout if file is None else file).write(self.format_help())
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message, and exit with 2."""
+        self.exit(Exit.USAGE, f"kafkalog: error: {message} (see {self.prog} -h)\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; an option that the command does not have is an error that names the one that was meant."""
+        if self.short_help[0] and args and (unknown := [one for one in args if self._is_unknown(one)]):
+            self.error(self._unknown_option(unknown[0].partition("=")[0]))
+        found, rest = super().parse_known_args(args, namespace)
+        if rest and self.short_help[0]:
+            self.error(self._unknown_option(rest[0].partition("=")[0]))
+        return found, rest
+
+    def _is_unknown(self, argument: str) -> bool:
+        """Whether an argument looks like a long option that this command does not have."""
+        name = argument.partition("=")[0]
+        return re.fullmatch(r"--[a-z][a-z-]*", name) is not None and name not in self._option_string_actions
+
+    def _unknown_option(self, name: str) -> str:
+        from kafkalog.parsing import near
+
+        if not name.startswith("-"):
+            return f"one argument too many: {name!r}"
+        own = [text for text in self._option_string_actions if text.startswith("--")]
+        meant = [one for one in OTHER_OPTIONS.get(name, ()) if one.split("/")[-1].split()[0] in own]
+        found = meant[0] if meant else near(name, own)
+        return f"no option {name}" + (f"; did you mean {found}?" if found else "")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.dest != "command" or action.choices is None or value in action.choices:
+            super()._check_value(action, value)
+            return
+        from kafkalog.parsing import hint
+
+        name = str(value).replace("_", "-")
+        known = [*action.choices]
+        meant = name if name in known else OTHER_COMMANDS.get(name)
+        raise argparse.ArgumentError(
+            None, f"no command {value!r}; " + (f"did you mean kafkalog {meant}?" if meant else hint(name, known))
+        )
+
+    def format_short_help(self) -> str:
+        """Return what ``-h`` prints."""
+        description, examples = self.short_help
+        formatter = argparse.RawDescriptionHelpFormatter(self.prog)
+        positional = [action for action in self._actions if not action.option_strings]
+        shown = sorted(
+            (action for action in self._actions if action.dest in USUAL and action.option_strings),
+            key=lambda action: USUAL.index(action.dest),
+        )[:_MOST_USUAL]
+        names = " ".join(_metavar(action) for action in positional)
+        formatter.add_usage(f"%(prog)s [OPTION...] {names}", [], [])
+        formatter.add_text(description)
+        formatter.add_text("\n".join(["examples:", *examples.split("\n")[:_MOST_EXAMPLES]]))
+        formatter.start_section("usual options" if positional else "commands")
+        formatter.add_arguments(shown)
+        formatter.end_section()
+        formatter.add_text(f"'{self.prog} --help' has everything.")
+        return formatter.format_help()
+
+
+class _ShortHelp(argparse.Action):
+    """``-h``: prints the short help and ends."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *args: Any, **options: Any) -> None:
+        """Print the short help, or all of a parser that has none."""
+        assert isinstance(parser, Parser)
+        sys.stdout.write(parser.format_short_help() if parser.short_help[0] else parser.format_help())
+        parser.exit()
+
+
+def _metavar(action: argparse.Action) -> str:
+    name = str(action.metavar or action.dest)
+    return f"{name}..." if action.nargs == "+" else name

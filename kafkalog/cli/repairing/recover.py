@@ -1,0 +1,150 @@
+"""`kafkalog recover`: what a broker's recovery does after a crash, done offline."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import OutputError
+from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits, timestamp
+from kafkalog.cli.repairing.destination import PATH, add_destination, destination
+from kafkalog.cli.text import counted, escape_line, parse_bytes
+
+if TYPE_CHECKING:
+    from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
+
+_HELP: Final = HelpText(
+    description="""\
+Do offline what a broker's recovery does after a crash, with several segments at a time and a progress bar. The broker
+then starts without any recovery.
+
+Segments from the recovery point on are read, those that may not have been on disk when the broker crashed; --all reads
+all of them. A segment with damage is truncated before it, and all later segments of its partition are deleted, as by
+the broker: see what --dry-run says first. Indexes, producer snapshots and leader epochs are built anew, files that a
+crash left half done are finished, and the log dir gets its recovery points and the marker of a clean shutdown.
+
+In place, each old file goes to the backup before its partition is changed, and each new one appears in one step. After
+a crash in between, a broker or another run comes to the same end. A log dir on which a broker runs is refused. On
+stdout is a line for each partition that is changed. A partition that cannot be recovered stays as it is, or is left out
+of the copy; then there is no marker.""",
+    examples="""\
+  kafkalog recover /var/lib/kafka --dry-run
+  kafkalog recover /var/lib/kafka --in-place --backup /var/tmp/kafka-before
+  kafkalog recover /mnt/disk --to /new/disk/kafka
+  kafkalog recover /mnt/disk/orders-0 --to /tmp/orders-0 --all --json""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command's arguments."""
+    parser = add_command(commands, "recover", _HELP, paths=PATH)
+    add_destination(parser)
+    how = parser.add_argument_group("how")
+    how.add_argument("--all", action="store_true", help="recover all segments, as without a recovery point")
+    how.add_argument(
+        "--index-interval-bytes",
+        metavar="N",
+        type=_bytes,
+        help="the topics' index.interval.bytes (default: from the cluster's metadata, else from existing indexes)",
+    )
+    how.add_argument(
+        "--threads", metavar="N", type=int, help="segments to read at a time (default: processors, up to 4)"
+    )
+    how.add_argument(
+        "--now",
+        metavar="TIME",
+        type=timestamp,
+        help="drop producers from snapshots that were idle for a day at that time: ms, or ISO 8601 with Z or an offset"
+        " (default: none, so that a result does not depend on the day)",
+    )
+    parser.add_argument("--json", action="store_true", help="an object a line for each partition")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def _bytes(text: str) -> int:
+    try:
+        number = 0 if text == "0" else parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not 0 <= number < 2**31:
+        raise argparse.ArgumentTypeError(f"a number of bytes below 2 GiB is expected, not {text!r}")
+    return number
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Recover, and print what became of each partition."""
+    options = destination(args)
+    from kafkalog.repair.recovering.recover import recover
+
+    prepare_stdout(is_json=args.json)
+    lock = threading.Lock()
+    unsaid: list[Exception] = []
+
+    def progress(n_bytes: int) -> None:
+        with lock:
+            console.progress.advance(n_bytes)
+
+    def show(row: RecoveredPartition) -> None:
+        if unsaid:
+            return
+        try:
+            if args.json:
+                console.write(json.dumps(row.as_dict()) + "\n")
+            elif row.error is None and (line := _line(row)):
+                console.write(escape_line(line) + "\n")
+        except (BrokenPipeError, OutputError) as error:
+            unsaid.append(error)  # finish the recovery even if its output cannot be printed
+
+    report = recover(
+        args.paths[0],
+        **options,
+        all_segments=args.all,
+        index_interval_bytes=args.index_interval_bytes,
+        threads=args.threads,
+        now=args.now,
+        on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
+        progress=progress,
+        on_partition=show,
+        limits=make_limits(args.limits),
+    )
+    console.progress.close()
+    if unsaid:
+        raise unsaid[0]
+    console.findings(report.findings.rows)
+    console.unkept_findings(report.findings.n_more)
+    _sum_up(report, args, console)
+
+
+def _line(row: RecoveredPartition) -> str:
+    """What changes in a partition; "" if nothing does."""
+    parts = [
+        f"{segment.name} {segment.action} ({segment.n_bytes_before:,} -> {segment.n_bytes:,} bytes)"
+        for segment in row.segments
+        if segment.n_bytes != segment.n_bytes_before or segment.action == "deleted"
+    ]
+    n_files = sum(file.change != "same" for file in row.files)
+    parts += [f"{counted(n_files, 'file')} rebuilt"] if n_files else []
+    parts += [f"{counted(len(row.removed), 'other file')} removed"] if row.removed else []
+    parts += [f"{counted(len(row.renamed), '.swap file')} completed"] if row.renamed else []
+    offsets = f"offsets {row.log_start_offset}..{row.log_end_offset}"
+    return f"{row.path}  {offsets}  {', '.join(parts)}" if parts else ""
+
+
+def _sum_up(report: RecoveryReport, args: argparse.Namespace, console: Console) -> None:
+    for row in report.partitions:
+        if row.error is not None:
+            console.note(f"{row.path} is not recovered: {row.error}")
+    n_cut = sum(segment.n_bytes != segment.n_bytes_before for row in report.partitions for segment in row.segments)
+    verb = "would be" if args.dry_run else "are"
+    console.note(
+        f"{counted(len(report.partitions), 'partition')}, {counted(n_cut, 'segment')} {verb} cut or deleted,"
+        f" {report.n_bytes_lost:,} bytes of damage and behind it {verb} lost"
+    )
+    if report.checkpoints:
+        console.note(f"written: {', '.join(report.checkpoints)}")
+    if report.n_backup_files:
+        console.note(f"{counted(report.n_backup_files, 'old file')} kept in {args.backup}: delete it once all is well")

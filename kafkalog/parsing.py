@@ -1,0 +1,185 @@
+"""What users write in options, in Python, in commands and on Spark alike: topic patterns, times, misspelt names.
+
+It knows no log and no column; the callers say which names there are.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Final
+
+from kafkalog.errors import UnknownNameError
+from kafkalog.format import INTERNAL_TOPICS, milliseconds
+
+Time = int | str | datetime
+"""A point in time as users may give it; see `parse_time`."""
+
+_RELATIVE: Final = re.compile(r"-(\d{1,15})(ms|s|m|min|h|d|w)")
+_MILLISECONDS: Final = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+_SHOWN: Final = 8
+
+
+def near(word: str, words: Iterable[str]) -> str | None:
+    """The most similar of some words; None if none is similar enough."""
+    import difflib
+
+    by_case = {one.lower(): one for one in words}
+    found = difflib.get_close_matches(word.lower(), by_case, 1)
+    return by_case[found[0]] if found else None
+
+
+def hint(word: str, words: Iterable[object]) -> str:
+    """The end of a message about an unknown word: the nearest right one, or else those that there are.
+
+    Examples
+    --------
+    >>> hint("vaule", ["key", "value"]), hint("zzz", ["key", "value"]), hint("zzz", [])
+    ("did you mean 'value'?", 'there are key, value', 'there are none')
+    """
+    known = [str(one) for one in words]
+    found = near(word, known)
+    return f"did you mean {found!r}?" if found else f"there are {some(known)}"
+
+
+def some(words: Sequence[object]) -> str:
+    """The first of some words, as text; ``none`` if there are none.
+
+    Examples
+    --------
+    >>> some([1, 2]), some(range(10))
+    ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, ...')
+    """
+    return ", ".join(map(str, words[:_SHOWN])) + (", ..." if len(words) > _SHOWN else "") or "none"
+
+
+def parse_time(name: str, value: object, now_ms: int | None = None) -> int | datetime:
+    """A point in time as whole milliseconds since 1970, or as an aware datetime, which may be finer.
+
+    Parameters
+    ----------
+    name : str
+        Of the option, for messages.
+    value : int, str or aware datetime
+        Milliseconds; ISO 8601 with a zone; ``now``; or a time before now, such as ``-1h``, ``-30m`` or ``-7d``.
+    now_ms : int, optional
+        What ``now`` is; default: the system clock.
+
+    Raises
+    ------
+    ValueError
+        Text that is no time, or a time without a zone.
+    TypeError
+        Something else.
+
+    Examples
+    --------
+    >>> parse_time("now", "-1h", now_ms=3_600_000), parse_time("now", "5"), parse_time("now", "2026-11-21T08:00Z").year
+    (0, 5, 2026)
+    """
+    if isinstance(value, datetime):
+        return _with_zone(
+            value, f"{name} is a naive datetime; say which zone, such as datetime(..., tzinfo=timezone.utc)"
+        )
+    if isinstance(value, str):
+        return _parse_text(name, value.strip(), now_ms)
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            f"{name} is milliseconds, a time as text or an aware datetime, not {type(value).__name__}"
+        ) from None
+
+
+def parse_milliseconds(name: str, value: object, now_ms: int | None = None) -> int:
+    """Like `parse_time`, as milliseconds since 1970, rounded up to a whole one."""
+    found = parse_time(name, value, now_ms)
+    return milliseconds(found) if isinstance(found, datetime) else found
+
+
+def _parse_text(name: str, text: str, now_ms: int | None) -> int | datetime:
+    relative = _RELATIVE.fullmatch(text)
+    if relative is not None or text == "now":
+        now = time.time_ns() // 10**6 if now_ms is None else now_ms
+        return now if relative is None else now - int(relative[1]) * _MILLISECONDS[relative[2]]
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{name}: milliseconds, a time such as 2026-11-21T08:00:00Z, or one before now such as -1h is expected, not"
+            f" {text!r}"
+        ) from None
+    whole = text if len(text) > 10 else f"{text}T00:00"
+    return _with_zone(moment, f"{name}: which zone? add Z for UTC or an offset: {whole}Z or {whole}+02:00")
+
+
+def _with_zone(moment: datetime, message: str) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError(message)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        # the first or the last day of the calendar, in another zone
+        return (datetime.max if moment.year > 1 else datetime.min + timedelta(days=1)).replace(tzinfo=UTC)
+
+
+class TopicPatterns:
+    """Which topics are wanted: names, globs (``orders.*``, ``*-v?``), and either of them after ``!`` for exclusion.
+
+    Parameters
+    ----------
+    topics : str or iterable of str, optional
+        None for all. With exclusions alone, all others are wanted.
+    internal : bool
+        Whether internal topics are wanted without being named. A pattern names them if it begins with ``_``.
+
+    Examples
+    --------
+    >>> patterns = TopicPatterns(["orders*", "!*-changelog"])
+    >>> [topic for topic in ("orders", "orders-changelog", "payments") if patterns.wants(topic)]
+    ['orders']
+    """
+
+    def __init__(self, topics: Iterable[str] | str | None, *, internal: bool = True) -> None:
+        given = [] if topics is None else [topics] if isinstance(topics, str) else list(topics)
+        for topic in given:
+            if not isinstance(topic, str):
+                raise TypeError(f"topics must be names or globs, not {topic!r}")
+        self.included = tuple(dict.fromkeys(one for one in given if not one.startswith("!")))
+        self.excluded = tuple(dict.fromkeys(one[1:] for one in given if one.startswith("!")))
+        self._all = topics is None or (not self.included and bool(self.excluded))
+        self._internal = internal
+
+    def wants(self, topic: str) -> bool:
+        """Whether to take a topic."""
+        if any(fnmatchcase(topic, pattern) for pattern in self.excluded):
+            return False
+        found = [pattern for pattern in self.included if fnmatchcase(topic, pattern)]
+        if topic in INTERNAL_TOPICS and not self._internal:
+            return any(pattern.startswith("_") for pattern in found)
+        return self._all or bool(found)
+
+    def check(self, topics: Sequence[str]) -> None:
+        """Raise UnknownNameError for a name or glob that none of some topics matches: a typo must not read nothing."""
+        for pattern in self.included:
+            if not any(fnmatchcase(topic, pattern) for topic in topics):
+                what = "no topic matches" if set(pattern) & set("*?[") else "no topic"
+                raise UnknownNameError(f"{what} {pattern!r} here; {hint(pattern, topics)}")

@@ -1,0 +1,9 @@
+"""Recovering: what a broker's own recovery would do with a log dir, done offline.
+
+    `recover`    the function, for a log dir or a partition
+    `partition`  one partition: which logs are cut, what is deleted, what is written
+    `log_dir`    the checkpoints and the clean-shutdown marker of the log dir
+    `report`     the result
+
+Reading segments and building their derived files is `operations.rebuilding`'s work; `repair.outputs` places the files.
+"""

@@ -1,0 +1,243 @@
+"""Recovers one partition: which logs are cut or deleted, and which files are written, from what the segments hold.
+
+Mirrors `LogLoader.recoverLog`, and what `LogLoader.load` does before and after it. Segments are read by `Rebuilder`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafkalog import format as kf
+from kafkalog.errors import KafkalogError, Reason
+from kafkalog.log.recovery import RecoveredSegment
+from kafkalog.log.segment import Segment
+from kafkalog.operations.rebuilding.outputs import old_content
+from kafkalog.operations.rebuilding.rebuilder import Work
+from kafkalog.operations.rebuilding.report import RebuiltFile
+from kafkalog.repair.outputs import PartitionOutput
+from kafkalog.repair.recovering.report import Action, RecoveredPartition, SegmentRecovery
+from kafkalog.repair.startup.load_plan import LoadPlan
+from kafkalog.state import leader_epochs
+from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
+
+_INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
+
+
+@dataclass(slots=True)
+class PartitionRecovery:
+    """The recovery of one partition while it is under way.
+
+    Attributes
+    ----------
+    plan : LoadPlan
+    output : PartitionOutput
+    lone : list of Work
+        The older segments that are recovered on their own, one each.
+    main : Work or None
+        The segments from the recovery point on.
+    files : list of RebuiltFile
+    """
+
+    plan: LoadPlan
+    output: PartitionOutput
+    lone: list[Work] = field(default_factory=list)
+    main: Work | None = None
+    files: list[RebuiltFile] = field(default_factory=list)
+    unwritten: str = ""
+    """Why an index was not written, if one was not."""
+
+    def put(self, path: Path, data: bytes) -> None:
+        """Take a derived file of this partition."""
+        self.output.write(final_name(path.name), data)
+
+    def finish(self) -> RecoveredPartition:
+        """Make the remaining changes, and commit all of them.
+
+        Raises
+        ------
+        KafkalogError
+            A file cannot be read or written; nothing is changed.
+        """
+        report = self._empty_report()
+        problem = self._problem()
+        if problem:
+            report.error = problem
+            self.output.abandon()
+            return report
+        self._cut_logs(report)
+        if self.main is not None:
+            self._drop_snapshots(report)
+            self._put_epochs(report.log_end_offset)
+        self._apply_names(report)
+        report.files = self.files
+        self.output.commit()
+        return report
+
+    def wipe(self) -> RecoveredPartition:
+        """Delete all segments, and begin an empty log at the checkpointed log start offset, which lies above them.
+
+        Source: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd, Kafka 4.3.
+        """
+        report = self._empty_report()
+        start = self.plan.log_start
+        for segment in self.plan.partition.segments:
+            report.segments.append(_row(segment, "deleted", 0))
+            self._remove_segment(segment)
+        report.log_start_offset = report.log_end_offset = start
+        for suffix in (kf.LOG_SUFFIX, *_INDEXES[:2]):
+            self.output.write(kf.segment_file_name(start, suffix), b"")
+        for name in self.plan.files.names:
+            if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
+                self._remove(report, name, "the log is emptied")
+        epochs = self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
+        if epochs.exists():
+            found = leader_epochs.truncate_from_start(self._known_epochs(2**63 - 1), start)
+            self.output.write(epochs.name, encode_checkpoint(found))
+        self._apply_names(report)
+        self.output.commit()
+        return report
+
+    def _empty_report(self) -> RecoveredPartition:
+        partition = self.plan.partition
+        report = RecoveredPartition(str(self.plan.path), partition.topic_partition)
+        report.renamed = dict(self.plan.files.renamed)
+        report.log_start_offset = partition.log_start_offset
+        report.log_end_offset = report.log_start_offset
+        return report
+
+    def _problem(self) -> str:
+        """Why the partition cannot be recovered; "" if it can."""
+        if self.plan.files.fatal:
+            return (
+                f"{self.plan.files.fatal[0]}: not named after an offset, so that a broker does not start; move it away"
+            )
+        if self.plan.files.bad_swaps:
+            return f"{self.plan.files.bad_swaps[0]}"
+        if self.unwritten:
+            return self.unwritten
+        for work in [*self.lone, *([] if self.main is None else [self.main])]:
+            last = work.found[-1] if work.found else None
+            if last is not None and last.finding is not None and last.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
+                return str(last.finding)
+            if work.is_stopped and (last is None or not (last.is_cut or last.is_emptied)):
+                return "a segment cannot be read to its end: see the findings"
+            wanted = work.only or {segment.base_offset for segment in work.partition.segments}
+            if last is not None and last.segment.base_offset < min(wanted):
+                return (
+                    f"{last.segment.path.name} is damaged below the recovery point, and there is no producer snapshot"
+                    " behind it: recover all segments (all_segments, --all)"
+                )
+        return ""
+
+    def _cut_logs(self, report: RecoveredPartition) -> None:
+        """Cut the damaged logs, and remove those that lie behind damage."""
+        found = {one.segment.base_offset: one for work in self.lone for one in work.found}
+        main = [] if self.main is None else self.main.found
+        unflushed = self.plan.unflushed_from
+        found |= {one.segment.base_offset: one for one in main}
+        last = main[-1] if main else None
+        for segment in self.plan.partition.segments:
+            base = segment.base_offset
+            is_old = unflushed is None or base < unflushed
+            one = found.get(base) if not is_old or base in self.plan.lone else None
+            if one is not None:
+                report.segments.append(self._keep_log(segment, one))
+            elif not is_old and last is not None and base > last.segment.base_offset:
+                report.segments.append(_row(segment, "deleted", 0))
+                self._remove_segment(segment)
+            else:
+                report.segments.append(_row(segment, "kept", segment.size_in_bytes))
+                if segment.path.name.endswith(kf.SWAP_SUFFIX):
+                    self.output.copy(segment.path, final_name(segment.path.name))
+        if last is not None:
+            report.log_end_offset = max(last.next_offset, report.log_start_offset)
+
+    def _keep_log(self, segment: Segment, found: RecoveredSegment) -> SegmentRecovery:
+        name = final_name(segment.path.name)
+        n_bytes = 0 if found.is_emptied else found.n_valid_bytes
+        if n_bytes < segment.size_in_bytes or name != segment.path.name:
+            self.output.copy(segment.path, name, n_bytes)
+        action: Action = "emptied" if found.is_emptied else "cut" if found.is_cut else "recovered"
+        return SegmentRecovery(name, segment.base_offset, action, segment.size_in_bytes, n_bytes, found.finding)
+
+    def _remove_segment(self, segment: Segment) -> None:
+        there = set(self.plan.files.names)
+        for suffix in (kf.LOG_SUFFIX, *_INDEXES):
+            name = segment.path.name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
+            if name in there:
+                self.output.remove(name)
+
+    def _drop_snapshots(self, report: RecoveredPartition) -> None:
+        """Remove the snapshots that a broker deletes.
+
+        Source: ProducerStateManager.truncateAndReload, ProducerStateManager.removeStraySnapshots, Kafka 4.3.
+        """
+        assert self.main is not None
+        kept = set(self.main.replay.snapshots)
+        if self.main.only is not None:
+            start, first = report.log_start_offset, min(self.main.only)
+            kept |= {base for base in self.plan.bases if start < base <= first}
+        for name in self.plan.files.names:
+            offset = kf.parse_base_offset(name)
+            if (
+                name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)
+                and offset not in kept
+                and name not in self.plan.files.removed
+            ):
+                self._remove(report, name, "a snapshot that a broker does not keep")
+
+    def _put_epochs(self, log_end_offset: int) -> None:
+        """Merge the leader epochs of the recovered segments into the file, and cut it at both ends of the log.
+
+        Source: LogLoader.load, LeaderEpochFileCache, Kafka 4.3.
+        """
+        assert self.main is not None
+        only = self.main.only
+        recovered = [one for one in self.main.found if only is None or one.segment.base_offset in only]
+        found = leader_epochs.epochs_of(one.epochs for one in recovered)
+        path = self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
+        try:
+            existing = read_leader_epochs(path)
+        except KafkalogError:
+            existing = None  # a broker cannot read it either: it starts without
+        covered_to = max((one.map_end_offset for one in recovered if one.epochs), default=0)
+        merged = leader_epochs.merge(existing, found, log_end_offset, covered_to=covered_to)
+        merged = leader_epochs.truncate_from_start(merged, self.plan.partition.log_start_offset)
+        data = encode_checkpoint(merged)
+        old = old_content(path)
+        if (merged or path.exists()) and old != data:
+            self.output.write(path.name, data)
+            row = RebuiltFile(str(path), "epochs", len(merged), len(data), "changed" if path.exists() else "new")
+            self.files.append(row)
+
+    def _known_epochs(self, log_end_offset: int) -> leader_epochs.Epochs:
+        try:
+            existing = read_leader_epochs(self.plan.path / kf.LEADER_EPOCH_CHECKPOINT)
+        except KafkalogError:
+            return []
+        return leader_epochs.merge(existing, [], log_end_offset)
+
+    def _apply_names(self, report: RecoveredPartition) -> None:
+        """Remove and rename the files that a broker removes and renames by their names."""
+        for name, why in self.plan.files.removed.items():
+            self._remove(report, name, why)
+        for name, new in self.plan.files.renamed.items():
+            # an index that was built anew is written under the new name already
+            if not new.endswith(kf.LOG_SUFFIX) and not any(Path(file.path).name == name for file in self.files):
+                self.output.copy(self.plan.path / name, new)
+            self.output.remove(name)
+
+    def _remove(self, report: RecoveredPartition, name: str, why: str) -> None:
+        report.removed[name] = why
+        self.output.remove(name)
+
+
+def final_name(name: str) -> str:
+    """The name of a file once a `.swap` is complete."""
+    return name.removesuffix(kf.SWAP_SUFFIX)
+
+
+def _row(segment: Segment, action: Action, n_bytes: int) -> SegmentRecovery:
+    name = final_name(segment.path.name)
+    return SegmentRecovery(name, segment.base_offset, action, segment.size_in_bytes, n_bytes)

@@ -1,0 +1,396 @@
+"""Recovers a log dir or a partition as a broker does after an unclean shutdown, but offline.
+
+Several segments are read at a time. The derived files of each are written as soon as it is read, so memory stays
+bounded. Mirrors `LogManager.loadLogs` and `LogLoader`; `repair.startup` tells which segments are recovered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.log.log_dir import is_partition_directory
+from kafkalog.log.recovery import recover as recover_segment
+from kafkalog.operations.rebuilding.index_interval import index_interval
+from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
+from kafkalog.operations.rebuilding.report import RebuildReport
+from kafkalog.parsing import parse_milliseconds
+from kafkalog.repair.outputs import Copied, InPlace, PartitionOutput, Unwritten
+from kafkalog.repair.recovering.log_dir import partition_directories, root_files
+from kafkalog.repair.recovering.partition import PartitionRecovery
+from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
+from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
+from kafkalog.storage.atomic import StrPath, remove_file, sync_directory
+from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
+from kafkalog.storage.copying import Backup, copy_file
+from kafkalog.storage.output_paths import check_outside, check_stage_in, copy_ownership, staging_directory
+from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
+
+_NOT_COPIED = frozenset({kf.LOCK_FILE, kf.CLEAN_SHUTDOWN_FILE})
+
+
+def recover(
+    path: str | os.PathLike[str],
+    *,
+    to: str | os.PathLike[str] | None = None,
+    in_place: bool = False,
+    backup: str | os.PathLike[str] | None = None,
+    dry_run: bool = False,
+    all_segments: bool = False,
+    index_interval_bytes: int | None = None,
+    threads: int | None = None,
+    now: int | datetime | None = None,
+    stage_in: str | os.PathLike[str] | None = None,
+    on_start: Callable[[int], object] = lambda n_bytes: None,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+    on_partition: Callable[[RecoveredPartition], object] = lambda partition: None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> RecoveryReport:
+    """Do what a broker's recovery does after a crash, so that the broker then starts without any recovery.
+
+    Parameters
+    ----------
+    path : path-like
+        A log dir, or a partition directory.
+    to : path-like, optional
+        Directory to create with the recovered copy. `path` is only read.
+    in_place : bool
+        Change the log dir itself; needs `backup`.
+    backup : path-like, optional
+        A new directory outside of the log dir. Each file that is replaced or removed is kept there before the first
+        change to its partition.
+    dry_run : bool
+        Only report what would be done.
+    all_segments : bool
+        Recover all segments. Default: only those that a broker recovers, from the recovery point on, which are those
+        that may not have been on disk when the broker crashed.
+    index_interval_bytes : int, optional
+        See `reindex`.
+    threads : int, optional
+        Number of segments to read at a time; default: the number of processors, up to four.
+    now : int (ms) or aware datetime, optional
+        See `reindex`.
+    stage_in : path-like, optional
+        With `in_place`, the directory to write new files in, on the file system of the log dir and outside of it.
+        Default: the parent of the log dir.
+    on_start : callable
+        Called once with the number of bytes of the segments that are going to be read.
+    progress : callable
+        Called with the number of bytes read since the last call.
+    on_partition : callable
+        Called with each row of the report as soon as the partition is done.
+    limits : Limits
+
+    Returns
+    -------
+    RecoveryReport
+
+    Raises
+    ------
+    UnsafePathError
+        A broker holds the lock of the log dir; or the output or the backup would lie in it.
+    OutputExistsError
+        `to` or `backup` exists.
+    WriteError
+        A file could not be written. `to` does not appear. With `in_place`, partitions that were done stay recovered,
+        and others are unchanged; there is no clean-shutdown marker, so a broker recovers the rest itself.
+    CorruptionError
+        With `to`: the partition cannot be recovered.
+
+    Notes
+    -----
+    Recovery loses data by design: it truncates a damaged segment before the damage, and deletes all later segments of
+    the partition. Read the report of a dry run first: `n_bytes_lost` counts the bytes that go.
+
+    Indexes, producer snapshots and leader epochs of the recovered segments are built anew. Of a log dir, the recovery
+    point of each partition becomes its log end offset. If every partition was recovered, the log dir gets the marker of
+    a clean shutdown; it has no broker epoch, so a controller does not count on the replica having lost nothing.
+
+    A partition that cannot be recovered (an unreadable segment, offsets too far apart for one segment, which a broker
+    splits) is unchanged, or left out of the copy; its `error` says why, and there is no marker.
+
+    A crash leaves `to` absent or complete. With `in_place`, each file is as it was or complete, and a broker or another
+    run comes to the same result from any state in between.
+
+    Source: LogManager.loadLogs, LogLoader.load, LogSegment.recover, Kafka 4.3.
+
+    Examples
+    --------
+    >>> kafkalog.recover("tests/golden/log_dir", dry_run=True)
+    RecoveryReport(10 partitions, nothing lost)
+    """
+    root = Path(path)
+    _check_options(to, in_place, backup, dry_run, stage_in, threads)
+    is_partition = is_partition_directory(root)
+    log_dir = root.absolute().parent if is_partition else root
+    refuse_if_locked([log_dir])
+    report = RecoveryReport(is_written=not dry_run, findings=Findings(limits.max_findings))
+    offsets = RootOffsets.read(log_dir)
+    directories = [root] if is_partition else _directories(root, report)
+    for finding in offsets.findings:
+        report.findings.add(finding)
+    plans = []
+    for directory in directories:
+        try:
+            plans.append(LoadPlan(directory, offsets, ignores_recovery_point=all_segments, limits=limits))
+        except KafkalogError as error:
+            report.findings.add(error.to_finding())
+            report.partitions.append(RecoveredPartition(str(directory), None, error=str(error)))
+    on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
+    with contextlib.ExitStack() as stack:
+        if dry_run:
+            make: Callable[[LoadPlan], PartitionOutput] = lambda plan: Unwritten()  # noqa: E731
+            finish_root: Callable[[], None] = lambda: None  # noqa: E731
+        elif to is not None:
+            make, finish_root = _copies(stack, root, is_partition, to, report)
+        else:
+            assert backup is not None
+            make, finish_root = _changes(stack, root, log_dir, is_partition, plans, backup, stage_in, report)
+        run = _Run(report, make, index_interval_bytes, None if now is None else parse_milliseconds("now", now), limits)
+        run.recover(plans, threads or min(os.cpu_count() or 1, 4), progress, on_partition)
+        finish_root()
+    return report
+
+
+def _check_options(
+    to: object, in_place: bool, backup: object, dry_run: bool, stage_in: object, threads: int | None
+) -> None:
+    if (to is not None) + in_place != 1 and not (dry_run and to is None and not in_place):
+        raise ValueError("say where to: one of to=, in_place=True with backup=, and dry_run=True")
+    if in_place and backup is None and not dry_run:
+        raise ValueError("in_place=True needs backup=, a directory for the files that are replaced")
+    if backup is not None and not in_place:
+        raise ValueError("backup= goes with in_place=True")
+    if stage_in is not None and not in_place:
+        raise ValueError("stage_in= goes with in_place=True")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+
+
+def _directories(root: Path, report: RecoveryReport) -> list[Path]:
+    found = []
+    for one in partition_directories(root):
+        if isinstance(one, Finding):
+            report.findings.add(one)
+            report.partitions.append(RecoveredPartition(one.path or "", None, error=one.detail))
+        else:
+            found.append(one)
+    return found
+
+
+class _Run:
+    """Recovers partitions one after the other, while segments are read ahead."""
+
+    def __init__(
+        self,
+        report: RecoveryReport,
+        make_output: Callable[[LoadPlan], PartitionOutput],
+        index_interval_bytes: int | None,
+        now_ms: int | None,
+        limits: Limits,
+    ) -> None:
+        self._report, self._make_output, self._limits = report, make_output, limits
+        self._interval, self._now = index_interval_bytes, now_ms
+        self._rebuilt = RebuildReport(findings=report.findings)
+        self._by_path: dict[Path, PartitionRecovery] = {}
+        self._waiting: deque[tuple[PartitionRecovery, bool]] = deque()
+        self._on_partition: Callable[[RecoveredPartition], object] = lambda partition: None
+
+    def recover(
+        self,
+        plans: list[LoadPlan],
+        threads: int,
+        progress: Callable[[int], object],
+        on_partition: Callable[[RecoveredPartition], object],
+    ) -> None:
+        self._on_partition = on_partition
+        self._rebuilder = Rebuilder(
+            self._rebuilt, self, is_in_place=False, damaged="cut", limits=self._limits, progress=progress
+        )
+        self._rebuilder.run(self._works(plans), threads)
+
+    def _works(self, plans: list[LoadPlan]) -> Iterator[Work]:
+        """The work on the segments that are recovered; partitions without any are finished here."""
+        for plan in plans:
+            one = PartitionRecovery(plan, self._make_output(plan))
+            if self._ends_below_start(plan):
+                self._add(one.wipe())
+                continue
+            kinds = frozenset(KINDS) - {"epochs"}  # those also depend on where the log ends
+            for base in plan.lone:
+                one.lone.append(
+                    self._rebuilder.plan(
+                        plan.partition, frozenset({base}), frozenset(KINDS[:3]), self._interval, self._now
+                    )
+                )
+            start = plan.unflushed_from
+            if start is not None:
+                is_all = start == plan.bases[0]
+                only = None if is_all else frozenset(base for base in plan.bases if base >= start)
+                one.main = self._rebuilder.plan(plan.partition, only, kinds, self._interval, self._now)
+            works = [*one.lone, *([] if one.main is None else [one.main])]
+            if not works:
+                self._finish(one)
+                continue
+            self._by_path[plan.path] = one
+            for number, work in enumerate(works, 1):
+                self._waiting.append((one, number == len(works)))
+                yield work
+
+    def _ends_below_start(self, plan: LoadPlan) -> bool:
+        """Whether the log ends below its checkpointed start once it is recovered."""
+        bases = plan.bases
+        if not bases or plan.log_start <= bases[-1]:
+            return False
+        interval = self._interval
+        if interval is None:
+            interval = index_interval(plan.partition, None).n_bytes
+        end = 0
+        for segment in plan.partition.segments:
+            if segment not in plan.recovered:
+                end = bases[-1]
+                continue
+            found = recover_segment(segment, interval, with_producers=False)
+            end = found.next_offset
+            if found.is_cut or found.is_emptied:
+                break
+        return end < plan.log_start
+
+    # the target of the rebuild
+
+    def put(self, path: Path, data: bytes) -> None:
+        """Take a derived file that is new or has changed."""
+        self._by_path[path.parent].put(path, data)
+
+    def keep(self, path: Path, data: bytes) -> None:
+        """Take a derived file whose content is right; it may have to be renamed."""
+        if path.name.endswith(kf.SWAP_SUFFIX):
+            self.put(path, data)
+
+    def remove(self, path: Path) -> None:
+        """Do nothing: snapshots are removed by `PartitionRecovery`."""
+
+    def settle(self) -> None:
+        """Take the end of a piece of work; with the last one, its partition is finished."""
+        one, is_last = self._waiting.popleft()
+        for file in self._rebuilt.files:
+            one.files.append(file)
+        self._rebuilt.files.clear()
+        for finding in self._report.findings.rows:
+            if finding.reason is Reason.INDEX_SIZE and Path(finding.path or "").parent == one.plan.path:
+                one.unwritten = str(finding)
+        if is_last:
+            del self._by_path[one.plan.path]
+            self._finish(one)
+
+    def _finish(self, one: PartitionRecovery) -> None:
+        self._add(one.finish())
+
+    def _add(self, row: RecoveredPartition) -> None:
+        if row.error is not None and not any(
+            finding.damage and Path(finding.path or "").parent == Path(row.path)
+            for finding in self._report.findings.rows
+        ):
+            self._report.findings.add(Finding(Reason.UNKNOWN_FILE, row.error, path=row.path))
+        self._report.partitions.append(row)
+        self._on_partition(row)
+
+
+def _ends(report: RecoveryReport) -> dict[kf.TopicPartition, int]:
+    """Log end offsets of the recovered partitions that are in a log dir's checkpoints."""
+    found = {}
+    for row in report.partitions:
+        parsed = kf.parse_partition_directory(Path(row.path).absolute().name)
+        is_live = parsed is not None and parsed.kind is None and parsed.topic_partition.topic != kf.METADATA_TOPIC
+        if parsed is not None and is_live and row.error is None:
+            found[parsed.topic_partition] = row.log_end_offset
+    return found
+
+
+def _copies(
+    stack: contextlib.ExitStack, root: Path, is_partition: bool, to: StrPath, report: RecoveryReport
+) -> tuple[Callable[[LoadPlan], PartitionOutput], Callable[[], None]]:
+    """Outputs in a new directory, and the step that writes the files of the log dir itself."""
+    check_outside(to, [root])
+    staged = stack.enter_context(staged_directory(to))
+
+    def make(plan: LoadPlan) -> PartitionOutput:
+        prefix = "" if is_partition else f"{plan.path.name}/"
+        if prefix:
+            (staged.path / prefix).mkdir(parents=True, exist_ok=True)
+        return Copied(plan.path, staged, prefix, plan.files.names, lambda n_bytes: None)
+
+    def finish() -> None:
+        if is_partition:
+            if not report.is_clean:
+                reason = report.findings.rows[0].reason if report.findings.rows else Reason.UNKNOWN_FILE
+                raise CorruptionError(reason, report.partitions[0].error or "", path=os.fspath(root))
+            return
+        _copy_root(root, staged, report)
+
+    return make, finish
+
+
+def _copy_root(root: Path, staged: StagedDirectory, report: RecoveryReport) -> None:
+    written = root_files(root, _ends(report), is_clean=report.is_clean)
+    for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
+        if entry.is_file() and entry.name not in _NOT_COPIED and entry.name not in written:
+            copy_file(Path(entry.path), staged, entry.name)
+    for name, data in written.items():
+        with staged.create(name) as file:
+            file.write(data)
+    report.checkpoints = list(written)
+
+
+def _changes(
+    stack: contextlib.ExitStack,
+    root: Path,
+    log_dir: Path,
+    is_partition: bool,
+    plans: list[LoadPlan],
+    backup: StrPath,
+    stage_in: StrPath | None,
+    report: RecoveryReport,
+) -> tuple[Callable[[LoadPlan], PartitionOutput], Callable[[], None]]:
+    """Outputs that replace files, and the step that writes the files of the log dir itself."""
+    check_outside(backup, [root])
+    kept = Backup(backup)
+    stack.enter_context(hold_locks([log_dir]))
+    stack.enter_context(hold_partitions(plan.path for plan in plans))
+    if stage_in is None:
+        stage = staging_directory(log_dir / kf.RECOVERY_POINT_CHECKPOINT)
+    else:
+        check_stage_in(stage_in)
+        stage = Path(stage_in)
+    marker = log_dir / kf.CLEAN_SHUTDOWN_FILE
+    if marker.exists():
+        # a broker that starts in between must recover what is not done yet
+        kept.keep(marker, marker.name)
+        kept.settle()
+        remove_file(marker)
+        sync_directory(log_dir)
+
+    def make(plan: LoadPlan) -> PartitionOutput:
+        return InPlace(plan.path, kept, stage)
+
+    def finish() -> None:
+        if not is_partition:
+            written = root_files(root, _ends(report), is_clean=report.is_clean)
+            for name, data in written.items():
+                target = root / name
+                if target.exists():
+                    kept.keep(target, name)
+                    kept.settle()
+                with staged_file(target, overwrite=True, stage_in=stage) as file:
+                    file.write(data)
+                copy_ownership(target, root)
+            report.checkpoints = list(written)
+        report.n_backup_files = kept.n_files
+
+    return make, finish

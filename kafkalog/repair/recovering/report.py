@@ -1,0 +1,166 @@
+"""The result of a recovery or of its dry run: a row a partition, with its segments."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
+from kafkalog.operations.rebuilding.report import RebuiltFile
+
+Action = Literal["kept", "recovered", "cut", "emptied", "deleted"]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRecovery:
+    """What becomes of one segment.
+
+    Attributes
+    ----------
+    name : str
+        File name of the `.log`; that of a `.swap` file without its suffix.
+    base_offset : int
+    action : {"kept", "recovered", "cut", "emptied", "deleted"}
+        "kept": on disk according to the recovery point, and not read. "recovered": read, and intact. "cut": truncated
+        before damage. "emptied": truncated to 0 bytes, because its offsets do not rise. "deleted": it lies behind
+        damage.
+    n_bytes_before, n_bytes : int
+        Size of the `.log` before and after.
+    finding : Finding or None
+        The damage, or the torn tail.
+    """
+
+    name: str
+    base_offset: int
+    action: Action
+    n_bytes_before: int
+    n_bytes: int
+    finding: Finding | None = None
+
+    @property
+    def n_bytes_lost(self) -> int:
+        """Bytes that are cut off or deleted, but for a torn tail or preallocated zeros, which are no records."""
+        is_tail = self.action == "cut" and self.finding is not None and not self.finding.damage
+        return 0 if is_tail else self.n_bytes_before - self.n_bytes
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {**asdict(self), "finding": None if self.finding is None else self.finding.as_dict()}
+
+
+@dataclass(slots=True)
+class RecoveredPartition:
+    """What becomes of one partition.
+
+    Attributes
+    ----------
+    path : str
+    topic_partition : TopicPartition or None
+    segments : list of SegmentRecovery
+    files : list of RebuiltFile
+        Indexes, snapshots and epochs that were derived from the segments.
+    removed : dict of str to str
+        Other files that are deleted, and why.
+    renamed : dict of str to str
+        `.swap` files and their new names.
+    log_start_offset, log_end_offset : int
+        Afterwards.
+    error : str or None
+        Why the partition could not be recovered; it is then unchanged, or left out of the copy.
+    """
+
+    path: str
+    topic_partition: kf.TopicPartition | None
+    segments: list[SegmentRecovery] = field(default_factory=list)
+    files: list[RebuiltFile] = field(default_factory=list)
+    removed: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    error: str | None = None
+
+    @property
+    def n_bytes_lost(self) -> int:
+        """Bytes of `.log` files that are cut off or deleted, but for a torn tail, which is no record."""
+        return sum(segment.n_bytes_lost for segment in self.segments)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of `.log` files afterwards."""
+        return sum(segment.n_bytes for segment in self.segments)
+
+    def count(self, action: Action) -> int:
+        """Number of segments with a given action."""
+        return sum(segment.action == action for segment in self.segments)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        key = self.topic_partition
+        return {
+            "path": self.path,
+            "topic": None if key is None else key.topic,
+            "partition": None if key is None else key.partition,
+            "error": self.error,
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "n_bytes": self.n_bytes,
+            "n_bytes_lost": self.n_bytes_lost,
+            "segments": [segment.as_dict() for segment in self.segments],
+            "files": [file.as_dict() for file in self.files],
+            "removed": self.removed,
+            "renamed": self.renamed,
+        }
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What `recover` did.
+
+    Attributes
+    ----------
+    partitions : list of RecoveredPartition
+    checkpoints : list of str
+        Files of the log dir itself that were written, the clean-shutdown marker among them.
+    findings : Findings
+        Damage, torn tails, files that could not be read.
+    n_backup_files : int
+        Files that are in the backup.
+    is_written : bool
+        False after a dry run.
+    """
+
+    partitions: list[RecoveredPartition] = field(default_factory=list)
+    checkpoints: list[str] = field(default_factory=list)
+    findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    n_backup_files: int = 0
+    is_written: bool = False
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether a broker can start on the result as after a clean shutdown: every partition was recovered."""
+        return not any(partition.error for partition in self.partitions)
+
+    @property
+    def n_bytes_lost(self) -> int:
+        """Bytes of `.log` files that are cut off or deleted."""
+        return sum(partition.n_bytes_lost for partition in self.partitions)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {
+            "partitions": [partition.as_dict() for partition in self.partitions],
+            "checkpoints": self.checkpoints,
+            "findings": [finding.as_dict() for finding in self.findings.rows],
+            "n_more_findings": self.findings.n_more,
+            "n_backup_files": self.n_backup_files,
+            "n_bytes_lost": self.n_bytes_lost,
+            "is_clean": self.is_clean,
+            "is_written": self.is_written,
+        }
+
+    def __repr__(self) -> str:
+        n_failed = sum(partition.error is not None for partition in self.partitions)
+        state = f"{self.n_bytes_lost} bytes lost" if self.n_bytes_lost else "nothing lost"
+        failed = f", {n_failed} not recovered" if n_failed else ""
+        return f"RecoveryReport({len(self.partitions)} partitions, {state}{failed})"

@@ -1,0 +1,126 @@
+"""What a broker does with the files of a partition by their names, before it reads any: deletes, renames, or dies.
+
+Mirrors the passes over the directory in `LogLoader.load`. Reads only names, and the last offset of `.swap` segments.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafkalog import format as kf
+from kafkalog.errors import KafkalogError, ReadError, Reason
+from kafkalog.log.segment import Segment
+
+_INDEXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
+_RAFT_SNAPSHOT_DELETED: Final = ".checkpoint.deleted"
+
+
+@dataclass(slots=True)
+class FileNames:
+    """The files of a partition directory, and what becomes of them before the segments are loaded.
+
+    Attributes
+    ----------
+    names : list of str
+        All regular files, sorted.
+    fatal : list of str
+        Files whose names a broker cannot parse: it does not start.
+    removed : dict of str to str
+        Files that it deletes, and why.
+    renamed : dict of str to str
+        `.swap` files that it renames, and their new names.
+    bad_swaps : list of KafkalogError
+        `.swap` segments whose end cannot be read.
+    """
+
+    names: list[str]
+    fatal: list[str] = field(default_factory=list)
+    removed: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    bad_swaps: list[KafkalogError] = field(default_factory=list)
+
+    def after(self) -> set[str]:
+        """Names of the files that are there afterwards."""
+        return {self.renamed.get(name, name) for name in self.names if name not in self.removed}
+
+
+def file_names(directory: Path) -> FileNames:
+    """List what a broker does with the files of a partition before it loads the segments.
+
+    Raises
+    ------
+    ReadError
+        The directory cannot be read.
+
+    Notes
+    -----
+    Source: LogLoader.load, LogLoader.removeTempFilesAndCollectSwapFiles, LogFileUtils.offsetFromFile, Kafka 4.3.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_file())
+    except OSError as error:
+        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=directory) from error
+    found = FileNames(names)
+    found.fatal = [name for name in names if kf.is_fatal_name(name)]
+    swaps = _take_leftovers(found)
+    _complete_swaps(directory, found, swaps)
+    there = found.after()
+    for name in names:
+        if name.endswith(_INDEXES) and name not in found.removed:
+            log = _stem(name) + kf.LOG_SUFFIX
+            if log not in there:
+                found.removed[name] = "an index without its .log"
+    return found
+
+
+def _take_leftovers(found: FileNames) -> list[str]:
+    """Note the files that are deleted at once; returns the `.swap` files that stay."""
+    cleaned = [name for name in found.names if name.endswith(kf.CLEANED_SUFFIX)]
+    unfinished = min(_offsets(cleaned), default=2**63)
+    swaps = []
+    for name in found.names:
+        if name.endswith(kf.DELETED_SUFFIX) and not name.endswith(_RAFT_SNAPSHOT_DELETED):
+            found.removed[name] = "marked for deletion"
+        elif name.endswith(kf.CLEANED_SUFFIX):
+            found.removed[name] = "the cleaner did not finish it"
+        elif name.endswith(kf.SWAP_SUFFIX):
+            offset = kf.parse_base_offset(name)
+            if offset is not None and offset >= unfinished:
+                found.removed[name] = "of a split or a cleaning that did not finish"
+            else:
+                swaps.append(name)
+    return swaps
+
+
+def _complete_swaps(directory: Path, found: FileNames, swaps: list[str]) -> None:
+    """Note the renames of `.swap` files, and the deletion of what they replace."""
+    start, stop = 2**63, -(2**63)
+    for name in swaps:
+        base = kf.parse_base_offset(name)
+        if base is None or not name.endswith(kf.LOG_SUFFIX + kf.SWAP_SUFFIX):
+            continue
+        try:
+            end = Segment(directory / name, is_last=False).next_offset
+        except KafkalogError as error:
+            found.bad_swaps.append(error)
+            end = base
+        start, stop = min(start, base), max(stop, end)
+    for name in found.names:
+        offset = kf.parse_base_offset(name)
+        is_kept = name in found.removed or name.endswith(kf.SWAP_SUFFIX) or offset is None
+        if not is_kept and offset is not None and start <= offset < stop:
+            found.removed[name] = "replaced by a .swap"
+    found.renamed = {name: name.removesuffix(kf.SWAP_SUFFIX) for name in swaps}
+
+
+def _offsets(names: Iterable[str]) -> list[int]:
+    return [offset for offset in map(kf.parse_base_offset, names) if offset is not None]
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0]

@@ -1,0 +1,158 @@
+"""Which segments of a partition a broker recovers when it starts, and from which offset its log begins.
+
+Mirrors `LogManager.loadLogs` and the first half of `LogLoader.load`. Segments are not read here, except for the fields
+of transaction indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, ReadError, SidecarError
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.repair.startup.file_names import FileNames, file_names
+from kafkalog.state.checkpoints import read_offset_checkpoint
+
+
+@dataclass(slots=True)
+class RootOffsets:
+    """The checkpoints of a log dir that decide how its partitions are loaded.
+
+    Attributes
+    ----------
+    recovery_points, log_starts : dict of TopicPartition to int
+        Empty where a file is missing or cannot be read, as for a broker.
+    findings : list of Finding
+        Checkpoints that cannot be read: a broker warns and goes on without them.
+    """
+
+    recovery_points: Mapping[kf.TopicPartition, int] = field(default_factory=dict)
+    log_starts: Mapping[kf.TopicPartition, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, root: Path) -> RootOffsets:
+        """Read the checkpoints of a log dir. Source: LogManager.loadLogs, Kafka 4.3."""
+        offsets = cls()
+        offsets.recovery_points = offsets._offsets(root / kf.RECOVERY_POINT_CHECKPOINT)
+        offsets.log_starts = offsets._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
+        return offsets
+
+    def _offsets(self, path: Path) -> dict[kf.TopicPartition, int]:
+        try:
+            return read_offset_checkpoint(path) or {}
+        except (SidecarError, ReadError) as error:
+            self.findings.append(error.to_finding())
+            return {}
+
+
+class LoadPlan:
+    """How a broker loads a partition directory.
+
+    Parameters
+    ----------
+    path : Path
+        The partition directory.
+    offsets : RootOffsets
+        The checkpoints of its log dir.
+    ignores_recovery_point : bool
+        Whether all segments are recovered, whatever the checkpoint says.
+    is_clean : bool
+        Whether the log dir was shut down cleanly, so that only segments without an index are recovered.
+    limits : Limits
+
+    Attributes
+    ----------
+    path : Path
+    files : FileNames
+    partition : Partition
+        Its segments, `.swap` files included.
+    log_start : int
+        The checkpointed log start offset, 0 if there is none.
+    recovery_point : int
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        offsets: RootOffsets,
+        *,
+        ignores_recovery_point: bool = False,
+        is_clean: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.path = path
+        parsed = kf.parse_partition_directory(path.absolute().name)
+        key = None if parsed is None else parsed.topic_partition
+        # raft loads its log itself, without checkpoints, and always recovers all of it
+        is_metadata = key is not None and key.topic == kf.METADATA_TOPIC
+        self.is_clean = is_clean and not is_metadata
+        known = key is not None and not is_metadata
+        self.log_start = max(offsets.log_starts.get(key, 0), 0) if known and key is not None else 0
+        self.recovery_point = 0
+        if known and key is not None and not ignores_recovery_point:
+            self.recovery_point = max(offsets.recovery_points.get(key, 0), 0)
+        self.files: FileNames = file_names(path)
+        self.partition = Partition(path, log_start_offset=self.log_start, limits=limits)
+
+    @property
+    def bases(self) -> list[int]:
+        """Base offsets of the segments."""
+        return [segment.base_offset for segment in self.partition.segments]
+
+    @cached_property
+    def unflushed_from(self) -> int | None:
+        """Base offset of the first segment that is recovered because it may not be on disk; None if none is.
+
+        Source: LogLoader.recoverLog, LogSegments.values, Kafka 4.3.
+        """
+        if self.is_clean or not self.bases:
+            return None
+        return max((base for base in self.bases if base <= self.recovery_point), default=self.bases[0])
+
+    @cached_property
+    def lone(self) -> dict[int, str]:
+        """Base offsets of the older segments that are recovered on their own, and why.
+
+        A broker cuts such a segment where it is damaged, but keeps later ones.
+        Source: LogLoader.loadSegmentFiles, LogSegment.sanityCheck, Kafka 4.3.
+        """
+        found = {}
+        for segment in self.partition.segments:
+            if self.unflushed_from is not None and segment.base_offset >= self.unflushed_from:
+                break
+            why = why_recovered(segment)
+            if why:
+                found[segment.base_offset] = why
+        return found
+
+    @property
+    def recovered(self) -> list[Segment]:
+        """All segments that are recovered."""
+        start = self.unflushed_from
+        return [
+            segment
+            for segment in self.partition.segments
+            if segment.base_offset in self.lone or (start is not None and segment.base_offset >= start)
+        ]
+
+
+def why_recovered(segment: Segment) -> str:
+    """Why a broker recovers a segment even though it may be on disk; "" if it does not."""
+    if not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
+        return "its offset index is missing"
+    path = segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX)
+    if not path.exists():
+        return ""
+    try:
+        index = segment.transaction_index
+    except KafkalogError as error:
+        return f"its transaction index cannot be read ({error.reason.value})"
+    if index is not None and len(index) and int(index.entries["last_offset"].min()) < segment.base_offset:
+        return "its transaction index has an entry below the segment"
+    return ""

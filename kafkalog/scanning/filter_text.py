@@ -1,0 +1,94 @@
+"""Filters as text, such as ``key == abc``: the notation of the command line, which Python and Spark take as well."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any, Final
+
+from kafkalog.parsing import parse_time
+from kafkalog.records.columns import BINARY_COLUMNS, FIXED_COLUMNS
+
+_CONDITION: Final = re.compile(
+    r"""\s*(?P<column>headers\.(?:"[^"]+"|[^\s=!<>"]+)|\w+)
+    (?:\s*(?P<sign>==|!=|<=|>=|=|<|>)|\s+(?P<word>(?i:is\s+not\s+null|is\s+null|not\s+in|in|has\s+not|has|starts_with|contains))(?!\S))
+    \s*(?P<value>.*?)\s*""",
+    re.VERBOSE | re.DOTALL,
+)
+_ITEM: Final = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|\Z)""", re.DOTALL)
+_QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
+
+
+def parse_condition(text: str) -> tuple[Any, ...]:
+    """Parse ``COLUMN OP VALUE`` into a tuple as `parse_filters` takes it.
+
+    Raises
+    ------
+    ValueError
+        It is no condition, or the value is none of the column's.
+
+    Examples
+    --------
+    >>> parse_condition("key == abc"), parse_condition("offset in 1,2"), parse_condition("value is null")
+    (('key', '==', 'abc'), ('offset', 'in', [1, 2]), ('value', 'is null'))
+    """
+    match = _CONDITION.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f"COLUMN OP VALUE is expected, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r}"
+        )
+    column = match["column"].replace('"', "")
+    operation = match["sign"] or " ".join(match["word"].lower().split())
+    if operation.startswith("is "):
+        if match["value"]:
+            raise ValueError(f"{operation!r} takes no value")
+        return column, operation
+    if operation in ("in", "not in"):
+        items = [item for item in _ITEM.findall(match["value"]) if item]
+        if not items:
+            raise ValueError("a list of values is expected, such as a,b,c")
+        return column, operation, [None if item == "null" else _value(column, item) for item in items]
+    if not match["value"]:
+        raise ValueError('a value is expected; the empty one is ""')
+    if match["value"] == "null":
+        negated = " not" if operation == "!=" else ""
+        raise ValueError(f"nothing compares with null; write '{column} is{negated} null'")
+    return column, operation, _value(column, match["value"])
+
+
+def _value(column: str, text: str) -> Any:
+    """Parse a value of a column's type; raises ValueError with what was expected."""
+    quoted = _QUOTED.fullmatch(text)
+    if quoted is not None:
+        return quoted[2]
+    if column in BINARY_COLUMNS or column.startswith("headers."):
+        return _bytes(text)
+    if column == "timestamp":
+        return parse_time(column, text)
+    if column == "compression" or column not in (*FIXED_COLUMNS, "partition"):
+        return text
+    if column == "timestamp_type" and text[:1].isalpha():
+        return text
+    if column.startswith("is_"):
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{column} is true or false, not {text!r}")
+        return text.lower() == "true"
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{column} is a whole number, not {text!r}") from None
+
+
+def _bytes(text: str) -> str | bytes:
+    if text[:2] in ("0x", "0X"):
+        try:
+            return bytes.fromhex(text[2:])
+        except ValueError:
+            raise ValueError(f"{text!r} is not hex; in quotes it is text as it stands") from None
+    if text.startswith("base64:"):
+        try:
+            return base64.b64decode(text[7:], validate=True)
+        except binascii.Error:
+            raise ValueError(f"{text!r} is not base64; in quotes it is text as it stands") from None
+    return text

@@ -1,0 +1,129 @@
+"""Copies files durably: into a staged output, or aside as a backup before they are changed in place.
+
+Does not know what is in a file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from kafkalog.errors import OutputExistsError, Reason
+from kafkalog.storage.atomic import StrPath, fsync_directory, resolve, writing
+from kafkalog.storage.source import open_source
+from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_file
+
+_WINDOW_BYTES: Final = 2**23
+_CANNOT_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS})
+
+
+def _ignore(n_bytes: int) -> None:
+    pass
+
+
+def copy_file(
+    path: Path,
+    staged: StagedDirectory,
+    name: str,
+    *,
+    size: int | None = None,
+    progress: Callable[[int], object] = _ignore,
+) -> None:
+    """Copy a file with its modification time.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    staged : StagedDirectory
+    name : str
+        Relative path of the copy.
+    size : int, optional
+        Copy only that many bytes; default: all.
+    progress : callable
+        Called with the number of bytes copied since the last call.
+
+    Raises
+    ------
+    FileChangedError
+        Somebody wrote to the file meanwhile.
+    ReadError, WriteError
+        It cannot be read or written.
+    """
+    with staged.create(name) as file:
+        _copy(path, file, size, progress)
+
+
+def _copy(path: Path, file: StagedFile, size: int | None, progress: Callable[[int], object]) -> None:
+    with open_source(path, memory_map=False) as source:
+        end = source.size if size is None else min(size, source.size)
+        for start in range(0, end, _WINDOW_BYTES):
+            stop = min(start + _WINDOW_BYTES, end)
+            window = source.window(start, stop)
+            file.write(window)
+            source.release(window, start)
+            progress(stop - start)
+        source.check_unchanged()
+        # a broker's retention uses the modification time of segments without timestamps
+        file.set_modified(path.stat().st_mtime_ns // 10**6)
+
+
+class Backup:
+    """A directory that keeps files as they are before they are replaced or removed.
+
+    A file is kept as a hard link where the file system can link it there, else as a copy. A link is enough because
+    files are replaced by others, and never written to.
+
+    Parameters
+    ----------
+    path : path-like
+        A directory that does not exist yet, or is empty. It is created when the first file is kept.
+
+    Raises
+    ------
+    OutputExistsError
+        It has entries: a backup never replaces another.
+    """
+
+    def __init__(self, path: StrPath) -> None:
+        self.path = resolve(path)
+        self._changed: set[Path] = set()
+        self.n_files = 0
+        if os.path.lexists(self.path) and not (self.path.is_dir() and not os.listdir(self.path)):
+            raise OutputExistsError(Reason.OUTPUT_EXISTS, "a backup goes to a new directory", path=os.fspath(path))
+
+    def keep(self, path: Path, name: str) -> None:
+        """Keep a file under a relative name.
+
+        Raises
+        ------
+        WriteError
+            It cannot be linked or copied.
+        """
+        target = self.path / name
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(path, target)
+            except OSError as error:
+                if error.errno not in _CANNOT_LINK:
+                    raise
+                with staged_file(target, is_lone=False) as file:
+                    _copy(path, file, None, _ignore)
+        self.n_files += 1
+        self._changed |= {target.parent, self.path, self.path.parent}
+
+    def settle(self) -> None:
+        """Make the files kept so far durable.
+
+        Raises
+        ------
+        WriteError
+            A directory cannot be synced.
+        """
+        for directory in sorted(self._changed, reverse=True):
+            with writing(directory):
+                fsync_directory(directory)
+        self._changed.clear()

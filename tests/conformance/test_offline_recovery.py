@@ -1,0 +1,107 @@
+"""What is recovered offline is what a broker's recovery leaves; a broker starts on it without any recovery."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.history import History
+from conformance.jars import class_path, java
+from conformance.kafka import Broker
+from conformance.test_rebuild import DERIVED, QUIET, started
+from conformance.test_recovery import Damaged, damage_partitions
+
+import kafkalog
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+RECOVERY = re.compile(
+    r"Recovering|recovering|Corruption found|Rebuilding|Found invalid offset|orphan|Could not find|runcating|Deleting"
+    r"|deletion|no clean shutdown|(WARN|ERROR) .*(LogLoader|UnifiedLog|LogSegment|ProducerState|LeaderEpoch)"
+)
+
+
+def recovery_lines(log: str) -> list[str]:
+    """What a broker says about recovery; raft always recovers the log of its metadata."""
+    return [line for line in log.splitlines() if RECOVERY.search(line) and "__cluster_metadata" not in line]
+
+
+@pytest.mark.parametrize("keeps_recovery_points", [False, True])
+def test_a_broker_starts_without_recovery_and_serves_what_its_own_recovery_serves(
+    history: History, keeps_recovery_points: bool
+) -> None:
+    folder = history.folder / f"offline-{keeps_recovery_points}"
+    folder.mkdir()
+    program = java()
+    broker = Broker(program, class_path(program), folder, **QUIET)
+    shutil.rmtree(broker.log_dir)
+    subprocess.run(["cp", "-a", str(history.clean.log_dir), str(broker.log_dir)], check=True)
+    damaged = damage_partitions(broker.log_dir, set())
+    assert len(damaged) >= 25
+    (broker.log_dir / ".kafka_cleanshutdown").unlink()
+    if not keeps_recovery_points:
+        (broker.log_dir / "recovery-point-offset-checkpoint").unlink()
+        for path in broker.log_dir.rglob("*"):
+            if path.suffix in (".snapshot", ".txnindex"):
+                path.unlink()
+    broken = folder / "broken"
+    subprocess.run(["cp", "-a", str(broker.log_dir), str(broken)], check=True)
+
+    before = time.time()
+    with started(broker, history):
+        theirs_read = served(history, broker, damaged, keeps_recovery_points)
+    assert recovery_lines(broker.log.read_text())
+    theirs = folder / "theirs"
+    broker.log_dir.rename(theirs)
+
+    report = kafkalog.recover(broken, to=broker.log_dir, now=int(before * 1000))
+    assert report.is_clean
+    assert keeps_recovery_points or report.n_bytes_lost > 0
+    ours = folder / "ours"
+    subprocess.run(["cp", "-a", str(broker.log_dir), str(ours)], check=True)
+    compare(ours, theirs, broken)
+
+    with started(broker, history):
+        ours_read = served(history, broker, damaged, keeps_recovery_points)
+    assert recovery_lines(broker.log.read_text()) == []
+    assert ours_read == theirs_read
+
+
+def served(history: History, broker: Broker, damaged: dict[str, Damaged], keeps_recovery_points: bool) -> Any:
+    """Offsets of all partitions, and the records of the topics that a consumer can read to the end."""
+    unreadable = set()
+    for name, one in damaged.items():
+        if one.what.startswith("magic_3") or (keeps_recovery_points and " middle " in one.what):
+            unreadable.add(name.rpartition("-")[0])
+    offsets = history.client.ask("offsets", times={})["partitions"]
+    topics = sorted({row["topic"] for row in offsets} - unreadable)
+    topics = [topic for topic in topics if not topic.startswith("__")]
+    assert len(topics) >= 15
+    return (
+        {(row["topic"], row["partition"]): (row["earliest"], row["latest"]) for row in offsets},
+        history.client.consume(history.folder / "offline.jsonl", topics=topics),
+        history.client.consume(history.folder / "offline.jsonl", topics=topics, isolation="read_committed"),
+    )
+
+
+def compare(ours: Path, theirs: Path, broken: Path) -> None:
+    """Logs and derived files have to be equal, in partitions to which the broker did not write since."""
+    n_equal = 0
+    for directory in sorted(path for path in ours.iterdir() if path.is_dir() and not path.name.startswith("__")):
+        found = {path.name: path.read_bytes() for path in directory.glob("*") if path.suffix in (*DERIVED, ".log")}
+        other = theirs / directory.name
+        expected = {path.name: path.read_bytes() for path in other.glob("*") if path.suffix in (*DERIVED, ".log")}
+        logs = [{name: data for name, data in files.items() if name.endswith(".log")} for files in (found, expected)]
+        assert {name: len(data) for name, data in logs[0].items()} == {
+            name: len(data) for name, data in logs[1].items()
+        }, directory.name
+        assert sorted(found) == sorted(expected), directory.name
+        for name, data in expected.items():
+            assert found[name] == data, f"{directory.name}/{name}"
+        n_equal += 1
+    assert n_equal >= 30

@@ -1,0 +1,143 @@
+"""Dumps are, line for line, those of Kafka's own tool; a file after the other, each of its own kind."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import builder
+import golden_sets
+import pytest
+from dumping_support import ONE, dumped, write_log
+
+import kafkalog
+from kafkalog.errors import CorruptionError, Reason
+
+
+class Golden(NamedTuple):
+    """Dumps of one log dir by one release of the tool."""
+
+    set_name: str
+    archive: str
+    folder: str
+    dialect: str
+
+
+GOLDEN = (
+    Golden("k44", "clean", "dumps", "4.3"),
+    Golden("k44", "unclean", "dumps_unclean", "4.3"),
+    Golden("k44_extra", "clean", "dumps", "4.3"),
+    Golden("k28", "clean", "dumps43", "4.3"),
+    Golden("k28", "clean", "dumps28", "2.8"),
+)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "log.plain": {},
+    "log.deep": {"print_data_log": True},
+    "index": {},
+    "index.sanity": {"index_sanity_check": True},
+    "index.verify": {"verify_index_only": True},
+    "timeindex": {},
+    "timeindex.sanity": {"index_sanity_check": True},
+    "timeindex.verify": {"verify_index_only": True},
+    "txnindex": {},
+    "snapshot": {},
+    # the decoders of internal topics apart: what is printed of a record less its key and value
+    "log.decoder": {"deep_iteration": True},
+    "checkpoint": {"deep_iteration": True},
+}
+
+
+DECODED = ("log.decoder", "checkpoint")
+
+
+N_DUMPS = 1125
+
+
+LOG4J = re.compile(r"\[\d{4}-[^]]*\] INFO [^\n]*\n")
+"""What 2.8's own logging put between, and once into, the lines."""
+
+
+def blocks(lines: list[str]) -> list[list[str]]:
+    """Lists of mismatches; the tool prints those of several files in the order of a hash table."""
+    found: list[list[str]] = []
+    for line in lines:
+        if not line.startswith(("  ", "Indexed offset")):
+            found.append([])
+        found[-1].append(line)
+    return sorted(found)
+
+
+def golden_case(golden: Golden, name: str, text: str) -> None:
+    """One file of dumps equals ours."""
+    kind = name.removesuffix(".txt")
+    lines = LOG4J.sub("", text).split("\n")[:-1]
+    paths = [line.removeprefix("Dumping ") for line in lines if line.startswith("Dumping ")]
+    n_printed = next((n for n, line in enumerate(lines) if re.match(r"Mismatches|Found [^\d]|Non-consec", line)), None)
+    printed, listed = lines[:n_printed], lines[n_printed:] if n_printed is not None else []
+    options = {**KINDS[kind], "dialect": golden.dialect}
+    ours = [line for path in paths for line in dumped(path, **options)]
+    if kind in DECODED:
+        printed = [re.sub(r"(headerKeys: \[[^]]*\])( key| payload): .*", r"\1", line) for line in printed]
+    ours = ["EXCEPTION" if line.startswith("EXCEPTION") else line for line in ours]
+    assert ours == ["EXCEPTION" if line.startswith("EXCEPTION") else line for line in printed]
+    everything = kafkalog.dump(paths, keep_going=True, **options)
+    for _ in everything.chunks():
+        pass
+    here = f"{os.getcwd()}/"
+    assert blocks([line.replace(here, "") for line in everything.mismatches()]) == blocks(listed)
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.folder + "-" + golden.set_name)
+def test_every_dump_of_kafkas_tool_is_printed_again(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(golden_sets.unpacked(golden.set_name, golden.archive))
+    files = sorted((golden_sets.unpacked(golden.set_name, "dumps") / golden.folder).rglob("*.txt"))
+    assert len(files) > 20
+    for file in files:
+        golden_case(golden, file.name, file.read_bytes().decode())
+
+
+def test_the_golden_dumps_are_all_there() -> None:
+    files = [file for name in golden_sets.SETS for file in golden_sets.unpacked(name, "dumps").rglob("*.txt")]
+    assert len(files) == N_DUMPS
+    assert {file.stem for file in files} == set(KINDS)
+    assert sum(b"\nEXCEPTION " in file.read_bytes() for file in files) == 7
+
+
+def test_keep_going_takes_the_next_file_behind_an_error(tmp_path: Path) -> None:
+    bad = write_log(tmp_path, bytes(100))
+    good = write_log(tmp_path, builder.batch_v2([ONE], base_offset=7), 7)
+    dump = kafkalog.dump([bad, good], keep_going=True)
+    assert sum(line.startswith("Dumping ") for line in dump) == 2
+    assert [finding.reason for finding in dump.findings] == [Reason.ZERO_FILL]
+    with pytest.raises(CorruptionError):
+        list(kafkalog.dump([bad, good]))
+
+
+def test_nothing_is_wrong_with_what_brokers_left() -> None:
+    kinds = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    for name in golden_sets.SETS:
+        for partition in golden_sets.partitions(name).values():
+            dump = kafkalog.dump(
+                sorted(path for path in partition.iterdir() if path.suffix in kinds), deep_iteration=True
+            )
+            assert sum(map(len, dump.chunks())) > 100
+            assert dump.n_damage == 0, dump.findings
+
+
+def test_an_unknown_file_is_noted(tmp_path: Path) -> None:
+    other = tmp_path / "leader-epoch-checkpoint"
+    other.write_text("0\n0\n")
+    dump = kafkalog.dump(other)
+    assert list(dump) == [f"Dumping {other}"]
+    assert dump.notes == [f"Ignoring unknown file {other}"]
+
+
+def test_a_log_that_is_not_named_after_an_offset_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "orders.log"
+    path.write_bytes(builder.batch_v2([ONE]))
+    with pytest.raises(kafkalog.NotKafkaError):
+        list(kafkalog.dump(path))

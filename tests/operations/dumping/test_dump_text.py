@@ -1,0 +1,108 @@
+"""Lines of batches and records show bytes and numbers as Java shows them."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import builder
+import numpy as np
+import pytest
+from dumping_support import ONE, dumped, printed, write_log
+from effort import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalog.errors import KafkalogError
+
+
+def contents(line: str) -> str:
+    return line.partition("headerKeys: [] ")[2]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (b"plain", "plain"),
+        ("é€𐍈".encode(), "é€𐍈"),
+        (b"a\xffb\xc3", "a�b�"),
+        (b"\xe2\x82", "�"),
+        (b"\xf0\x90\x8d", "�"),
+        (b"\xf0\x80\x80\x80", "����"),
+        (b"\xed\xa0\x80x", "�x"),
+        (b"\xed\xa0", "�"),
+        (b"\xc0\xaf", "��"),
+        (b"\xf5\x80", "��"),
+        (b"x" * 31 + "é".encode() + b"y" * 40, "x" * 31 + "é" + "y" * 40),
+        (b"x" * 100 + b"\x80", "x" * 100 + "�"),
+        (b"", ""),
+    ],
+)
+def test_bytes_are_shown_as_java_shows_them(log: Any, value: bytes, shown: str) -> None:
+    data = builder.batch_v2([builder.record_v2(0, 0, value, value)])
+    assert contents(log(data, print_data_log=True)[1]) == f"key: {shown} payload: {shown}"
+
+
+UTF8_PARTS = [b"a" * 9, b"\x80", b"\xc3\xa9", b"\xe2\x82", b"\xed\xa0", b"\xbf", b"\xf0\x9f", b"\xff"]
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.lists(st.sampled_from(UTF8_PARTS)))
+def test_any_bytes_are_shown_as_arrow_shows_them(parts: list[bytes]) -> None:
+    from kafkalog.interchange.arrow_output import java_string
+
+    value = b"".join(parts)
+    data = np.frombuffer(builder.batch_v2([builder.record_v2(0, 0, None, value)]), np.uint8)
+    text = printed(data)
+    assert text.decode().split("payload: ")[1] == java_string(value) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("decoder", "shown"),
+    [
+        ("integer", "key: -2 payload: 1"),
+        ("org.apache.kafka.tools.api.IntegerDecoder", "key: -2 payload: 1"),
+        ("long", "key: -8589934589 payload: 4294967298"),
+        ("string", "key: \ufffd\ufffd\ufffd\ufffe\0\0\0\3 payload: \0\0\0\1\0\0\0\2"),
+    ],
+)
+def test_a_decoder_reads_numbers_and_implies_printing(log: Any, decoder: str, shown: str) -> None:
+    data = builder.batch_v2([builder.record_v2(0, 0, struct.pack(">ii", -2, 3), struct.pack(">ii", 1, 2))])
+    line = contents(log(data, key_decoder=decoder, value_decoder=decoder)[1])
+    assert line == shown.replace("\ufffe", "\ufffd")
+
+
+def test_what_is_too_short_for_its_decoder_is_misuse_not_damage(log: Any) -> None:
+    data = builder.batch_v2([builder.record_v2(0, 0, b"abc", None)])
+    with pytest.raises(ValueError, match="shorter than its decoder needs") as caught:
+        log(data, key_decoder="integer")
+    assert not isinstance(caught.value, KafkalogError)
+
+
+def test_numbers_are_printed_to_their_last_digit(log: Any) -> None:
+    numbers = [0, 9, 10, 99, 100, 99_999_999, 10**8, 10**16 - 1, 10**16, 2**63 - 1, -1, -(10**16), -(2**63)]
+    data = b"".join(builder.batch_v2([ONE], max_timestamp=number, producer_id=number) for number in numbers)
+    lines = log(data)
+    assert [int(re.search(r" CreateTime: (\S+)", line)[1]) for line in lines] == numbers  # type: ignore[index]
+    assert [int(re.search(r" producerId: (\S+)", line)[1]) for line in lines] == numbers  # type: ignore[index]
+
+
+def test_the_lines_before_an_error_are_printed_even_half_a_line(tmp_path: Path) -> None:
+    control_value = builder.control_batch(builder.ABORT, value=b"\0")
+    path = write_log(tmp_path, builder.batch_v2([ONE]) + control_value)
+    lines = dumped(path, deep_iteration=True)
+    assert lines[-2] == "| offset: 0 CreateTime: 0 keySize: 4 valueSize: 1 sequence: -1 headerKeys: []"
+    assert "control_record" in lines[-1]
+    unknown = builder.batch_v2([ONE], attributes=6)
+    *_, half, error = dumped(write_log(tmp_path, unknown))
+    assert half.endswith(" deleteHorizonMs: OptionalLong.empty")
+    assert "unknown_codec" in error
+
+
+def test_a_record_larger_than_any_buffer_is_printed_whole(log: Any) -> None:
+    value = b"ab" * 2**20
+    for codec in (builder.NONE, builder.ZSTD):
+        line = log(builder.batch_v2([builder.record_v2(0, 0, None, value)], codec=codec), print_data_log=True)[1]
+        assert line.endswith("payload: " + value.decode())

@@ -1,0 +1,97 @@
+"""The walk believes what Kafka's tool believes, in windows of any size, and reports what is damaged."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import builder
+import pytest
+import strategies
+from dumping_support import ONE, OPTIONS, dumped, printed, write_log
+from effort import examples
+from guard import guarded
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog.errors import Limits, Reason
+from kafkalog.operations.dumping import dump_text, dump_walk
+
+
+def test_a_batch_with_a_wrong_checksum_is_shown_with_its_records_and_is_a_finding(tmp_path: Path) -> None:
+    good, bad = builder.batch_v2([ONE]), builder.batch_v2([ONE], base_offset=1, crc=7)
+    dump = kafkalog.dump(write_log(tmp_path, good + bad), print_data_log=True)
+    lines = list(dump)
+    assert [line.endswith("isvalid: true") for line in lines[2::2]] == [True, False]
+    assert lines[-1].startswith("| offset: 1 ")
+    assert [(finding.reason, finding.position, finding.base_offset) for finding in dump.findings] == [
+        (Reason.CRC_MISMATCH, len(good), 1)
+    ]
+    assert dump.n_damage == 1
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_a_torn_tail_is_damage_only_where_another_segment_follows(tmp_path: Path, followed: bool) -> None:
+    batch = builder.batch_v2([ONE])
+    path = write_log(tmp_path, batch + batch[:40])
+    if followed:
+        write_log(tmp_path, b"", 5)
+    dump = kafkalog.dump(path)
+    assert list(dump)[-1] == f"Found 40 invalid bytes at the end of {'0' * 20}.log"
+    assert [finding.reason for finding in dump.findings] == [Reason.PARTIAL_TAIL]
+    assert dump.n_damage == followed
+
+
+def test_a_size_that_hides_intact_batches_is_damage(tmp_path: Path) -> None:
+    batches = [builder.batch_v2([ONE], base_offset=n) for n in range(3)]
+    wrong = batches[1][:8] + struct.pack(">i", 10_000) + batches[1][12:]
+    dump = kafkalog.dump(write_log(tmp_path, batches[0] + wrong + batches[2]))
+    assert list(dump)[-1].startswith("Found ")
+    assert [finding.reason for finding in dump.findings] == [Reason.SIZE_EXCEEDS_FILE]
+    assert dump.n_damage == 1
+
+
+def test_max_bytes_ends_the_log_and_hides_what_is_behind(log: Any) -> None:
+    batch = builder.batch_v2([ONE])
+    data = b"".join(builder.batch_v2([ONE], base_offset=n) for n in range(3)) + b"torn"
+    assert len(log(data, max_bytes=2 * len(batch) + 5)) == 2
+    assert len(log(data)) == 4
+
+
+@pytest.mark.parametrize("limits", [Limits(max_batch_bytes=100), Limits(max_decompressed_bytes=1000)])
+def test_limits_hold(log: Any, limits: Limits) -> None:
+    batch = builder.batch_v2([builder.record_v2(0, 0, None, b"x" * 5000)], codec=builder.GZIP)
+    big = batch[:8] + struct.pack(">i", 2**21) + batch[12:] + bytes(2**21)
+    data = big if limits.max_batch_bytes == 100 else batch
+    assert "too_large" in log(data, print_data_log=True, limits=limits)[-1]
+
+
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(segment=strategies.segments(), options=st.sampled_from(OPTIONS), data=st.data())
+def test_text_does_not_depend_on_windows_and_buffers(
+    segment: strategies.Segment, options: dict[str, Any], data: st.DataObject, tmp_path: Path
+) -> None:
+    broken = data.draw(st.one_of(st.none(), strategies.damaged(segment)))
+    path = write_log(tmp_path, segment.data if broken is None else broken.data)
+    expected = dumped(path, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dump_walk, "WINDOW_BYTES", data.draw(st.integers(1, 300)))
+        patch.setattr(dump_text, "OUT_BYTES", data.draw(st.integers(1024, 3000)))
+        patch.setattr(dump_walk, "TABLE_ROWS", data.draw(st.integers(1, 3)))
+        assert dumped(path, **options) == expected
+
+
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(segment=strategies.segments(min_batches=1), options=st.sampled_from(OPTIONS), data=st.data())
+def test_damage_gives_our_errors_out_of_guarded_memory(
+    segment: strategies.Segment, options: dict[str, Any], data: st.DataObject, tmp_path: Path
+) -> None:
+    broken = data.draw(strategies.damaged(segment)).data
+    for at_start in (False, True):
+        printed(guarded(broken, at_start=at_start))
+    path = write_log(tmp_path, broken)
+    for _ in kafkalog.dump(path, keep_going=True, limits=Limits(max_decompressed_bytes=2**22), **options).rows():
+        pass
+    assert dumped(path, limits=Limits(max_decompressed_bytes=2**22), **options)

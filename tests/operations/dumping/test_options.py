@@ -1,0 +1,18 @@
+"""Options of a dump that make no sense are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kafkalog
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"dialect": "1.0"}, {"key_decoder": "avro"}, {"max_bytes": -1}, {"max_message_size": 2**31}],
+)
+def test_options_that_make_no_sense_are_value_errors(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        kafkalog.dump("x.log", **options)

@@ -1,0 +1,160 @@
+"""Objects hold what was written, and what the lines say."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import builder
+import golden_sets
+import pytest
+import strategies
+from dumping_support import ONE, OPTIONS, dumped, write_log
+from effort import examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog._kernels.dump_walk import walk_batches
+from kafkalog.errors import CorruptionError, KafkalogError, Limits
+from kafkalog.operations.dumping import dump_walk
+
+
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(segment=strategies.segments())
+def test_objects_hold_what_was_written_and_what_the_text_says(segment: strategies.Segment, tmp_path: Path) -> None:
+    path = write_log(tmp_path, segment.data)
+    dump = kafkalog.dump(path, print_data_log=True)
+    rows = list(dump.rows())
+    by_kind = Counter(row["kind"] for row in rows)
+    lines = dumped(path, deep_iteration=True)
+    assert by_kind["batch"] == sum(line.startswith(("baseOffset", "offset")) for line in lines)
+    assert by_kind["record"] == sum(line.startswith("| offset") for line in lines)
+    records = [row for row in rows if row["kind"] == "record"]
+    assert [row["offset"] for row in records] == [record.offset for record in segment.records]
+    assert [row["timestamp"] for row in records] == [
+        -1 if record.timestamp is None else record.timestamp for record in segment.records
+    ]
+    data = [(row, record) for row, record in zip(records, segment.records, strict=True) if not record.is_control]
+    assert [(row["key"], row["value"]) for row, _ in data] == [(record.key, record.value) for _, record in data]
+    assert [[value for _, value in row["headers"]] for row, _ in data] == [
+        [value for _, value in record.headers] for _, record in data
+    ]
+    assert [list(dump.mismatches())] == [list(text_report(path))]
+
+
+def text_report(path: str) -> Iterator[str]:
+    dump = kafkalog.dump(path, deep_iteration=True)
+    for _ in dump.chunks():
+        pass
+    return dump.mismatches()
+
+
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(segment=strategies.segments(min_batches=1), options=st.sampled_from(OPTIONS), data=st.data())
+def test_objects_do_not_depend_on_windows_and_tables(
+    segment: strategies.Segment, options: dict[str, Any], data: st.DataObject, tmp_path: Path
+) -> None:
+    broken = data.draw(st.one_of(st.none(), strategies.damaged(segment)))
+    path = write_log(tmp_path, segment.data if broken is None else broken.data)
+    together = objects(path, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dump_walk, "WINDOW_BYTES", data.draw(st.sampled_from([0, 1, 100, 300, 1000])))
+        patch.setattr(dump_walk, "TABLE_ROWS", data.draw(st.integers(1, 3)))
+        assert objects(path, **options) == together
+
+
+def objects(path: str, **options: Any) -> tuple[list[str], str, list[str], list[Any]]:
+    """What there is to say of a file: rows, the error they end with, lists, findings."""
+    dump = kafkalog.dump(path, limits=Limits(max_decompressed_bytes=2**22), **options)
+    found, error = [], ""
+    try:
+        for row in dump.rows():
+            found.append(repr(row))
+    except KafkalogError as caught:
+        error = str(caught)
+    return found, error, list(dump.mismatches()), list(dump.findings)
+
+
+def test_many_small_batches_are_walked_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gap = [builder.batch_v2([ONE], base_offset=n) for n in range(5000)]
+    del gap[2000]
+    path = write_log(tmp_path, b"".join(gap))
+    calls = []
+
+    def counted(*args: Any) -> Any:
+        calls.append(args)
+        return walk_batches(*args)
+
+    monkeypatch.setattr(dump_walk.kernels, "walk_batches", counted)
+    dump = kafkalog.dump(path, print_data_log=True)
+    kinds = [row["kind"] for row in dump.rows()]
+    assert kinds == ["file", *["batch", "record"] * 4999, "mismatch"]
+    assert 1 <= len(calls) < 10
+
+
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(segment=strategies.segments(min_batches=1), data=st.data())
+def test_objects_of_a_damaged_log_are_those_of_its_lines(
+    segment: strategies.Segment, data: st.DataObject, tmp_path: Path
+) -> None:
+    path = write_log(tmp_path, data.draw(strategies.damaged(segment)).data)
+    dump = kafkalog.dump(path, print_data_log=True, keep_going=True)
+    lines = b"".join(dump.chunks()).decode("latin-1").split("\n")
+    text_lists, text_findings = list(dump.mismatches()), list(dump.findings)
+    kinds = Counter(row["kind"] for row in dump.rows())
+    assert (list(dump.mismatches()), list(dump.findings)) == (text_lists, text_findings)
+    batches = [line for line in lines if line.startswith(("baseOffset", "offset")) and "isvalid" in line]
+    assert kinds["batch"] == len(batches)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(0, b""), (1, None), (2, b""), (2, None)], ids=["abort", "commit", "short", "null"]
+)
+def test_an_error_about_a_control_record_names_the_file_and_the_position(
+    kind: int, value: bytes | None, tmp_path: Path
+) -> None:
+    marker = builder.record_v2(0, 0, struct.pack(">hh", 0, kind), value)
+    first = builder.batch_v2([ONE])
+    path = write_log(tmp_path, first + builder.batch_v2([marker], base_offset=1, control=True))
+    with pytest.raises(CorruptionError) as said_in_text:
+        list(kafkalog.dump(path, deep_iteration=True))
+    with pytest.raises(CorruptionError) as caught:
+        list(kafkalog.dump(path, deep_iteration=True).rows())
+    assert (caught.value.path, caught.value.position) == (path, len(first))
+    assert str(caught.value) == str(said_in_text.value)
+
+
+@pytest.mark.parametrize("magic", [3, 8, 127])
+def test_objects_of_a_batch_of_an_unknown_magic_are_those_of_v2_as_its_lines_are(magic: int, tmp_path: Path) -> None:
+    for records in ([], [ONE], [ONE] * 9):
+        batch = bytearray(builder.batch_v2(records))
+        batch[16] = magic
+        path = write_log(tmp_path, bytes(batch))
+        kinds = Counter(row["kind"] for row in kafkalog.dump(path, deep_iteration=True).rows())
+        lines = list(kafkalog.dump(path, deep_iteration=True))
+        assert kinds["batch"] == sum(line.startswith("baseOffset") for line in lines) == 1
+        assert kinds["record"] == sum(line.startswith("| offset") for line in lines) == len(records)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_objects_of_a_message_that_ends_inside_its_own_fields_are_damage(magic: int, tmp_path: Path) -> None:
+    whole = builder.message(0, b"k", b"v", magic=magic)
+    for size in range(26, len(whole)):
+        path = write_log(tmp_path, whole[:8] + struct.pack(">i", size - 12) + whole[12:size])
+        with pytest.raises(CorruptionError):
+            list(kafkalog.dump(path, deep_iteration=True).rows())
+
+
+def test_objects_of_control_records_say_what_they_mean() -> None:
+    logs_of = {
+        "p-txn-0": {"ABORT", "COMMIT"},
+        "__cluster_metadata-0": {"LEADER_CHANGE"},
+    }
+    for partition, expected in logs_of.items():
+        paths = golden_sets.log_files(golden_sets.partitions("k44")[partition])
+        rows = kafkalog.dump(paths, deep_iteration=True).rows()
+        assert {row["control"]["type"] for row in rows if "control" in row} == expected

@@ -1,0 +1,100 @@
+"""What users write in options: times, topic patterns, misspelt names."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kafkalog.errors import UnknownNameError
+from kafkalog.parsing import TopicPatterns, hint, near, parse_milliseconds, parse_time, some
+
+NOW = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (5, 5),
+        (np.int64(5), 5),
+        ("5", 5),
+        ("now", NOW),
+        ("-90s", NOW - 90_000),
+        ("-1h", NOW - 3_600_000),
+        ("-2d", NOW - 2 * 86_400_000),
+        ("-1w", NOW - 7 * 86_400_000),
+        ("-250ms", NOW - 250),
+        ("1970-01-01T00:00:01Z", 1000),
+        (" 1970-01-01T02:00:01+02:00 ", 1000),
+        (datetime(1970, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))), 0),
+        (datetime(1970, 1, 1, microsecond=1, tzinfo=UTC), 1),  # rounded up
+    ],
+)
+def test_a_time_is_said_in_many_ways(given: Any, expected: int) -> None:
+    assert parse_milliseconds("start_timestamp", given, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ("soon", ValueError, "start_timestamp: milliseconds, a time such as .*not 'soon'"),
+        ("-1y", ValueError, "such as -1h is expected"),
+        ("2026-11-21", ValueError, "which zone.*2026-11-21T00:00Z"),
+        (datetime(2026, 1, 1), ValueError, "naive datetime"),
+        (1.5, TypeError, "not float"),
+        (True, TypeError, "not bool"),
+        (None, TypeError, "not NoneType"),
+    ],
+)
+def test_what_is_no_time_is_refused_with_the_name_of_the_option(
+    given: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        parse_time("start_timestamp", given)
+
+
+def test_the_ends_of_the_calendar_are_times() -> None:
+    for text in ("0001-01-01T00:00+14:00", "9999-12-31T23:59-12:00"):
+        assert isinstance(parse_time("t", text), datetime)
+
+
+TOPICS = ["orders", "orders.eu", "orders-changelog", "payments", "__consumer_offsets"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "internal", "expected"),
+    [
+        (None, True, TOPICS),
+        (None, False, TOPICS[:4]),
+        ("orders", False, ["orders"]),
+        ("orders*", False, ["orders", "orders.eu", "orders-changelog"]),
+        (["orders*", "!*-changelog"], False, ["orders", "orders.eu"]),
+        ("!orders*", False, ["payments"]),
+        (["!orders*"], True, ["payments", "__consumer_offsets"]),
+        ("*", False, TOPICS[:4]),
+        ("__consumer*", False, ["__consumer_offsets"]),
+        ([], False, []),
+    ],
+)
+def test_topics_are_chosen_by_name_glob_and_exclusion(patterns: Any, internal: bool, expected: list[str]) -> None:
+    chosen = TopicPatterns(patterns, internal=internal)
+    assert [topic for topic in TOPICS if chosen.wants(topic)] == expected
+
+
+def test_a_topic_that_there_is_not_is_named_with_the_nearest_one() -> None:
+    with pytest.raises(UnknownNameError, match="no topic 'order' here; did you mean 'orders'"):
+        TopicPatterns("order").check(TOPICS)
+    with pytest.raises(ValueError, match="no topic matches 'x\\*' here; there are orders, "):
+        TopicPatterns(["x*"]).check(TOPICS)
+    TopicPatterns(["!absent"]).check(TOPICS)  # leaving out what is not there loses nothing
+    with pytest.raises(TypeError, match="names or globs"):
+        TopicPatterns([1])  # type: ignore[list-item]
+
+
+def test_the_nearest_word_is_found_whatever_its_case() -> None:
+    assert near("STARTINGOFFSET", ["startingOffsets", "path"]) == "startingOffsets"
+    assert near("zzz", ["key"]) is None
+    assert hint("Vaule", ["value"]) == "did you mean 'value'?"
+    assert some([]) == "none"
