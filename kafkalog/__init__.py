@@ -203,6 +203,7 @@ __all__ = [
     "read_table",
     "recover",
     "reindex",
+    "salvage",
     "scan",
     "verify",
     "write_table",

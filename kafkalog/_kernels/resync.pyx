@@ -247,7 +247,7 @@ cdef int64_t proven_end(View* view, Py_ssize_t at, int64_t total) noexcept nogil
 cdef bint message_ends(View* view, int64_t end) noexcept nogil:
     """Whether the file ends at `end`, or the next batch seems to begin there."""
     if end >= view.size - MAGIC_END:
-        return end == view.size + view.left_behind or view.left_behind > 0
+        return end == view.size + view.left_behind
     return plausible_size(view, <Py_ssize_t>end, False) > 0
 
 
@@ -278,7 +278,7 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
     cdef int32_t length = 0
     cdef int32_t key = 0
     cdef int64_t delta = 0
-    cdef Py_ssize_t inside, k
+    cdef Py_ssize_t inside
     if floor < lowest:
         floor = lowest
     while start >= floor:
@@ -310,14 +310,14 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
             if not read_headers(&cursor) or remaining(&cursor) != 0:
                 continue
         return <int64_t>inside + body
-    # a message of v0 or v1: size of the key, key, size of the value, value
-    if at - 8 >= floor:
+    # a message of v0 or v1 ends with its value, whose size stands before it: there the next batch begins, or the
+    # damaged one ends by its own size field
+    if at - 4 >= floor:
         length = <int32_t>load_be32(view.bytes + at - 4)
-        if length >= total and length <= view.size - at + view.left_behind and message_ends(view, <int64_t>at + length):
-            for k in range(at - 8 - floor + 1):
-                key = <int32_t>load_be32(view.bytes + at - 8 - k)
-                if key == k or (k == 0 and key == -1):
-                    return <int64_t>at + length
+        if length >= total and length <= view.size - at + view.left_behind:
+            if (message_ends(view, <int64_t>at + length)
+                    or lowest + plausible_size(view, lowest, True) == <int64_t>at + length):
+                return <int64_t>at + length
     return 0
 
 

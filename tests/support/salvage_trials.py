@@ -1,7 +1,7 @@
 """Random damage to segments, and what a salvage must make of it: every undamaged batch, nothing else, in order.
 
-The oracle follows every byte: `origin` says for each byte of the damaged file which byte of the original it is, -1 for a
-byte that was changed or that is new. A batch is undamaged if its bytes still stand together, and were not moved.
+The oracle follows every byte: `origin` says for each byte of the damaged file which byte of the original it is, -1 for
+a byte that was changed or that is new. A batch is undamaged if its bytes still stand together, and were not moved.
 """
 
 from __future__ import annotations
@@ -89,13 +89,19 @@ def made(seed: int, n_batches: int = 60) -> Source:
     for number in range(n_batches):
         n = int(rng.integers(1, 12))
         records = [
-            builder.record_v2(i, i, None if rng.integers(4) == 0 else b"key-%d" % (offset + i), rng.bytes(int(rng.integers(0, 90))))
+            builder.record_v2(
+                i, i, None if rng.integers(4) == 0 else b"key-%d" % (offset + i), rng.bytes(int(rng.integers(0, 90)))
+            )
             for i in range(n)
         ]
         codec = int(rng.choice([0, 0, 0, 1, 3, 4]))
         batches.append(
             builder.batch_v2(
-                records, base_offset=offset, codec=codec, leader_epoch=number // 25, base_timestamp=10**12 + 1000 * number
+                records,
+                base_offset=offset,
+                codec=codec,
+                leader_epoch=number // 25,
+                base_timestamp=10**12 + 1000 * number,
             )
         )
         offset += n
@@ -167,7 +173,9 @@ def damage(rng: np.random.Generator, source: Source, n: int) -> Damaged:
     intact = []
     for number, (start, end) in enumerate(source.places):
         there = np.flatnonzero(origin == start)
-        if any((origin[a : a + end - start] == np.arange(start, end)).all() for a in there if a + end - start <= data.size):
+        if any(
+            (origin[a : a + end - start] == np.arange(start, end)).all() for a in there if a + end - start <= data.size
+        ):
             intact.append(number)
     return Damaged(data.tobytes(), intact, unreadable, kinds)
 
@@ -236,7 +244,8 @@ def judge(source: Source, damaged: Damaged, written: Path, said: SalvagedPartiti
     missed = {one for one in damaged.intact if one not in kept and not (kept - set(damaged.intact)) & {one - 1}}
     moved = [(one, damaged.data.find(original[one])) for one in kept - set(damaged.intact)]
     disputed = {
-        one for one in missed
+        one
+        for one in missed
         if any((other < one) != (there < damaged.data.find(original[one])) for other, there in moved)
     }
     tally.n_disputed += len(disputed)
@@ -258,9 +267,7 @@ def judge(source: Source, damaged: Damaged, written: Path, said: SalvagedPartiti
         return  # with a wrong offset in the log, the offsets of the holes are wrong as well
     for number in set(range(len(original))) - kept:
         first, last = _offsets(original[number])
-        known = any(
-            one.first_offset <= last and (one.end_offset is None or last < one.end_offset) for one in said.lost
-        )
+        known = any(one.first_offset <= last and (one.end_offset is None or last < one.end_offset) for one in said.lost)
         # what was cut out left no byte: then only the gap in the offsets tells
         if not known and "cut" not in damaged.kinds and "swap" not in damaged.kinds:
             tally.wrong.append(f"{source.name}: the loss of offset {last} is not reported, {damaged.kinds}")

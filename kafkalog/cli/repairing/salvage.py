@@ -26,9 +26,9 @@ Save every intact record batch of a damaged log, v0, v1 and v2, with its offsets
 on. Run it before a broker touches the disk, or a copy of it: a broker cuts a log at the first damage, and deletes what
 is behind.
 
---to DIR gets a directory a partition, with indexes, producer snapshots and leader epochs built anew; salvage.json, which
-says exactly what was lost; and TOPIC-N.quarantine, all bytes that were not kept. Sectors that the disk cannot read are
-stepped over.
+--to DIR gets a directory a partition, with indexes, producer snapshots and leader epochs built anew; salvage.json,
+which says exactly what was lost; and TOPIC-N.quarantine, all bytes that were not kept. Sectors that the disk cannot
+read are stepped over.
 
 A right checksum is not enough: offsets and leader epochs have to agree, too. Batches in a record's value, copies and
 batches in a wrong place are suspects, which are not kept; their bytes are in the quarantine file. For each segment,

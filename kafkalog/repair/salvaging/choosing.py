@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.records.resync import INSIDE, LINKED, Found, find_batches, heaviest_rising
+from kafkalog.records.resync import INSIDE, LINKED, SEARCHED, Found, find_batches, heaviest_rising
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.source import ByteSource
 
@@ -65,10 +65,12 @@ def choose(
     runs = found[found.kind != LINKED]
     if _agree(runs, claims, low, high, epochs):
         return runs, Found.empty()
-    runs = _taken_apart(source, runs, low, high, limits)
+    runs, doubted = _taken_apart(source, runs, low, high, limits)
     keep = (runs.kind != INSIDE) & (runs.first_offset >= low) & (runs.last_offset < high)
     keep &= (runs.last_offset >= runs.first_offset) & (runs.leader_epoch >= kf.NO_EPOCH)
-    keep[keep] = _rising_offsets(runs[keep], claims)
+    keep[keep] = _rising_offsets(runs[keep], claims, doubted[keep])
+    # where some of them contradict the log, they are a value's: the others only happen to fit
+    keep &= ~np.isin(doubted, doubted[~keep & (doubted > 0)])
     keep[keep] = _rising_epochs(runs[keep])
     keep[keep] = _checkpointed(runs[keep], epochs)
     keep[keep] = ~_lone_jumps(runs[keep])
@@ -92,8 +94,18 @@ def _agree(runs: Found, claims: Found, low: int, high: int, epochs: Epochs) -> b
     return bool(is_right) and not _lone_jumps(runs).any() and not _misplaced(runs, claims).any()
 
 
-def _taken_apart(source: ByteSource, runs: Found, low: int, high: int, limits: Limits) -> Found:
-    """The runs; those of which a part contradicts another run, or the bounds, as single batches."""
+def _taken_apart(
+    source: ByteSource, runs: Found, low: int, high: int, limits: Limits
+) -> tuple[Found, npt.NDArray[np.int64]]:
+    """The runs; those of which a part contradicts another run, or the bounds, as single batches.
+
+    Also, for each, the number of the run that it is of, if that run is doubted: found behind damage, with offsets that
+    reach beyond those of the batch that begins where it ends. That is how a value of a v0 or v1 message looks. Else 0.
+    """
+    number = np.zeros(len(runs), np.int64)
+    drops = _touch(runs) & (runs.first_offset[1:] <= runs.last_offset[:-1]) & (runs.kind[:-1] == SEARCHED)
+    drops &= runs.n_batches[:-1] > 1
+    number[:-1][drops] = np.flatnonzero(drops) + 1
     # another run begins or ends within its offsets; its own two ends are among those counted
     ends = np.sort(np.concatenate([runs.first_offset, runs.last_offset]))
     n_within = np.searchsorted(ends, runs.last_offset, side="right") - np.searchsorted(ends, runs.first_offset)
@@ -101,15 +113,17 @@ def _taken_apart(source: ByteSource, runs: Found, low: int, high: int, limits: L
     is_split &= runs.n_batches > 1
     rows = np.flatnonzero(is_split)[:_MAX_SPLITS]
     if not rows.size:
-        return runs
-    parts, done = [], 0
+        return runs, number
+    parts, numbers, done = [], [], 0
     for row in rows.tolist():
         parts.append(runs[done:row])
+        numbers.append(number[done:row])
         done = row + 1
         for part in find_batches(source, start=int(runs.start[row]), stop=int(runs.end[row]), limits=limits):
             part.kind[:] = runs.kind[row]
             parts.append(part)
-    return Found.concatenate([*parts, runs[done:]])
+            numbers.append(np.full(len(part), number[row]))
+    return Found.concatenate([*parts, runs[done:]]), np.concatenate([*numbers, number[done:]])
 
 
 def _touch(runs: Found) -> Mask:
@@ -118,10 +132,10 @@ def _touch(runs: Found) -> Mask:
     return touches
 
 
-def _rising_offsets(runs: Found, claims: Found) -> Mask:
+def _rising_offsets(runs: Found, claims: Found, doubted: npt.NDArray[np.int64]) -> Mask:
     """The largest set of runs whose offsets rise.
 
-    Damaged batches take part with less weight: their headers are witnesses, though no checksum says that they are right.
+    Damaged batches take part with less weight: their headers are witnesses, though no checksum vouches for them.
     """
     every = Found.concatenate([runs, claims])
     order = np.argsort(every.start, kind="stable")
@@ -135,6 +149,7 @@ def _rising_offsets(runs: Found, claims: Found) -> Mask:
     fits = _touch(every)[1:] & _touch(every)[:-1]
     fits &= every.first_offset[2:] == every.last_offset[:-2] + 1 + span[1:-1]
     weight[2:] += fits
+    weight[np.concatenate([doubted, np.zeros(len(claims), np.int64)])[order] > 0] = 1
     keep = heaviest_rising(every.first_offset, every.last_offset, weight)
     if not keep.all():
         keep = heaviest_rising(every.first_offset, every.last_offset, 16 * weight - _displacement(every, keep))

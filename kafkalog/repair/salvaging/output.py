@@ -264,16 +264,14 @@ def _first_of(source: BadSectorSource, position: int) -> tuple[int | None, int |
 
 
 def _count(heads: list[bytes], begin: int, end: int | None) -> tuple[int | None, Certainty | None]:
-    """How many records a hole of these offsets lost; `heads` are those of the damaged batches that fill it, if known."""
+    """How many records a hole of these offsets lost; `heads` are of the damaged batches that fill it, if known."""
     if end is not None and end <= begin:
         return 0, "exact"
     at, n_records = begin, 0
     for head in heads:
         if len(head) < _HEAD_BYTES or head[16] != 2:
             break
-        base, delta, count = (
-            int.from_bytes(head[a:b], "big", signed=True) for a, b in ((0, 8), (23, 27), (57, 61))
-        )
+        base, delta, count = (int.from_bytes(head[a:b], "big", signed=True) for a, b in ((0, 8), (23, 27), (57, 61)))
         if base < at or delta < 0 or not 0 <= count <= delta + 1 or (end is not None and base + delta >= end):
             break
         at, n_records = base + delta + 1, n_records + count

@@ -1,4 +1,4 @@
-"""What a salvage found: kept and lost bytes, lost ranges of offsets, and transactions that may have lost their marker."""
+"""What a salvage found: bytes kept and lost, lost offsets, and transactions that may have lost their marker."""
 
 from __future__ import annotations
 
@@ -241,8 +241,8 @@ class SalvageReport:
                 yield f"  hole       and {partition.n_more_lost:,} more"
             for producer_id, first in partition.transactions_without_marker:
                 yield (
-                    f"  WARNING    the transaction of producer {producer_id} that begins at offset {first} may have lost"
-                    " its marker: its records may change their visibility"
+                    f"  WARNING    the transaction of producer {producer_id} that begins at offset {first} may have"
+                    " lost its marker: its records may change their visibility"
                 )
 
 

@@ -102,7 +102,8 @@ def salvage(
     segment, kept, lost, padding and suspect bytes add up to its size.
 
     What no checksum covers can be wrong without a sign: the base offset of a batch whose neighbours are lost on both
-    sides, or in a compacted log, and the leader epoch of the first or the last batch without a checkpoint.
+    sides, or in a compacted log, and the leader epoch of the first or the last batch without a checkpoint. A batch in a
+    record's value can pass if nothing is left of the record around it, and its offsets fit the hole.
 
     Indexes, producer snapshots and leader epochs are rebuilt; the segments begin where those of the source do. Bad
     sectors are stepped over. A crash leaves `to` absent or complete.
@@ -235,7 +236,9 @@ class _PartitionSalvage:
 
     def _next_base(self, segment: Segment) -> int | None:
         """Base offset of the next segment of the directory, saved or not."""
-        return next((one.base_offset for one in self._partition.segments if one.base_offset > segment.base_offset), None)
+        return next(
+            (one.base_offset for one in self._partition.segments if one.base_offset > segment.base_offset), None
+        )
 
     def _epochs(self) -> Epochs:
         try:
@@ -244,4 +247,3 @@ class _PartitionSalvage:
             self._note(error.to_finding())
             return []
         return [(int(epoch), int(start)) for epoch, start in LeaderEpochs(entries).entries.tolist()]
-
