@@ -18,7 +18,7 @@ extensions = [
         f"kafkalog._kernels.{source.stem}",
         [str(source)],
         include_dirs=[str(KERNELS)],
-        depends=[*map(str, KERNELS.glob("*.pxd")), str(KERNELS / "crc_impl.h")],
+        depends=[str(path) for kind in ("*.pxd", "*.h") for path in sorted(KERNELS.glob(kind))],
         extra_compile_args=["-O1", "-g"] if CHECKED else ["-O3", "-g0"],
     )
     for source in sorted(KERNELS.glob("*.pyx"))

@@ -51,19 +51,25 @@ if TYPE_CHECKING:
     from kafkalog.indexes.measures import IndexMeasures
     from kafkalog.indexes.statistics import IndexStatistics
     from kafkalog.log.log_dir import LogDir
-    from kafkalog.log.open import open
+    from kafkalog.log.open import open, open_log_dir, open_partition, open_segment
     from kafkalog.log.partition import Partition
     from kafkalog.log.segment import Segment
     from kafkalog.operations.converting.convert import convert
     from kafkalog.operations.converting.report import ConversionReport
     from kafkalog.operations.dumping.dump import Dump, dump
     from kafkalog.operations.export import ExportResult, export
+    from kafkalog.operations.list_producers import PartitionProducers
+    from kafkalog.operations.listing import PartitionSummary, SegmentSummary
     from kafkalog.operations.loading.install import InstallReport, install
     from kafkalog.operations.loading.load import load, write_table
     from kafkalog.operations.loading.report import LoadResult
+    from kafkalog.operations.partition_facts import PartitionEpochs, epochs, index_stats, lookup, ls, producers
     from kafkalog.operations.rebuilding.rebuild import reindex
     from kafkalog.operations.rebuilding.report import RebuildReport
-    from kafkalog.operations.verifying.verify import Verification, verify
+    from kafkalog.operations.records import Record, cat
+    from kafkalog.operations.trace_lookup import Trace
+    from kafkalog.operations.verifying.segment import VerifiedSegment
+    from kafkalog.operations.verifying.verify import Verification, VerifiedPartition, verify
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
@@ -71,8 +77,11 @@ if TYPE_CHECKING:
     from kafkalog.repair.recovering.report import RecoveryReport
     from kafkalog.repair.salvaging.report import SalvageReport
     from kafkalog.repair.salvaging.salvage import salvage
+    from kafkalog.repair.startup.forecast import Preflight
+    from kafkalog.repair.startup.preflight import preflight
     from kafkalog.scanning.batch_scan import BatchScan, batches
-    from kafkalog.scanning.read import read_numpy, read_pandas, read_table, scan
+    from kafkalog.scanning.explain import Explanation
+    from kafkalog.scanning.read import read_numpy, read_pandas, read_polars, read_table, scan
     from kafkalog.scanning.scan import Scan
     from kafkalog.state.leader_epochs import EpochEndOffset
     from kafkalog.state.log_config import LogConfig
@@ -83,6 +92,25 @@ __version__ = "0.2.0"
 
 # Importing Arrow and NumPy takes longer than a small job takes to run, so they are imported on first use
 _LAZY = {
+    "VerifiedSegment": "operations.verifying.segment",
+    "VerifiedPartition": "operations.verifying.verify",
+    "Explanation": "scanning.explain",
+    "PartitionProducers": "operations.list_producers",
+    "Trace": "operations.trace_lookup",
+    "SegmentSummary": "operations.listing",
+    "PartitionSummary": "operations.listing",
+    "Record": "operations.records",
+    "cat": "operations.records",
+    "PartitionEpochs": "operations.partition_facts",
+    "epochs": "operations.partition_facts",
+    "producers": "operations.partition_facts",
+    "index_stats": "operations.partition_facts",
+    "lookup": "operations.partition_facts",
+    "ls": "operations.partition_facts",
+    "read_polars": "scanning.read",
+    "open_segment": "log.open",
+    "open_partition": "log.open",
+    "open_log_dir": "log.open",
     "open": "log.open",
     "scan": "scanning.read",
     "read_table": "scanning.read",
@@ -125,6 +153,8 @@ _LAZY = {
     "SalvageReport": "repair.salvaging.report",
     "salvage": "repair.salvaging.salvage",
     "Scan": "scanning.scan",
+    "Preflight": "repair.startup.forecast",
+    "preflight": "repair.startup.preflight",
     "RecoveryReport": "repair.recovering.report",
     "recover": "repair.recovering.recover",
     "Segment": "log.segment",
@@ -149,6 +179,7 @@ __all__ = [
     "CorruptionWarning",
     "Dump",
     "EpochEndOffset",
+    "Explanation",
     "ExportResult",
     "FileChangedError",
     "Finding",
@@ -168,21 +199,28 @@ __all__ = [
     "OffsetIndex",
     "OutputExistsError",
     "Partition",
+    "PartitionEpochs",
+    "PartitionProducers",
+    "PartitionSummary",
     "PartitionWriter",
+    "Preflight",
     "Producer",
     "ProducerSnapshot",
     "ReadError",
     "Reason",
     "RebuildReport",
+    "Record",
     "RecordColumns",
     "RecoveryReport",
     "SalvageReport",
     "Scan",
     "Segment",
+    "SegmentSummary",
     "SidecarError",
     "TimeIndex",
     "TimestampType",
     "TopicPartition",
+    "Trace",
     "TransactionIndex",
     "TransactionWarning",
     "TruncatedTailError",
@@ -190,16 +228,29 @@ __all__ = [
     "UnsupportedError",
     "UnwritableError",
     "Verification",
+    "VerifiedPartition",
+    "VerifiedSegment",
     "WriteError",
     "batches",
+    "cat",
     "convert",
     "dump",
+    "epochs",
     "export",
+    "index_stats",
     "install",
     "load",
+    "lookup",
+    "ls",
     "open",
+    "open_log_dir",
+    "open_partition",
+    "open_segment",
+    "preflight",
+    "producers",
     "read_numpy",
     "read_pandas",
+    "read_polars",
     "read_table",
     "recover",
     "reindex",
@@ -210,13 +261,51 @@ __all__ = [
 ]
 
 
+# what else one might call a function, and what it is called here
+_OTHER_NAMES = {
+    "to_pandas": "read_pandas",
+    "to_polars": "read_polars",
+    "to_table": "read_table",
+    "to_numpy": "read_numpy",
+    "read": "read_table",
+    "read_arrow": "read_table",
+    "read_parquet": "export",
+    "to_parquet": "export",
+    "count": "scan(path).count_rows()",
+    "count_rows": "scan(path).count_rows()",
+    "head": "scan(path).head(n)",
+    "tail": "scan(path).tail(n)",
+    "list": "ls",
+    "topics": "open_log_dir(path).topics",
+    "partitions": "ls",
+    "check": "verify",
+    "rebuild_indexes": "reindex",
+    "scan_batches": "batches",
+    "load_files": "load",
+    "write": "write_table",
+    "write_pandas": "write_table",
+    "find": "lookup",
+    "index_statistics": "index_stats",
+}
+_PUBLIC_MODULES = ("errors", "format", "functions", "spark")
+
+
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = getattr(importlib.import_module(f"kafkalog.{_LAZY[name]}"), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
+    if name in _PUBLIC_MODULES:
+        return importlib.import_module(f"kafkalog.{name}")
+    message = f"module 'kafkalog' has no attribute {name!r}"
+    if not name.startswith("_"):
+        from kafkalog.parsing import near
+
+        meant = _OTHER_NAMES.get(name) or near(name, __all__)
+        message += f"; did you mean kafkalog.{meant}?" if meant else ""
+    raise AttributeError(message)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    """What users call: no modules of the inside, however many are imported."""
+    return sorted({*__all__, *_PUBLIC_MODULES, "__version__", "__doc__", "__file__", "__name__", "__path__"})

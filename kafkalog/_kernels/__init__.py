@@ -4,14 +4,16 @@
     `crc`          CRC-32C and CRC-32, of one batch or of a table of them
     `buffer_pool`  blocks of memory that are used again
     `header_walk`  batch headers of a window to the columns of a batch table
-    `decode`       records of v2 batches: a walk to spans, then a fill of columns
+    `resync`       every intact batch of a damaged window; the largest set of batches with rising offsets
+    `decode`       records of v2 batches: an exact walk to spans, then a fill of columns
+    `fill`         all records of good v2 batches to columns in one pass, decompression included
     `legacy`       messages of formats v0 and v1
     `columns`      byte strings gathered in another order
     `filters`      comparisons of byte strings in place
-    `encode`       record columns to v2 batches
+    `encode`       record columns to the records of v2 batches
+    `batch_spec`   headers of v2 batches
     `partitioner`  murmur2 of keys
-    `rolling`      how many batches a segment takes
-    `indexes`      which batches get an index entry; lookups of many queries
+    `indexes`      which batches get an index entry; when a segment is full; lookups of many queries
     `dump_walk`    batches and records as Kafka's DumpLogSegments finds them
     `dump_text`    the lines that it prints of them
     `dump_chain`   batches at positions, without their records

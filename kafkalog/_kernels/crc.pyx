@@ -29,6 +29,10 @@ cdef uint32_t crc32(const uint8_t* pointer, size_t size) noexcept nogil:
     return kl_crc32_best(pointer, size)
 
 
+cdef uint32_t xxh32(const uint8_t* pointer, size_t size) noexcept nogil:
+    return kl_xxh32(pointer, size)
+
+
 def checksum_crc32c(const uint8_t[::1] data not None):
     """CRC-32C (Castagnoli) of `data`."""
     cdef Py_ssize_t n = data.shape[0]

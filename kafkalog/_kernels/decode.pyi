@@ -16,19 +16,13 @@ def walk_records(
     max_batch_headers: int,
     offset: NDArray[np.int64],
     timestamp: NDArray[np.int64],
-    key_start: NDArray[np.int32] | None,
-    key_size: NDArray[np.int32] | None,
-    value_start: NDArray[np.int32] | None,
-    value_size: NDArray[np.int32] | None,
+    key_start: NDArray[np.int32],
+    key_size: NDArray[np.int32],
+    value_start: NDArray[np.int32],
+    value_size: NDArray[np.int32],
     headers_start: NDArray[np.int32] | None,
     headers_count: NDArray[np.int32] | None,
-    key_offsets: NDArray[np.int64] | None,
-    key_data: NDArray[np.uint8] | None,
-    key_valid: NDArray[np.uint8] | None,
-    value_offsets: NDArray[np.int64] | None,
-    value_data: NDArray[np.uint8] | None,
-    value_valid: NDArray[np.uint8] | None,
-) -> tuple[int, int, int, int, int, int, int]: ...
+) -> tuple[int, int, int, int, int]: ...
 def measure_binary(size: NDArray[np.int32], rows: NDArray[np.int64] | None) -> tuple[int, int]: ...
 def fill_binary(
     data: NDArray[np.uint8],

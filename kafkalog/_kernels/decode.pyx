@@ -13,16 +13,6 @@ from kafkalog._kernels.wire cimport (
     read_varint, read_varlong, remaining, wrap_add,
 )
 
-cdef extern from *:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define kl_prefetch(p) __builtin_prefetch(p)
-    #else
-    #define kl_prefetch(p) ((void)0)
-    #endif
-    """
-    void kl_prefetch(const void* p) noexcept nogil
-
 cdef enum:
     LOG_APPEND_TIME_BIT = 0x08
     MIN_RECORD_BYTES = 7
@@ -53,27 +43,43 @@ cdef inline int skip_headers(Cursor* cursor, int32_t count) noexcept nogil:
     return OK
 
 
+cdef int check_payloads(const uint8_t[::1] data, const int64_t[::1] payload_start, const int64_t[::1] payload_end,
+                        const int64_t[::1] base_offset, const int64_t[::1] base_timestamp,
+                        const int64_t[::1] max_timestamp, const int16_t[::1] attributes,
+                        const int32_t[::1] records_count, const uint32_t[::1] crc, bint check_crc) except -1:
+    cdef Py_ssize_t n = payload_start.shape[0]
+    cdef Py_ssize_t row
+    if (payload_end.shape[0] != n or base_offset.shape[0] != n or base_timestamp.shape[0] != n
+            or max_timestamp.shape[0] != n or attributes.shape[0] != n or records_count.shape[0] != n
+            or crc.shape[0] != n):
+        raise ValueError("batch columns differ in length")
+    if data.shape[0] > 0x7FFFFFFF:
+        raise ValueError("data is 2 GiB or more")
+    for row in range(n):
+        if payload_start[row] < (OVERHEAD if check_crc else 0) or payload_end[row] < payload_start[row] or \
+                payload_end[row] > data.shape[0]:
+            raise ValueError("a payload lies outside data")
+    return 0
+
+
 def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_start not None,
                  const int64_t[::1] payload_end not None, const int64_t[::1] base_offset not None,
                  const int64_t[::1] base_timestamp not None, const int64_t[::1] max_timestamp not None,
                  const int16_t[::1] attributes not None, const int32_t[::1] records_count not None,
                  const uint32_t[::1] crc not None, bint check_crc, int32_t max_headers, int32_t max_batch_headers,
                  int64_t[::1] offset not None, int64_t[::1] timestamp not None,
-                 int32_t[::1] key_start, int32_t[::1] key_size, int32_t[::1] value_start, int32_t[::1] value_size,
-                 int32_t[::1] headers_start, int32_t[::1] headers_count,
-                 int64_t[::1] key_offsets, uint8_t[::1] key_data, uint8_t[::1] key_valid,
-                 int64_t[::1] value_offsets, uint8_t[::1] value_data, uint8_t[::1] value_valid):
-    """Walk the records of batches whose payloads lie in `data`.
+                 int32_t[::1] key_start not None, int32_t[::1] key_size not None, int32_t[::1] value_start not None,
+                 int32_t[::1] value_size not None, int32_t[::1] headers_start, int32_t[::1] headers_count):
+    """Walk the records of batches whose payloads lie in `data` to spans, and find out what is wrong with a batch.
 
     A span is a start in `data` and a size, -1 for null. With `check_crc` the header of a batch has to lie right before
-    its payload, and its checksum is compared while its bytes are in cache. Outputs that may be None are left out. Keys
-    go to `key_data` one behind the other in the same pass, if it is given, and values to `value_data`; the offsets have
-    a place more than there is room for records. Whole batches only: on any status but OK the counts cover the batches
-    before the bad one, and `position` is where in `data` that one went wrong.
+    its payload, and its checksum is compared while its bytes are in cache. Spans of headers are left out if they are
+    None. Whole batches only: on any status but OK the counts cover the batches before the bad one, and `position` is
+    where in `data` that one went wrong.
 
     Returns
     -------
-    (status, n_batches, n_records, position, n_null_keys, n_null_values, n_headers)
+    (status, n_batches, n_records, position, n_headers)
     """
     cdef Py_ssize_t n_batches = payload_start.shape[0]
     cdef Py_ssize_t capacity = offset.shape[0]
@@ -91,69 +97,26 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
     cdef bint appended
     cdef int status = OK
     cdef const uint8_t* origin = NULL
-    cdef const uint8_t* line
     cdef Cursor cursor
     cdef Cursor record
-    cdef bint spans = key_start is not None
     cdef bint heads = headers_start is not None
-    cdef bint copies_keys = key_data is not None
-    cdef bint copies_values = value_data is not None
-    cdef uint8_t* keys = NULL
-    cdef uint8_t* values = NULL
-    cdef Py_ssize_t key_room = 0
-    cdef Py_ssize_t value_room = 0
-    cdef int64_t key_at = 0
-    cdef int64_t value_at = 0
-    cdef int64_t batch_key_nulls, batch_value_nulls, batch_headers
-    cdef int64_t key_nulls = 0
-    cdef int64_t value_nulls = 0
+    cdef int64_t batch_headers
     cdef int64_t headers = 0
-    if (payload_end.shape[0] != n_batches or base_offset.shape[0] != n_batches or base_timestamp.shape[0] != n_batches
-            or max_timestamp.shape[0] != n_batches or attributes.shape[0] != n_batches
-            or records_count.shape[0] != n_batches or crc.shape[0] != n_batches):
-        raise ValueError("batch columns differ in length")
-    if timestamp.shape[0] != capacity:
+    check_payloads(data, payload_start, payload_end, base_offset, base_timestamp, max_timestamp, attributes,
+                   records_count, crc, check_crc)
+    if (timestamp.shape[0] != capacity or key_start.shape[0] != capacity or key_size.shape[0] != capacity
+            or value_start.shape[0] != capacity or value_size.shape[0] != capacity):
         raise ValueError("record columns differ in length")
-    if spans and (key_size is None or value_start is None or value_size is None or key_start.shape[0] != capacity
-                  or key_size.shape[0] != capacity or value_start.shape[0] != capacity
-                  or value_size.shape[0] != capacity):
-        raise ValueError("spans differ in length")
     if heads and (headers_count is None or headers_start.shape[0] != capacity or headers_count.shape[0] != capacity):
         raise ValueError("header spans differ in length")
-    if data.shape[0] > 0x7FFFFFFF:
-        raise ValueError("data is 2 GiB or more")
-    for row in range(n_batches):
-        if payload_start[row] < (OVERHEAD if check_crc else 0) or payload_end[row] < payload_start[row] or \
-                payload_end[row] > data.shape[0]:
-            raise ValueError("a payload lies outside data")
     if data.shape[0]:
         origin = &data[0]
-    if copies_keys:
-        if (key_offsets is None or key_offsets.shape[0] != capacity + 1 or key_valid is None
-                or key_valid.shape[0] != capacity):
-            raise ValueError("key offsets differ in length")
-        key_room = key_data.shape[0]
-        if key_room:
-            keys = &key_data[0]
-        key_offsets[0] = 0
-    if copies_values:
-        if (value_offsets is None or value_offsets.shape[0] != capacity + 1 or value_valid is None
-                or value_valid.shape[0] != capacity):
-            raise ValueError("value offsets differ in length")
-        value_room = value_data.shape[0]
-        if value_room:
-            values = &value_data[0]
-        value_offsets[0] = 0
     with nogil:
         for row in range(n_batches):
             start = payload_start[row]
             stop = payload_end[row]
             count = records_count[row]
             where = start
-            if copies_keys:
-                key_at = key_offsets[n]
-            if copies_values:
-                value_at = value_offsets[n]
             if check_crc:
                 if crc32c(origin + start - (OVERHEAD - CRC_START), stop - start + (OVERHEAD - CRC_START)) != crc[row]:
                     status = CRC_MISMATCH
@@ -171,14 +134,6 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
             if count > capacity - n:
                 status = OUTPUT_FULL
                 break
-            if not check_crc:
-                # the walk is bound by latency: have the batch in cache before it starts
-                line = origin + start
-                while line < origin + stop:
-                    kl_prefetch(line)
-                    line += 64
-            batch_key_nulls = 0
-            batch_value_nulls = 0
             batch_headers = 0
             first_offset = base_offset[row]
             first_timestamp = base_timestamp[row]
@@ -214,22 +169,11 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                     break
                 if size < 0:
                     size = -1
-                    batch_key_nulls += 1
                 elif size > remaining(&record):
                     status = KEY_LENGTH
                     break
-                if spans:
-                    key_start[i] = <int32_t>distance(origin, record.pointer)
-                    key_size[i] = size
-                if copies_keys:
-                    key_valid[i] = size >= 0
-                    if size > 0:
-                        if size > key_room - key_at:
-                            status = OUTPUT_FULL
-                            break
-                        memcpy(keys + key_at, record.pointer, size)
-                        key_at += size
-                    key_offsets[i + 1] = key_at
+                key_start[i] = <int32_t>distance(origin, record.pointer)
+                key_size[i] = size
                 if size > 0:
                     record.pointer += size
                 status = read_varint(&record, &size)
@@ -237,22 +181,11 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                     break
                 if size < 0:
                     size = -1
-                    batch_value_nulls += 1
                 elif size > remaining(&record):
                     status = VALUE_LENGTH
                     break
-                if spans:
-                    value_start[i] = <int32_t>distance(origin, record.pointer)
-                    value_size[i] = size
-                if copies_values:
-                    value_valid[i] = size >= 0
-                    if size > 0:
-                        if size > value_room - value_at:
-                            status = OUTPUT_FULL
-                            break
-                        memcpy(values + value_at, record.pointer, size)
-                        value_at += size
-                    value_offsets[i + 1] = value_at
+                value_start[i] = <int32_t>distance(origin, record.pointer)
+                value_size[i] = size
                 if size > 0:
                     record.pointer += size
                 status = read_varint(&record, &size)
@@ -284,12 +217,10 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 status = RECORD_TRAILING_BYTES
                 where = distance(origin, cursor.pointer)
                 break
-            key_nulls += batch_key_nulls
-            value_nulls += batch_value_nulls
             headers += batch_headers
             n += count
             done += 1
-    return status, done, n, where, key_nulls, value_nulls, headers
+    return status, done, n, where, headers
 
 
 def measure_binary(const int32_t[::1] size not None, const int64_t[::1] rows):

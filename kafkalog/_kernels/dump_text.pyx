@@ -18,6 +18,7 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
+    #include "utf8_impl.h"
     static inline uint8_t *kl_put(uint8_t *p, const char *text) {
         size_t n = strlen(text); /* of a literal: the compiler knows */
         memcpy(p, text, n);
@@ -70,33 +71,6 @@ cdef extern from *:
         value %= UINT64_C(10000000000000000);
         p = kl_put_8(p, (uint32_t)(value / 100000000));
         return kl_put_8(p, (uint32_t)(value % 100000000));
-    }
-    /* bytes of one well-formed character, or, negative, of one ill-formed stretch: what Java makes one U+FFFD of */
-    static inline int kl_character(const uint8_t *p, const uint8_t *end) {
-        uint8_t lead = p[0];
-        size_t left = (size_t)(end - p);
-        uint8_t low = 0x80, high = 0xbf;
-        if (lead < 0x80)
-            return 1;
-        if (lead < 0xc2 || lead > 0xf4)
-            return -1;
-        if (lead < 0xe0)
-            return left > 1 && (p[1] & 0xc0) == 0x80 ? 2 : -1;
-        if (lead == 0xed && left > 1 && p[1] >= 0xa0 && p[1] <= 0xbf)
-            return left > 2 && (p[2] & 0xc0) == 0x80 ? -3 : -2; /* a surrogate is one mistake, not three */
-        if (lead == 0xe0)
-            low = 0xa0;
-        else if (lead == 0xf0)
-            low = 0x90;
-        else if (lead == 0xf4)
-            high = 0x8f;
-        if (left < 2 || p[1] < low || p[1] > high)
-            return -1;
-        if (left < 3 || (p[2] & 0xc0) != 0x80)
-            return -2;
-        if (lead < 0xf0)
-            return 3;
-        return left > 3 && (p[3] & 0xc0) == 0x80 ? 4 : -3;
     }
     /* as Java's new String(bytes, UTF_8); needs room for three times as many bytes */
     static uint8_t *kl_put_string(uint8_t *out, const uint8_t *p, size_t n) {

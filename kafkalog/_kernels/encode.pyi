@@ -3,6 +3,8 @@ from typing import Final, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._kernels.batch_spec import Heads
+
 STATUSES: Final[dict[str, int]]
 SLACK: Final[int]
 
@@ -29,23 +31,6 @@ class Columns:
     ) -> Self: ...
     def __len__(self) -> int: ...
 
-@final
-class Heads:
-    def __new__(
-        cls,
-        base_offset: NDArray[np.int64],
-        last_offset: NDArray[np.int64],
-        leader_epoch: NDArray[np.int32],
-        attributes: NDArray[np.int16],
-        base_timestamp: NDArray[np.int64],
-        max_timestamp: NDArray[np.int64],
-        producer_id: NDArray[np.int64],
-        producer_epoch: NDArray[np.int16],
-        base_sequence: NDArray[np.int32],
-        records_count: NDArray[np.int32],
-    ) -> Self: ...
-    def __len__(self) -> int: ...
-
 def cut_batches(
     columns: Columns, batch_size: int, max_records: int, boundaries: NDArray[np.int64]
 ) -> tuple[int, int, int]: ...
@@ -69,10 +54,3 @@ def write_batches(
     framed: bool,
     out: NDArray[np.uint8],
 ) -> tuple[int, int]: ...
-def write_heads(
-    heads: Heads,
-    first_batch: int,
-    position: NDArray[np.int64],
-    size: NDArray[np.int64],
-    out: NDArray[np.uint8],
-) -> None: ...

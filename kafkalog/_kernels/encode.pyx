@@ -1,12 +1,12 @@
-"""Writes the records and headers of v2 batches: a pass that measures and checks, and one that fills.
+"""Writes the records of v2 batches: a pass that measures and checks, and one that fills.
 
 What was measured bounds what is filled, and filling looks at every length again before it copies: columns that change
-under it give OUTPUT_FULL, never a byte elsewhere. Kafka: DefaultRecord.writeTo, DefaultRecordBatch.writeHeader.
+under it give OUTPUT_FULL, never a byte elsewhere. Kafka: DefaultRecord.writeTo.
 """
 
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 
-from kafkalog._kernels.crc cimport crc32c
+from kafkalog._kernels.batch_spec cimport HEADER_BYTES, Heads
 from kafkalog._kernels.wire cimport distance, wrap_sub
 
 cdef extern from *:
@@ -33,13 +33,6 @@ cdef extern from *:
         *p++ = (uint8_t)v;
         return p;
     }
-    static inline void kl_put_be16(uint8_t *p, uint16_t v) { p[0] = (uint8_t)(v >> 8); p[1] = (uint8_t)v; }
-    static inline void kl_put_be32(uint8_t *p, uint32_t v) {
-        p[0] = (uint8_t)(v >> 24); p[1] = (uint8_t)(v >> 16); p[2] = (uint8_t)(v >> 8); p[3] = (uint8_t)v;
-    }
-    static inline void kl_put_be64(uint8_t *p, uint64_t v) {
-        kl_put_be32(p, (uint32_t)(v >> 32)); kl_put_be32(p + 4, (uint32_t)v);
-    }
     /* Short ones in whole words where both sides have room for them: a call costs more than the bytes. The caller has
        seen to it that n + 64 bytes fit at `to`; what is written beyond n is written over afterwards. */
     static inline void kl_copy(uint8_t *to, const uint8_t *from, int64_t n, const uint8_t *end) {
@@ -50,20 +43,14 @@ cdef extern from *:
             memcpy(to, from, (size_t)n);
         }
     }
-    static inline int kl_is_ascii(const uint8_t *p, int64_t n) {
-        uint8_t bits = 0;
-        for (int64_t i = 0; i < n; i++) bits |= p[i];
-        return bits < 0x80;
-    }
     """
     uint64_t zigzag64 "kl_zigzag64"(int64_t v) noexcept nogil
     int varint_size "kl_varint_size"(uint64_t v) noexcept nogil
     uint8_t* put_varint "kl_put_varint"(uint8_t* p, uint64_t v) noexcept nogil
-    void put_be16 "kl_put_be16"(uint8_t* p, int v) noexcept nogil
-    void put_be32 "kl_put_be32"(uint8_t* p, uint32_t v) noexcept nogil
-    void put_be64 "kl_put_be64"(uint8_t* p, uint64_t v) noexcept nogil
     void copy "kl_copy"(uint8_t* to, const uint8_t* source, int64_t n, const uint8_t* end) noexcept nogil
-    bint is_ascii "kl_is_ascii"(const uint8_t* p, int64_t n) noexcept nogil
+
+cdef extern from "utf8_impl.h":
+    bint is_utf8 "kl_is_utf8"(const uint8_t* p, int64_t n) noexcept nogil
 
 cdef enum:
     OK = 0
@@ -93,7 +80,6 @@ STATUSES = {
 }
 
 cdef enum:
-    HEADER_BYTES = 61
     # what Kafka's producer allows for in the length, attributes and deltas of a batch's first record
     MAX_RECORD_OVERHEAD = 21
     # bytes behind an output that may be touched: by whole words, and by lengths of what is then seen not to fit
@@ -151,39 +137,6 @@ cdef inline int span_of(Binary* column, Py_ssize_t i, const uint8_t** start, int
 cdef inline int64_t sized(int64_t size) noexcept nogil:
     """Bytes of a length and what it counts; null is a length of -1."""
     return varint_size(zigzag64(size)) + (size if size > 0 else 0)
-
-
-cdef bint is_utf8(const uint8_t* p, int64_t n) noexcept nogil:
-    cdef int64_t i = 0
-    cdef int64_t more
-    cdef uint32_t point, least
-    cdef uint8_t byte
-    if is_ascii(p, n):
-        return True
-    while i < n:
-        byte = p[i]
-        i += 1
-        if byte < 0x80:
-            continue
-        if byte < 0xC2 or byte > 0xF4:
-            return False
-        if byte < 0xE0:
-            more, point, least = 1, byte & 0x1F, 0x80
-        elif byte < 0xF0:
-            more, point, least = 2, byte & 0x0F, 0x800
-        else:
-            more, point, least = 3, byte & 0x07, 0x10000
-        if more > n - i:
-            return False
-        while more:
-            if p[i] & 0xC0 != 0x80:
-                return False
-            point = point << 6 | (p[i] & 0x3F)
-            i += 1
-            more -= 1
-        if point < least or point > 0x10FFFF or (0xD800 <= point <= 0xDFFF):
-            return False
-    return True
 
 
 cdef class Columns:
@@ -492,63 +445,6 @@ def measure_batches(Columns columns not None, const int64_t[::1] boundaries not 
     return status, row, done
 
 
-cdef class Heads:
-    """Header fields of v2 batches, a row a batch."""
-
-    cdef Py_ssize_t n
-    cdef const int64_t[::1] base_offset
-    cdef const int64_t[::1] last_offset
-    cdef const int32_t[::1] leader_epoch
-    cdef const int16_t[::1] attributes
-    cdef const int64_t[::1] base_timestamp
-    cdef const int64_t[::1] max_timestamp
-    cdef const int64_t[::1] producer_id
-    cdef const int16_t[::1] producer_epoch
-    cdef const int32_t[::1] base_sequence
-    cdef const int32_t[::1] records_count
-
-    def __cinit__(self, const int64_t[::1] base_offset not None, const int64_t[::1] last_offset not None,
-                  const int32_t[::1] leader_epoch not None, const int16_t[::1] attributes not None,
-                  const int64_t[::1] base_timestamp not None, const int64_t[::1] max_timestamp not None,
-                  const int64_t[::1] producer_id not None, const int16_t[::1] producer_epoch not None,
-                  const int32_t[::1] base_sequence not None, const int32_t[::1] records_count not None):
-        cdef Py_ssize_t n = base_offset.shape[0]
-        if (last_offset.shape[0] != n or leader_epoch.shape[0] != n or attributes.shape[0] != n
-                or base_timestamp.shape[0] != n or max_timestamp.shape[0] != n or producer_id.shape[0] != n
-                or producer_epoch.shape[0] != n or base_sequence.shape[0] != n or records_count.shape[0] != n):
-            raise ValueError("columns differ in length")
-        self.n = n
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.leader_epoch = leader_epoch
-        self.attributes = attributes
-        self.base_timestamp = base_timestamp
-        self.max_timestamp = max_timestamp
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.base_sequence = base_sequence
-        self.records_count = records_count
-
-    def __len__(self):
-        return self.n
-
-    cdef void write(self, Py_ssize_t row, uint8_t* p, int64_t size) noexcept nogil:
-        """Write the header before records that are there already; `size` is that of both."""
-        put_be64(p, <uint64_t>self.base_offset[row])
-        put_be32(p + 8, <uint32_t>(size - 12))
-        put_be32(p + 12, <uint32_t>self.leader_epoch[row])
-        p[16] = 2
-        put_be16(p + 21, self.attributes[row])
-        put_be32(p + 23, <uint32_t><int32_t>wrap_sub(self.last_offset[row], self.base_offset[row]))
-        put_be64(p + 27, <uint64_t>self.base_timestamp[row])
-        put_be64(p + 35, <uint64_t>self.max_timestamp[row])
-        put_be64(p + 43, <uint64_t>self.producer_id[row])
-        put_be16(p + 51, self.producer_epoch[row])
-        put_be32(p + 53, <uint32_t>self.base_sequence[row])
-        put_be32(p + 57, <uint32_t>self.records_count[row])
-        put_be32(p + 17, crc32c(p + 21, size - 21))
-
-
 def write_batches(Columns columns not None, const int64_t[::1] boundaries not None, Heads heads not None,
                   const int32_t[::1] body_size not None, const int64_t[::1] payload_size not None,
                   Py_ssize_t first_batch, Py_ssize_t stop_batch, bint framed, uint8_t[::1] out not None):
@@ -596,22 +492,3 @@ def write_batches(Columns columns not None, const int64_t[::1] boundaries not No
             if framed:
                 heads.write(batch, batch_start, distance(batch_start, p))
     return status, distance(origin, p)
-
-
-def write_heads(Heads heads not None, Py_ssize_t first_batch, const int64_t[::1] position not None,
-                const int64_t[::1] size not None, uint8_t[::1] out not None):
-    """Write the headers of batches whose records lie in `out` already, 61 bytes behind each position."""
-    cdef Py_ssize_t n = position.shape[0]
-    cdef Py_ssize_t i
-    cdef int64_t room = out.shape[0]
-    cdef bint outside = False
-    if size.shape[0] != n or first_batch < 0 or first_batch > heads.n - n:
-        raise ValueError("columns differ in length")
-    with nogil:
-        for i in range(n):
-            if not HEADER_BYTES <= size[i] <= INT32_MAX or position[i] < 0 or size[i] > room - position[i]:
-                outside = True
-                break
-            heads.write(first_batch + i, &out[position[i]], size[i])
-    if outside:
-        raise ValueError("a batch lies outside the output")

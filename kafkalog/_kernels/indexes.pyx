@@ -1,11 +1,14 @@
 """Picks index entries out of the columns of a batch table, a window after the other; looks up many queries in entries.
 
-Kafka: LogSegment.recover, OffsetIndex.append, TimeIndex.maybeAppend, AbstractIndex.largestLowerBoundSlotFor.
+Also counts entries alone, to tell when a segment is full.
+
+Kafka: LogSegment.recover, LogSegment.append, LogSegment.shouldRoll, OffsetIndex.append, TimeIndex.maybeAppend,
+AbstractIndex.largestLowerBoundSlotFor.
 """
 
 from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t
 
-from kafkalog._kernels.wire cimport OFFSET_ORDER, OK
+from kafkalog._kernels.wire cimport OFFSET_ORDER, OK, wrap_sub
 
 cdef enum:
     # what is carried from window to window
@@ -17,6 +20,17 @@ cdef enum:
     LAST_TIME_ENTRY = 5
     LAST_TIME_ENTRY_OFFSET = 6
     N_CARRIED = 7
+
+cdef enum:
+    # the same of `count_until_roll`
+    ROLL_SIZE = 0
+    ROLL_FIRST_TIMESTAMP = 1
+    ROLL_BYTES_SINCE_LAST_ENTRY = 2
+    ROLL_N_OFFSET_ENTRIES = 3
+    ROLL_N_TIME_ENTRIES = 4
+    ROLL_MAX_TIMESTAMP = 5
+    ROLL_LAST_TIME_ENTRY = 6
+    ROLL_N_CARRIED = 7
 
 cdef enum:
     # queries searched side by side: while the entry of one is on its way from memory, the others go on
@@ -98,6 +112,69 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
         carried[LAST_TIME_ENTRY] = last_time
         carried[LAST_TIME_ENTRY_OFFSET] = last_time_offset
     return status, row, n_offset, n_time
+
+
+def count_until_roll(const int32_t[::1] size_in_bytes not None, const int64_t[::1] last_offset not None,
+                     const int64_t[::1] max_timestamp not None, int64_t base_offset, int64_t segment_bytes,
+                     int64_t roll_ms, int64_t interval, int64_t max_offset_entries, int64_t max_time_entries,
+                     int64_t[::1] carried not None):
+    """How many of these batches go into the segment; all of them if nothing rolls it.
+
+    `carried` is what the batches before left: bytes, the first batch's timestamp, bytes since the last index entry, the
+    entries of both indexes, the largest timestamp, that of the last time entry (-1 for none). A batch that an empty
+    segment does not take is refused only where its offset is too far from `base_offset`.
+    """
+    cdef Py_ssize_t n = size_in_bytes.shape[0]
+    cdef Py_ssize_t row = 0
+    cdef int64_t size, first, since, n_offset, n_time, largest, last_time, waited
+    if last_offset.shape[0] != n or max_timestamp.shape[0] != n:
+        raise ValueError("columns differ in length")
+    if carried.shape[0] != ROLL_N_CARRIED:
+        raise ValueError("what is carried has another length")
+    if n == 0:
+        return 0
+    with nogil:
+        size = carried[ROLL_SIZE]
+        first = carried[ROLL_FIRST_TIMESTAMP]
+        since = carried[ROLL_BYTES_SINCE_LAST_ENTRY]
+        n_offset = carried[ROLL_N_OFFSET_ENTRIES]
+        n_time = carried[ROLL_N_TIME_ENTRIES]
+        largest = carried[ROLL_MAX_TIMESTAMP]
+        last_time = carried[ROLL_LAST_TIME_ENTRY]
+        while row < n:
+            # both lie between 0 and 2^63 - 1, so their difference fits
+            if last_offset[row] < base_offset or last_offset[row] - base_offset > INT32_MAX:
+                break
+            if size > 0:
+                if size > segment_bytes - size_in_bytes[row]:
+                    break
+                # a first batch without a timestamp has waited by the clock: no time at all. Java's long wraps
+                waited = wrap_sub(max_timestamp[row], first)
+                if first >= 0 and waited > roll_ms:
+                    break
+                if n_offset >= max_offset_entries or n_time >= max_time_entries - 1:
+                    break
+            else:
+                first = max_timestamp[row]
+            if max_timestamp[row] > largest:
+                largest = max_timestamp[row]
+            if since > interval:
+                n_offset += 1
+                since = 0
+                if largest > last_time:
+                    n_time += 1
+                    last_time = largest
+            since += size_in_bytes[row]
+            size += size_in_bytes[row]
+            row += 1
+        carried[ROLL_SIZE] = size
+        carried[ROLL_FIRST_TIMESTAMP] = first
+        carried[ROLL_BYTES_SINCE_LAST_ENTRY] = since
+        carried[ROLL_N_OFFSET_ENTRIES] = n_offset
+        carried[ROLL_N_TIME_ENTRIES] = n_time
+        carried[ROLL_MAX_TIMESTAMP] = largest
+        carried[ROLL_LAST_TIME_ENTRY] = last_time
+    return row
 
 
 cdef inline Py_ssize_t count_from(const int64_t* key, Py_ssize_t n, Py_ssize_t at, int64_t query) noexcept nogil:

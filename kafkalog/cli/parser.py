@@ -156,6 +156,8 @@ class Parser(argparse.ArgumentParser):
 
         if not name.startswith("-"):
             return f"one argument too many: {name!r}"
+        if name in ("--file", "--files", "--path", "--paths", "--input"):
+            return f"no option {name}: {_metavar(self._get_positional_actions()[0])} is given without one"
         own = [text for text in self._option_string_actions if text.startswith("--")]
         meant = [one for one in OTHER_OPTIONS.get(name, ()) if one.split("/")[-1].split()[0] in own]
         found = meant[0] if meant else near(name, own)

@@ -113,6 +113,7 @@ def scan_options(args: argparse.Namespace) -> dict[str, Any]:
         "end_offset": args.end_offset,
         "start_timestamp": args.start_timestamp,
         "end_timestamp": args.end_timestamp,
+        "limit": args.limit,
         "filters": args.filters,
         "isolation_level": args.isolation_level,
         "include_control": args.include_control,

@@ -16,7 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, zeros
+from kafkalog._kernels.fill import view_strings
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, ViewColumn, zeros
+from kafkalog.records.fill import Form
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 
@@ -143,7 +145,7 @@ class ArrowWriter:
         if name in CONTEXT_COLUMNS:
             return self._repeat(name, kind, n)
         column = columns[name]
-        if isinstance(column, BinaryColumn):
+        if isinstance(column, (BinaryColumn, ViewColumn)):
             return binary_array(column, kind)
         if isinstance(column, HeadersColumn):
             if not len(column.key):
@@ -168,6 +170,11 @@ class ArrowWriter:
             array = _repeated(self._context[name], kind, size) if name in self._context else _empty_lists(kind, size)
             self._repeated[name] = array
         return array.slice(0, n)
+
+
+def form_needed(schema: pa.Schema) -> Form:
+    """The form in which byte strings are to be decoded for a schema."""
+    return "views" if _VIEW in schema.types else "numpy" if _LARGE in schema.types else "arrow"
 
 
 def columns_needed(schema: pa.Schema) -> list[str]:
@@ -221,34 +228,26 @@ def _bitmap(validity: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
     return None if validity is None else pa.py_buffer(np.packbits(validity, bitorder="little"))
 
 
-def binary_array(column: BinaryColumn, kind: pa.DataType) -> pa.Array:
+def binary_array(column: BinaryColumn | ViewColumn, kind: pa.DataType) -> pa.Array:
     """A binary column as an Arrow array of `binary`, `large_binary`, `string` or `binary_view`."""
     n = len(column)
     bitmap, n_null = _bitmap(column.validity), column.null_count
     if kind.id == _VIEW.id:
-        return pa.Array.from_buffers(kind, n, [bitmap, pa.py_buffer(_views(column)), pa.py_buffer(column.data)], n_null)
+        if isinstance(column, BinaryColumn):
+            views = np.empty(16 * n, np.uint8)
+            view_strings(column.offsets.astype(np.int64, copy=False), column.data, views)
+            column = ViewColumn(views, (column.data,))
+        buffers = [pa.py_buffer(buffer) for buffer in (column.views, *column.buffers)]
+        return pa.Array.from_buffers(kind, n, [bitmap, *buffers], n_null)
+    if isinstance(column, ViewColumn):
+        raise TypeError(f"views cannot be an array of {kind}")
     if kind.id == _LARGE.id:
-        offsets: npt.NDArray[Any] = column.offsets
+        offsets: npt.NDArray[Any] = column.offsets.astype(np.int64, copy=False)
     else:
         if column.data.size > _INT32_MAX:
             raise ValueError(f"{column.data.size} bytes do not fit a {kind} array; use binary_type=pa.large_binary()")
-        offsets = column.offsets.astype(np.int32)
+        offsets = column.offsets.astype(np.int32, copy=False)
     return pa.Array.from_buffers(kind, n, [bitmap, pa.py_buffer(offsets), pa.py_buffer(column.data)], n_null)
-
-
-def _views(column: BinaryColumn) -> npt.NDArray[np.uint8]:
-    """16 bytes per value: its size, then its bytes (up to 12), or its first four, a buffer number and a start there."""
-    n = len(column)
-    size = np.diff(column.offsets).astype(np.int32)
-    views = np.zeros((n, 16), np.uint8)
-    views[:, :4] = size[:, None].view(np.uint8)
-    padded = np.concatenate([column.data, np.zeros(12, np.uint8)])
-    first = padded[column.offsets[:-1, None] + np.arange(12)]
-    short = size <= 12
-    views[:, 4:] = np.where(short[:, None] & (np.arange(12) < size[:, None]), first, np.uint8(0))
-    views[~short, 4:8] = first[~short, :4]
-    views[~short, 12:] = column.offsets[:-1].astype(np.int32)[~short, None].view(np.uint8)
-    return views.ravel()
 
 
 def headers_array(column: HeadersColumn, kind: pa.DataType) -> tuple[pa.Array, int]:
@@ -261,7 +260,7 @@ def headers_array(column: HeadersColumn, kind: pa.DataType) -> tuple[pa.Array, i
     items = pa.StructArray.from_arrays([keys, values], fields=list(struct))
     if column.offsets[-1] > _INT32_MAX:
         raise ValueError("too many headers for one Arrow array; ask for smaller batches")
-    offsets = pa.py_buffer(column.offsets.astype(np.int32))
+    offsets = pa.py_buffer(column.offsets.astype(np.int32, copy=False))
     return pa.Array.from_buffers(kind, len(column), [None, offsets], 0, children=[items]), n_bad
 
 

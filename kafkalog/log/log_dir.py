@@ -20,6 +20,7 @@ from kafkalog.log.segment_reader import Known
 from kafkalog.parsing import TopicPatterns
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
+from kafkalog.verbs import Verbs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class PartitionPath:
     """None if the checkpoints were not read."""
 
 
-class LogDir(Mapping[kf.TopicPartition, Partition]):
+class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
     """The partitions of one or several log dirs, sorted by topic and number. Each is opened on first access.
 
     Parameters

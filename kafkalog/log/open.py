@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, ReadError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, NotKafkaError, ReadError, Reason
 from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_files import open_segment
+from kafkalog.log.segment_files import open_segment as open_file
 from kafkalog.parsing import TopicPatterns
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -58,13 +59,65 @@ def open(
                 return Partition(location, memory_map=memory_map, limits=limits)
             return LogDir([location], memory_map=memory_map, limits=limits)
         if location.exists():
-            return open_segment(location, memory_map=memory_map, limits=limits)
+            return open_file(location, memory_map=memory_map, limits=limits)
         raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=location)
     if path is None or isinstance(path, (bytes, bytearray)) or not isinstance(path, Sequence):
         raise TypeError(f"a path must be a str or a path-like, or a list of them, not {type(path).__name__}")
     if not path:
         raise ValueError("no path given")
     return LogDir(path, memory_map=memory_map, limits=limits)
+
+
+def open_log_dir(path: Paths, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS) -> LogDir:
+    """Open a log dir, or several as one; a partition directory or a `.log` file as a log dir with only this.
+
+    The parameters are those of `open`.
+
+    Raises
+    ------
+    NotKafkaError, ReadError
+        See `open`.
+    """
+    opened = open(path, memory_map=memory_map, limits=limits)
+    return opened if isinstance(opened, LogDir) else LogDir([opened.path], memory_map=memory_map, limits=limits)
+
+
+def open_partition(
+    path: str | os.PathLike[str], *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS
+) -> Partition:
+    """Open a topic-partition directory, such as ``orders-0``. The parameters are those of `open`.
+
+    Raises
+    ------
+    NotKafkaError
+        There is something else at the path.
+    ReadError
+        The path does not exist or cannot be read.
+    """
+    opened = open(path, memory_map=memory_map, limits=limits)
+    return opened if isinstance(opened, Partition) else _refuse(opened, path, "a topic-partition directory")
+
+
+def open_segment(
+    path: str | os.PathLike[str], *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS
+) -> Segment:
+    """Open a `.log` file. The parameters are those of `open`.
+
+    Raises
+    ------
+    NotKafkaError
+        There is something else at the path.
+    ReadError
+        The path does not exist or cannot be read.
+    """
+    opened = open(path, memory_map=memory_map, limits=limits)
+    return opened if isinstance(opened, Segment) else _refuse(opened, path, "a .log file")
+
+
+def _refuse(opened: LogDir | Partition | Segment, path: str | os.PathLike[str], wanted: str) -> NoReturn:
+    kinds = {LogDir: ("a log dir", "open_log_dir"), Partition: ("a topic-partition directory", "open_partition")}
+    kind, function = kinds.get(type(opened), ("a .log file", "open_segment"))
+    raise NotKafkaError(Reason.NOT_KAFKA, f"this is {kind}, not {wanted}; {function} opens it", path=os.fspath(path))
 
 
 def partitions_of(

@@ -126,11 +126,13 @@ class PartitionRange:
         directory = Path(self.path)
         options: dict[str, Any] = {"limits": limits, "topic_partition": self.topic_partition}
         segments = tuple(RangedSegment(directory, one, memory_map=memory_map, **options) for one in self.segments)
+        is_segment_next = self.following is not None and self.following.start == 0
         known = Known(
             self.log_start_offset,
             segments=segments,
             is_planned=True,
             outcomes=self.outcomes,
+            next_base_offset=self.following.first_offset if self.following and is_segment_next else None,
             at_end=partial(self._check_following, options),
         )
         return Partition(directory, limits=limits, known=known)

@@ -37,6 +37,7 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.source import ByteSource, open_source, size_of
+from kafkalog.verbs import Verbs
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
 
@@ -47,7 +48,7 @@ _SUFFIXES: Final = {
 }
 
 
-class Segment:
+class Segment(Verbs):
     """One `.log` file and its indexes.
 
     Parameters

@@ -104,10 +104,11 @@ class Known:
     segments : tuple of Segment or None
         The segments to read; None for those in the directory.
     is_planned : bool
-        Whether a plan chose and opened the segments. Then a file that has disappeared since raises, and gaps between
-        the segments are intended.
+        Whether a plan chose and opened the segments. Then a file that has disappeared since raises.
     outcomes : Outcomes or None
         How the transactions of the segments ended.
+    next_base_offset : int or None
+        Base offset of the segment after these, which another reader reads.
     at_end : callable or None
         ``at_end(last_offset, on_corruption, report)`` is called when all windows have been read.
     """
@@ -117,6 +118,7 @@ class Known:
     segments: tuple[Segment, ...] | None = None
     is_planned: bool = False
     outcomes: Outcomes | None = None
+    next_base_offset: int | None = None
     at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None] | None = None
 
 
@@ -195,11 +197,7 @@ class SegmentReader:
             if not wanted(segment):
                 previous = reached = None
                 continue
-            # a plan may leave out segments: a gap is no finding then
-            if reached is not None and reached < segment.base_offset and not self._known.is_planned:
-                gap = self._gap_between(reached, segment.base_offset)
-                if gap is not None:
-                    report(gap)
+            self._report_gap(reached, segment.base_offset, report)
             reached = None
             if previous is None:
                 previous = segment.base_offset - 1
@@ -241,8 +239,17 @@ class SegmentReader:
             if stream is not None:
                 is_end |= stream.stopped
                 previous, reached = stream.previous, stream.end_offset
+        if self._known.next_base_offset is not None and not is_end:
+            self._report_gap(reached, self._known.next_base_offset, report)
         if self._known.at_end is not None:
             self._known.at_end(last_offset, on_corruption, report)
+
+    def _report_gap(self, reached: int | None, base_offset: int, report: Callable[[Finding], None]) -> None:
+        """Report offsets that are missing between two segments; `reached` is None if damage hides where one ends."""
+        if reached is not None and reached < base_offset:
+            gap = self._gap_between(reached, base_offset)
+            if gap is not None:
+                report(gap)
 
     def committed_windows(
         self,
@@ -404,6 +411,14 @@ def _reaches(window: Window, end_offset: int) -> bool:
     """
     rows = np.flatnonzero(window.batches.last_offset >= end_offset - 1)
     return any(valid_crcs(window, window.batches[row : row + 1])[0] for row in rows.tolist())
+
+
+def start_finding(path: str, start: int, end: int, why: str) -> Finding:
+    """The finding about offsets before the first segment, which begins at `end`; `why` says what tells of them."""
+    detail = f"the log begins at offset {end}, and {why} tells of {start}: what retention has deleted since, what is in"
+    return replace(
+        gap_finding(path, start, end), detail=f"{detail} remote storage, or segments that are missing; see verify"
+    )
 
 
 def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = None) -> Finding:

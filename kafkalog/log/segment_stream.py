@@ -21,8 +21,7 @@ from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, OnCorrupt
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end, odd_end_error, offsets_from
 from kafkalog.records.batch_table import Window
-from kafkalog.records.checked_walk import walk_checked
-from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk
+from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk, walk_checked
 from kafkalog.storage.source import ByteSource
 
 

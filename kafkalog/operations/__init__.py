@@ -1,6 +1,9 @@
 """Operations: each module or package takes a log and options, and returns a result or a report.
 
     `export`          writes a scan to files
+    `records`         records one by one
+    `partition_facts` a result for each partition: `ls`, `lookup`, `index_stats`, `producers`, `epochs`
+    `listing`         sums up the batch headers of a partition
     `list_producers`  lists the producers of a partition
     `trace_lookup`    shows a lookup step by step
     `verifying`       checks whether a broker can use everything

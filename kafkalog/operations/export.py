@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkalog.arguments import optional_integer
 from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, OutputExistsError, Reason
 from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
@@ -79,7 +78,7 @@ class Exporter:
     def __init__(
         self,
         path: Any,
-        to: str | os.PathLike[str] | BinaryIO,
+        output: str | os.PathLike[str] | BinaryIO,
         *,
         format: str | None = None,
         partition_by: str | Sequence[str] = (),
@@ -88,11 +87,10 @@ class Exporter:
         encoding: str | None = None,
         null: str | None = None,
         escape_formulas: bool = False,
-        max_records: int | None = None,
         overwrite: bool = False,
         **scan: Unpack[ScanOptions],
     ) -> None:
-        self._to = to
+        self._to = to = output
         self._overwrite = overwrite
         self._keys = check_keys(partition_by)
         self._options = SinkOptions(
@@ -100,7 +98,6 @@ class Exporter:
         )
         if self._keys and not isinstance(to, (str, os.PathLike)):
             raise ValueError("partition_by makes a directory: name one to write to")
-        self._max_records = optional_integer("max_records", max_records, 0)
         self._limits = scan.get("limits") or DEFAULT_LIMITS
         self.scan = self._open(path, scan)
         shown = self._columns if self._columns is not None else self.scan.columns
@@ -167,18 +164,8 @@ class Exporter:
         return sink.n_records, sink.n_bytes
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        left = self._max_records
-        stream = self.scan.to_batches()
-        with contextlib.closing(cast(Any, stream)):
-            while left is None or left > 0:
-                batch = next(stream, None)
-                if batch is None:
-                    return
-                if left is not None:
-                    batch = batch.slice(0, left)
-                    left -= batch.num_rows
-                if batch.num_rows:
-                    yield batch
+        with contextlib.closing(cast(Any, self.scan.to_batches())) as stream:
+            yield from stream
 
 
 class PartitionedFiles:
@@ -358,7 +345,7 @@ def check_replaceable(path: Path) -> None:
 
 def export(
     path: Paths | LogDir | Partition | Segment | Scan,
-    to: str | os.PathLike[str] | BinaryIO,
+    output: str | os.PathLike[str] | BinaryIO,
     *,
     format: str | None = None,
     partition_by: str | Sequence[str] = (),
@@ -367,7 +354,6 @@ def export(
     encoding: str | None = None,
     null: str | None = None,
     escape_formulas: bool = False,
-    max_records: int | None = None,
     overwrite: bool = False,
     **scan: Unpack[ScanOptions],
 ) -> ExportResult:
@@ -376,7 +362,7 @@ def export(
     Parameters
     ----------
     path : path-like, sequence of path-like, what `open` returned, or a Scan
-    to : path-like or binary file
+    output : path-like or binary file
         The destination. A path must not exist yet (see `overwrite`), and must not be inside a log dir. It appears when
         everything is written and durable; a failure leaves it as it was. A binary file gets its bytes as they are made.
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
@@ -397,8 +383,6 @@ def export(
     escape_formulas : bool
         In CSV, put ``'`` before keys, values and names that a spreadsheet takes for a formula (``= + - @``, a tab or a
         carriage return in front). Such values are changed.
-    max_records : int, optional
-        Stop after this many records.
     overwrite : bool
         Replace a file, or a directory that an export made.
     **scan
@@ -432,7 +416,7 @@ def export(
     """
     return Exporter(
         path,
-        to,
+        output,
         format=format,
         partition_by=partition_by,
         compression=compression,
@@ -440,7 +424,6 @@ def export(
         encoding=encoding,
         null=null,
         escape_formulas=escape_formulas,
-        max_records=max_records,
         overwrite=overwrite,
         **scan,
     ).run()

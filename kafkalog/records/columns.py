@@ -110,7 +110,7 @@ class BinaryColumn:
         rows = np.ascontiguousarray(rows, np.int64)
         rows = np.where(rows < 0, rows + len(self), rows) if rows.size and rows.min() < 0 else rows
         data = np.empty(int(offsets[-1]), np.uint8)
-        bytes_, places = np.ascontiguousarray(self.data), np.ascontiguousarray(self.offsets)
+        bytes_, places = np.ascontiguousarray(self.data), np.ascontiguousarray(self.offsets, np.int64)
         if kernels.gather(places, bytes_, rows, offsets, data) != rows.size:
             raise ValueError("a value does not lie within the bytes of its column")
         return BinaryColumn(offsets, data, None if self.validity is None else self.validity[rows])
@@ -125,6 +125,46 @@ class BinaryColumn:
                 [np.ones(len(part), np.bool_) if part.validity is None else part.validity for part in parts]
             )
         return cls(offsets, np.concatenate([part.data for part in parts]), validity)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ViewColumn:
+    """A column of byte strings as views into buffers, like Arrow's binary_view.
+
+    Attributes
+    ----------
+    views : uint8[16 * n]
+        For each value its size (int32), then its bytes (up to 12), or the first four of them, the number of a buffer
+        and a position there (int32 each).
+    buffers : tuple of uint8[...]
+    validity : bool[n] or None
+        False for null; None if no value is null.
+    """
+
+    views: Bytes
+    buffers: tuple[Bytes, ...]
+    validity: npt.NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return self.views.size // 16
+
+    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> ViewColumn:
+        return self.take(np.arange(len(self))[rows])
+
+    @property
+    def null_count(self) -> int:
+        """Number of null values."""
+        return 0 if self.validity is None else int(self.validity.size - np.count_nonzero(self.validity))
+
+    def slice(self, start: int, stop: int) -> ViewColumn:
+        """Return rows `start` to `stop`; shares the memory."""
+        validity = None if self.validity is None else self.validity[start:stop]
+        return ViewColumn(self.views[16 * start : 16 * stop], self.buffers, validity)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> ViewColumn:
+        """Return the rows with these numbers; shares the buffers."""
+        views = self.views.reshape(-1, 16)[rows].ravel()
+        return ViewColumn(views, self.buffers, None if self.validity is None else self.validity[rows])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -224,7 +264,7 @@ def zeros(n: int) -> npt.NDArray[np.int64]:
 
 _zeros: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
-Column = npt.NDArray[Any] | BinaryColumn | HeadersColumn
+Column = npt.NDArray[Any] | BinaryColumn | ViewColumn | HeadersColumn
 
 
 class RecordColumns(Mapping[str, Column]):
@@ -310,6 +350,8 @@ class RecordColumns(Mapping[str, Column]):
                 columns[name] = np.ma.concatenate(these)  # type: ignore[no-untyped-call]
             elif isinstance(first, np.ndarray):
                 columns[name] = np.concatenate(these)
+            elif isinstance(first, ViewColumn):
+                raise TypeError("views into different buffers cannot be concatenated")
             else:
                 columns[name] = type(first).concatenate(these)
         return cls(sum(part.n_records for part in parts), columns)

@@ -1,15 +1,16 @@
-"""Decode the batches of a window to `RecordColumns`, in three stages: walk to spans, select, fill.
+"""Decode the batches of a window to `RecordColumns`.
 
-*Spans* are the positions of each key, value and header block in a buffer. Selecting drops rows before anything is
-copied. Filling writes contiguous columns that own their memory. If every record is wanted, walking and filling are one
-pass. A call stops at a damaged batch, or once it has decompressed enough bytes. It returns how many batches are done,
-so that the caller can continue with the next one.
+If every record is wanted, `kafkalog.records.fill` does it in one pass. Otherwise, and for a batch that is unusual or
+damaged, there are three stages: walk to spans, select, fill. *Spans* are the positions of each key, value and header
+block in a buffer. Selecting drops rows before anything is copied. Filling writes contiguous columns that own their
+memory. A call may stop early, and stops at a damaged batch. It returns how many batches are done, so that the caller
+can continue with the next one.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,13 +30,13 @@ from kafkalog.records.columns import (
     HeadersColumn,
     RecordColumns,
 )
+from kafkalog.records.fill import Filled, Form, can_decompress, fill
 from kafkalog.records.legacy import walk_legacy
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.records.spans import (
     ARENA_BYTES,
     Payloads,
     Spans,
-    batch_error,
     decompress_payloads,
     limit_records,
     record_counts,
@@ -46,6 +47,7 @@ from kafkalog.records.spans import (
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes
 
+_FEW = 16
 _OK = STATUS["OK"]
 _LEGACY_MAGICS = 0b011
 
@@ -75,6 +77,7 @@ def decode(
     first: int = 0,
     stop: int | None = None,
     selection: Selection | None = None,
+    form: Form = "numpy",
     check_crcs: bool = True,
     limits: Limits = DEFAULT_LIMITS,
     path: str | None = None,
@@ -90,6 +93,8 @@ def decode(
         Rows of the batch table; default: all.
     selection : Selection, optional
         Default: all records except control records.
+    form : {"numpy", "arrow", "views"}
+        Offsets of byte strings: int64, or int32 where all records are wanted. Views point into the window then.
     check_crcs : bool
         Whether to compare each batch's checksum.
     limits : Limits
@@ -99,8 +104,8 @@ def decode(
     Returns
     -------
     Decoded
-        The columns own their memory, so the window may be released. Stops early, without an error, once `ARENA_BYTES`
-        were decompressed.
+        The columns own their memory, except for views, so the window may be released. May stop early without an
+        error, after one batch or more; the caller goes on with another call.
 
     Notes
     -----
@@ -115,18 +120,15 @@ def decode(
     if mask is not None and not mask.all():
         numbers = np.flatnonzero(mask)
         batches = batches[numbers]
-    job = _Job(window, columns, selection, check_crcs, limits, path)
-    done = 0
-    error: KafkalogError | None = None
-    for run in _runs(window, batches):
-        n_done, error = job.decode(run)
-        done += n_done
-        if error is not None or n_done < len(run.batches):
-            break
-    else:
-        return Decoded(job.result(), stop - first, None, job.n_records, job.failures)
-    # batches that their headers rule out count as done, up to the first selected one that is not
-    return Decoded(job.result(), done if numbers is None else int(numbers[done]), error, job.n_records, job.failures)
+    job = _Job(window, columns, selection, form, check_crcs, limits, path)
+    run = _first_run(window, batches)
+    n_done, error = (0, None) if run is None else job.decode(run)
+    if n_done == len(batches):
+        n_done = stop - first
+    elif numbers is not None:
+        # batches that their headers rule out count as done, up to the first selected one that is not
+        n_done = int(numbers[n_done])
+    return Decoded(job.columns, n_done, error, job.n_records, job.failures)
 
 
 class _Run(NamedTuple):
@@ -137,172 +139,127 @@ class _Run(NamedTuple):
     payloads: Payloads
     """Their payloads in the window, not decompressed."""
 
+    def first(self) -> Payloads:
+        """The payloads of the first few batches."""
+        payloads, batches = self.payloads, self.batches[:_FEW]
+        start, stop = payloads.start[:_FEW], payloads.stop[:_FEW]
+        n_bytes = int((stop - start).sum())
+        most = np.clip(batches.records_count, 0, (stop - start) // kf.MIN_RECORD_BYTES)
+        return replace(
+            payloads, start=start, stop=stop, batches=batches, n_records=int(most.sum(dtype=np.int64)), n_bytes=n_bytes
+        )
 
-def _runs(window: Window, batches: BatchTable) -> Iterator[_Run]:
-    """Split batches where the format changes between v2 and older ones."""
+
+def _first_run(window: Window, batches: BatchTable) -> _Run | None:
+    """The batches up to where the format changes between v2 and older ones."""
     if not len(batches):
-        return
+        return None
     magics, payloads = survey(window, batches)
     legacy, modern = magics & _LEGACY_MAGICS, magics & ~_LEGACY_MAGICS
     if legacy and modern:
-        changes = np.flatnonzero(np.diff(batches.magic >= 2)) + 1
-        for start, stop in itertools.pairwise([0, *changes.tolist(), len(batches)]):
-            yield from _runs(window, batches[start:stop])
-    else:
-        yield _Run(batches, legacy != 0, payloads)
+        change = int(np.argmax(np.diff(batches.magic >= 2))) + 1
+        return _first_run(window, batches[:change])
+    return _Run(batches, legacy != 0, payloads)
 
 
 class _Job:
-    """Arguments of one call of `decode`, and its results so far."""
+    """Arguments of one call of `decode`, and its results."""
 
     def __init__(
         self,
         window: Window,
-        columns: Sequence[str],
+        names: Sequence[str],
         selection: Selection,
+        form: Form,
         check_crcs: bool,
         limits: Limits,
         path: str | None,
     ) -> None:
-        self.window, self.columns, self.selection = window, columns, selection
+        self.window, self.names, self.selection, self.form = window, names, selection, form
         self.check_crcs, self.limits, self.path = check_crcs, limits, path
-        self.room = ARENA_BYTES
-        self.parts: list[RecordColumns] = []
+        self.columns: RecordColumns | None = None
         self.failures: list[FunctionFailure] = []
         self.n_records = 0
 
-    def result(self) -> RecordColumns | None:
-        return RecordColumns.concatenate(self.parts) if self.parts else None
-
     def decode(self, run: _Run) -> tuple[int, KafkalogError | None]:
-        """Decode one run; returns how many batches are done, and the error about the next one, if it is bad."""
-        options: dict[str, Any] = {"limits": self.limits, "path": self.path}
+        """Decode one run, or a part of it; returns how many batches are done, and the error about the next one."""
         if run.is_legacy:
-            spans, n_done, used, error = walk_legacy(
-                self.window, run.batches, check_crcs=self.check_crcs, room=self.room, **options
+            spans, n_done, error = walk_legacy(
+                self.window,
+                run.batches,
+                check_crcs=self.check_crcs,
+                room=ARENA_BYTES,
+                limits=self.limits,
+                path=self.path,
             )
-            self.room -= used
             if spans is not None:
                 self._select(spans)
             return n_done, error
         payloads = run.payloads
         payloads.check_crcs = self.check_crcs
+        if not self.selection.takes_all_of(run.batches):
+            return self._walk(self._plain(payloads))
+        decompress, form = payloads.attribute_bits & kf.CODEC_MASK != 0, self.form
+        if decompress and not can_decompress(payloads.batches.codec):
+            payloads, decompress = self._plain(payloads), False
+            form = "arrow" if form == "views" else form  # views would point into memory that is used again
+        filled = fill(payloads, self.names, form=form, decompress=decompress, limits=self.limits)
+        if not filled.n_batches:
+            # something is unusual, or wrong, with the first one; with compressed ones more may be alike
+            return self._walk(payloads if not decompress and payloads.n_decompressed else self._plain(run.first()))
+        if filled.n_records:
+            self.n_records = filled.n_records
+            self.columns = self._with_batch_columns(filled, payloads.batches)
+        return filled.n_batches, payloads.error if filled.n_batches == len(payloads.batches) else None
+
+    def _plain(self, payloads: Payloads) -> Payloads:
+        """Payloads that are not compressed, and have no more records than the limit allows."""
         if payloads.attribute_bits & kf.CODEC_MASK:
-            payloads = decompress_payloads(
-                self.window, run.batches, check_crcs=self.check_crcs, room=self.room, **options
+            return decompress_payloads(
+                self.window,
+                payloads.batches,
+                check_crcs=self.check_crcs,
+                room=ARENA_BYTES,
+                limits=self.limits,
+                path=self.path,
             )
-            self.room -= payloads.n_decompressed
-        else:
-            payloads = limit_records(payloads, self.window, **options)
-        if self.selection.takes_all_of(run.batches):
-            return self._copy(payloads)
-        headers = HEADERS in self.columns or self.selection.reads_headers
-        spans, n_done, error = walk_v2(payloads, headers=headers, **options)
+        return limit_records(payloads, self.window, self.limits, self.path)
+
+    def _walk(self, payloads: Payloads) -> tuple[int, KafkalogError | None]:
+        headers = HEADERS in self.names or self.selection.reads_headers
+        spans, n_done, error = walk_v2(payloads, headers=headers, limits=self.limits, path=self.path)
         self._select(spans)
         return n_done, error
 
     def _select(self, spans: Spans) -> None:
-        self.n_records += len(spans)
+        self.n_records = len(spans)
         if len(spans):
             rows, derived, failures = self.selection.select(spans)
             self.failures += failures
             if rows is None or rows.size:
-                self.parts.append(_fill(spans, rows, self.columns, derived))
+                self.columns = _fill(spans, rows, self.names, derived)
 
-    def _copy(self, payloads: Payloads) -> tuple[int, KafkalogError | None]:
-        """Walk and fill in one pass, since every record is wanted."""
-        batches, n = payloads.batches, payloads.n_records
-        offset = self._room("offset", n, np.int64)
-        timestamp = self._room("timestamp", n, np.int64)
-        headers_start = headers_count = None
-        if HEADERS in self.columns:
-            headers_start, headers_count = (scratch(name, n, np.int32) for name in _HEADER_SPANS)
-        key, value = (self._binary_room(name, payloads) for name in ("key", "value"))
-        status, n_done, n_records, _, n_null_keys, n_null_values, n_headers = kernels.walk_records(
-            payloads.data,
-            payloads.start,
-            payloads.stop,
-            batches.base_offset,
-            batches.base_timestamp,
-            batches.max_timestamp,
-            batches.attributes,
-            batches.records_count,
-            batches.crc,
-            payloads.check_crcs,
-            self.limits.max_headers_per_record,
-            self.limits.max_headers_per_batch,
-            offset,
-            timestamp,
-            *_NO_SPANS,
-            headers_start,
-            headers_count,
-            *key,
-            *value,
-        )
-        error = payloads.error if status == _OK else batch_error(status, batches, n_done, self.path)
-        self.n_records += n_records
-        if not n_records:
-            return n_done, error
-        filled: dict[str, Column] = {}
-        counts: npt.NDArray[np.int64] | None = None
-        for name in self.columns:
-            if name == "key":
-                filled[name] = _filled(*key, n_records, n_null_keys, True)
-            elif name == "value":
-                filled[name] = _filled(*value, n_records, n_null_values, False)
-            elif name == HEADERS:
-                filled[name] = _headers(payloads.data, headers_start, headers_count, None, n_records, n_headers)
-            elif name == "offset":
-                filled[name] = offset[:n_records]
-            elif name == "timestamp":
-                filled[name] = timestamp[:n_records]
-            elif name == "timestamp_type" and not payloads.attribute_bits & kf.TIMESTAMP_TYPE_BIT:
-                filled[name] = np.zeros(n_records, np.int8)
-            elif name == "sequence":
-                counts = record_counts(batches, n_done) if counts is None else counts
+    def _with_batch_columns(self, filled: Filled, batches: BatchTable) -> RecordColumns:
+        """The columns that were filled, and those with one value per batch, in the order of their names."""
+        columns: dict[str, Column] = {}
+        batch_row: npt.NDArray[np.int64] | None = None
+        n = filled.n_records
+        for name in self.names:
+            if name in filled.columns and name != "sequence":
+                columns[name] = filled.columns[name]
+                continue
+            of_batch = batches.base_sequence if name == "sequence" else batch_column(name, batches)
+            if name != "sequence" and (of_batch[0] == of_batch).all():
+                columns[name] = np.full(n, of_batch[0], of_batch.dtype)
+                continue
+            if batch_row is None:
+                counts = record_counts(batches, filled.n_batches)
                 batch_row = np.repeat(np.arange(counts.size), counts)
-                filled[name] = sequences(offset[:n_records], batches, batch_row)
+            if name == "sequence":
+                columns[name] = sequences(filled.columns["offset"], batches, batch_row)  # type: ignore[arg-type]
             else:
-                of_batch = batch_column(name, batches)
-                if (of_batch[0] == of_batch).all():
-                    filled[name] = np.full(n_records, of_batch[0], of_batch.dtype)
-                else:
-                    counts = record_counts(batches, n_done) if counts is None else counts
-                    filled[name] = np.repeat(of_batch, counts)
-        self.parts.append(RecordColumns(n_records, filled))
-        return n_done, error
-
-    def _room(self, name: str, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        return empty(n, dtype) if name in self.columns else scratch(name, n, dtype)
-
-    def _binary_room(self, name: str, payloads: Payloads) -> tuple[Any, Any, Any]:
-        """Return arrays for offsets, data and validity of a column; None each if the column is not wanted."""
-        if name not in self.columns:
-            return None, None, None
-        n, n_bytes = payloads.n_records, payloads.n_bytes
-        # Values usually have most of the bytes. Keys go to scratch memory, which stays in cache, and are copied again
-        data = empty(n_bytes, np.uint8) if name == "value" else scratch("key_data", n_bytes, np.uint8)
-        return empty(n + 1, np.int64), data, np.empty(n, np.uint8)
-
-
-_HEADER_SPANS = ("headers_start", "headers_count")
-_NO_SPANS = (None,) * 4
-
-
-def _filled(
-    offsets: npt.NDArray[np.int64],
-    data: Bytes,
-    valid: npt.NDArray[np.uint8],
-    n: int,
-    n_null: int,
-    is_scratch: bool,
-) -> BinaryColumn:
-    """Make a column of the bytes written; copies them out of scratch memory, or if over a quarter of it is unused."""
-    n_bytes = int(offsets[n])
-    if is_scratch or n_bytes < data.size // 4 * 3:
-        whole, data = data, empty(n_bytes, np.uint8)
-        data[:] = whole[:n_bytes]
-    return BinaryColumn(offsets[: n + 1], data[:n_bytes], valid[:n].view(np.bool_) if n_null else None)
+                columns[name] = of_batch[batch_row]
+        return RecordColumns(n, columns)
 
 
 def _fill(spans: Spans, rows: Rows, columns: Sequence[str], derived: Mapping[str, npt.NDArray[Any]]) -> RecordColumns:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import encode as kernels
+from kafkalog._kernels.batch_spec import Heads, write_heads
 from kafkalog.errors import DEFAULT_LIMITS, Reason
 from kafkalog.records.batch_spec import (
     BatchSpec,
@@ -259,7 +260,7 @@ def _binary(name: str, column: Any) -> tuple[Any, Any, Any]:
 class _Plan(NamedTuple):
     """Header fields and sizes of batches, computed before any byte is written."""
 
-    heads: kernels.Heads
+    heads: Heads
     body_size: npt.NDArray[np.int32]
     payload_size: Int64s
     compressions: list[Compression]
@@ -303,7 +304,7 @@ def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
         | kf.CONTROL_BIT * spread("is_control", spec.is_control, n, np.int16)
         | kf.DELETE_HORIZON_BIT * has_horizon.astype(np.int16)
     )
-    heads = kernels.Heads(
+    heads = Heads(
         base_offset,
         last_offset,
         spread("leader_epoch", spec.leader_epoch, n, np.int32),
@@ -360,7 +361,7 @@ def _write_compressed(bound: _Bound, boundaries: Int64s, plan: _Plan, n_bytes: i
         if (total > MAX_BATCH_BYTES).any():
             row = int(boundaries[first + int(total.argmax())])
             raise unwritable(Reason.BATCH_TOO_LARGE, "its batch has 2 GiB or more", row)
-        kernels.write_heads(plan.heads, first, position, total, out.data)
+        write_heads(plan.heads, first, position, total, out.data)
         first = stop
     return out.data[: out.used]
 

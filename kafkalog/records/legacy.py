@@ -32,8 +32,8 @@ _OK = STATUS["OK"]
 
 def walk_legacy(
     window: Window, batches: BatchTable, *, check_crcs: bool, room: int, limits: Limits, path: str | None
-) -> tuple[Spans | None, int, int, KafkalogError | None]:
-    """Return spans of messages, the number of batches done, bytes decompressed, and the error about the next batch.
+) -> tuple[Spans | None, int, KafkalogError | None]:
+    """Return spans of messages, the number of batches done, and the error about the next batch.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def walk_legacy(
         value_start=outer.value_start[:n_done],
         value_size=outer.value_size[:n_done],
     )
-    return spans, n_done, 0, error
+    return spans, n_done, error
 
 
 class _Outer:
@@ -103,7 +103,7 @@ def _walk_wrappers(
     room: int,
     limits: Limits,
     path: str | None,
-) -> tuple[Spans | None, int, int, KafkalogError | None]:
+) -> tuple[Spans | None, int, KafkalogError | None]:
     """Walk compressed wrappers and the plain messages between them; plain ones are copied to the same arena."""
     arena = thread_arena()
     parts: list[list[npt.NDArray[Any]]] = []
@@ -129,12 +129,12 @@ def _walk_wrappers(
             break
     n_done = len(parts)
     if not parts:
-        return None, n_done, arena.used, error
+        return None, n_done, error
     counts = np.zeros(len(batches), np.int64)
     counts[:n_done] = [part[0].size for part in parts]
     columns: dict[str, Any] = concatenate_columns(parts, _COLUMNS)
     spans = Spans(arena.data[: arena.used], batches, counts, **columns)
-    return spans, n_done, arena.used, error
+    return spans, n_done, error
 
 
 _COLUMNS = (

@@ -236,7 +236,7 @@ def walk_v2(
     names = [*_SPAN_NAMES, *(_HEADER_SPAN_NAMES if headers else ())]
     room = {name: scratch(name, n, np.int32) for name in names}
     offset, timestamp = empty(n, np.int64), empty(n, np.int64)
-    status, n_done, n_records, _, _, _, n_headers = kernels.walk_records(
+    status, n_done, n_records, _, n_headers = kernels.walk_records(
         payloads.data,
         payloads.start,
         payloads.stop,
@@ -257,7 +257,6 @@ def walk_v2(
         room["value_size"],
         room.get("headers_start"),
         room.get("headers_count"),
-        *_NO_COPIES,
     )
     error = payloads.error if status == _OK else batch_error(status, batches, n_done, path)
     spans = Spans(
@@ -274,7 +273,6 @@ def walk_v2(
 
 _SPAN_NAMES = ("key_start", "key_size", "value_start", "value_size")
 _HEADER_SPAN_NAMES = ("headers_start", "headers_count")
-_NO_COPIES = (None, None, None, None, None, None)
 
 
 def record_counts(batches: BatchTable, n_done: int) -> npt.NDArray[np.int64]:

@@ -134,6 +134,7 @@ class BatchScan:
             for finding in self._query.target.findings:
                 self._report(finding)
         for key, partition in self.partitions():
+            _ = partition.log_start_offset  # the partition reads its checkpoint here, and adds what it finds
             for finding in partition.findings:
                 self._report(finding)
             try:

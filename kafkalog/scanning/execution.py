@@ -30,6 +30,7 @@ from kafkalog.log.segment_reader import ScanStatistics, SegmentWindow
 from kafkalog.records.batch_table import lost_batch
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import Decoded, decode
+from kafkalog.records.fill import Form
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
@@ -109,17 +110,19 @@ class Pass:
         KafkalogError
             See `run`.
         """
-        for event in self._plan(OrderedPool(0), []):
+        for event in self._plan(OrderedPool(0), [], "numpy"):
             if isinstance(event, KafkalogError):
                 raise event
 
-    def run(self, names: Sequence[str]) -> Iterator[tuple[Task, RecordColumns]]:
+    def run(self, names: Sequence[str], form: Form = "numpy") -> Iterator[tuple[Task, RecordColumns]]:
         """Columns of the wanted records as they are decoded, never empty, with the task they come from.
 
         Parameters
         ----------
         names : sequence of str
             Columns to decode. Derived columns, and those that the residual reads, are added.
+        form : {"numpy", "arrow", "views"}
+            How byte strings are decoded; see `kafkalog.records.decode.decode`.
 
         Raises
         ------
@@ -136,9 +139,11 @@ class Pass:
         # without threads a window is decoded just when it is needed, so its memory can be reused for the next one
         threads = query.threads if query.threads > 1 else 0
         left = query.limit
+        if left == 0:
+            return
         try:
             with OrderedPool(threads) as pool:
-                for event in pool.ahead(self._plan(pool, names), threads):
+                for event in pool.ahead(self._plan(pool, names, form), threads):
                     if isinstance(event, KafkalogError):
                         raise event
                     if isinstance(event, Task):
@@ -157,7 +162,7 @@ class Pass:
         finally:
             self._report_failures()
 
-    def _plan(self, pool: OrderedPool, names: Sequence[str]) -> Iterator[_Event]:
+    def _plan(self, pool: OrderedPool, names: Sequence[str], form: Form) -> Iterator[_Event]:
         """Tasks and findings in order; ends after an error."""
         query, counts = self.query, self.statistics
         window_bytes = max(WINDOW_BYTES // query.threads, _MIN_WINDOW_BYTES)
@@ -196,7 +201,7 @@ class Pass:
                     n_wanted = len(batches) if mask is None else int(np.count_nonzero(mask))
                     counts.n_batches_decoded += n_wanted
                     if n_wanted:
-                        decode_rows = partial(self._decode, window, selection, names)
+                        decode_rows = partial(self._decode, window, selection, names, form)
                         for first, stop in shares(batches):
                             work = BatchTask(pool, decode_rows, first, stop)
                             yield Task(window, partition, work, stop == len(batches))
@@ -216,7 +221,7 @@ class Pass:
         self.progress(window.n_bytes)
 
     def _decode(
-        self, window: SegmentWindow, selection: Selection, names: Sequence[str], first: int, stop: int
+        self, window: SegmentWindow, selection: Selection, names: Sequence[str], form: Form, first: int, stop: int
     ) -> Decoded:
         return decode(
             window.window,
@@ -224,6 +229,7 @@ class Pass:
             first=first,
             stop=stop,
             selection=selection,
+            form=form,
             check_crcs=self.query.check_crcs,
             limits=self.query.limits,
             path=str(window.segment.path),

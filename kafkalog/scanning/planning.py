@@ -32,11 +32,12 @@ from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, place_of
 from kafkalog.log.segment import Segment
-from kafkalog.records.header_walk import intact_batch_at, is_chain
+from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
 from kafkalog.scanning.query import check_isolation_level, check_on_corruption, offset_of
 from kafkalog.scanning.scan import Scan
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.state.transaction_outcomes import Outcomes
+from kafkalog.storage.source import ByteSource
 
 TASK_BYTES: Final = 2**26
 """Bytes of `.log` files per task: many compared with the cost of starting a task, few enough to balance the load."""
@@ -165,6 +166,7 @@ def plan(
             found.append(partition.to_finding())
         else:
             wanted.append(partition)
+            _ = partition.log_start_offset  # the partition reads its checkpoint here, and adds what it finds
             found += partition.findings
             lost = [segment.error for segment in partition.segments if segment.error is not None]
             if lost and on_corruption == "raise":
@@ -369,13 +371,14 @@ class _Planner:
     def _within(
         ranges: Sequence[SegmentRange], start: int | None, end: int | None
     ) -> Iterator[tuple[int, SegmentRange]]:
-        """Segments that may hold offsets of a range and are not empty."""
+        """Segments that may hold offsets of a range."""
         for number, one in enumerate(ranges):
             if start is not None and number + 1 < len(ranges) and ranges[number + 1].first_offset <= start:
                 continue
             if end is not None and one.first_offset >= end:
                 return
-            if one.size_in_bytes:
+            # an empty segment that is not the last one may have lost its batches: its reader notices the gap
+            if one.size_in_bytes or number + 1 < len(ranges):
                 yield number, one
 
     def _cut_segment(
@@ -435,8 +438,9 @@ class _Planner:
                     is_hidden = int(window.batches.base_offset[0]) < 0
                     source.release(window.data, at)
                     del window
-                    rises = segment.base_offset <= first <= last <= int(offset[near])
-                    rises &= not cuts or first > cuts[-1].offset
+                    before = int(offset[near - 1]) if near else segment.base_offset - 1
+                    rises = before < first <= last <= int(offset[near]) and (not cuts or first > cuts[-1].offset)
+                    rises = rises and _rises_to(source, int(position[near - 1]) if near else 0, at, first)
                     if rises and is_chain(source, at, _CHAIN_BYTES):
                         cuts.append(_Cut(at, first, is_hidden))
                         break
@@ -457,6 +461,25 @@ class _Planner:
             task[-1 if joined else len(task) :] = [joined or part]
         if task:
             yield [one.finish() for one in task]
+
+
+def _rises_to(source: ByteSource, begin: int, at: int, first: int) -> bool:
+    """Whether the offsets of the batches before a cut rise up to it.
+
+    If the batch on either side of a cut had a wrong offset, neither of the two readers would have the neighbours that
+    show which one is wrong.
+    """
+    if not 0 <= begin < at:
+        return False
+    last = -1
+    try:
+        for window in walk(source, start=begin, stop=at, first_window_bytes=2**13):
+            last = int(window.batches.last_offset[-1])
+            source.release(window.data, window.start)
+            del window
+    except KafkalogError:
+        return False  # the index is wrong, or the log is damaged here
+    return last < first
 
 
 def _join(before: _Part, part: _Part) -> _Part | None:

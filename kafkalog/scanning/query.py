@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.arguments import integer, one_of, optional_integer
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, extend_schema, record_schema
 from kafkalog.log.log_dir import LogDir
@@ -22,7 +21,7 @@ from kafkalog.log.open import Paths, partitions_of
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.parsing import Time, TopicPatterns, hint, parse_milliseconds, some
+from kafkalog.parsing import Time, TopicPatterns, hint, integer, one_of, optional_integer, parse_milliseconds, some
 from kafkalog.records.selection import Predicate, Selection
 from kafkalog.scanning.expressions import Residual, is_expression
 from kafkalog.scanning.filters import Filter, Filters, parse_filters
@@ -373,7 +372,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "include_deleted": _flag,
     "internal": _flag,
     "check_crcs": _flag,
-    "limit": lambda name, value: optional_integer(name, value, 1),
+    "limit": lambda name, value: optional_integer(name, value, 0),
     "threads": lambda name, value: optional_integer(name, value, 1) or os.cpu_count() or 1,
 }
 """Functions that check an option and convert it to the value of a `Query`."""

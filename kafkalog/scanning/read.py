@@ -13,6 +13,7 @@ from kafkalog.scanning.scan import Scan
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 
 def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
@@ -26,14 +27,19 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         leader_epoch, producer_id, producer_epoch, sequence, is_transactional, is_control, compression,
         batch_base_offset, batch_position, segment. Other columns are not decoded.
     topics : str or sequence of str, optional
+        Names, globs (``orders.*``), and either of these after ``!`` to leave topics out.
     partitions : int or sequence of int, optional
         Partition numbers, for each topic.
     start_offset, end_offset : int or mapping of (topic, partition) to int, optional
         Half-open.
-    start_timestamp, end_timestamp : int (ms) or aware datetime, optional
-        Half-open, compared with the record timestamps. A record whose format has no timestamp never matches.
-    filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
-        ``(column, operation, value)``: all conditions of a list have to hold, or all of one list out of several.
+    start_timestamp, end_timestamp : int (ms), str or aware datetime, optional
+        Half-open, compared with the record timestamps. A record whose format has no timestamp never matches. Text is
+        ISO 8601 with a zone, or a time before now such as ``-1h``.
+    limit : int, optional
+        At most this many records, the first ones.
+    filters : str, list of str or tuple, list of lists of these, or pyarrow.compute.Expression, optional
+        ``(column, operation, value)``, or text as in the command line (``"key == abc"``): all conditions of a list have
+        to hold, or all of one list out of several.
         Operations are ``==, !=, <, <=, >, >=, in, not in, is null, is not null`` and, for key, value and headers,
         ``starts_with`` and ``contains``. Any column may be used, in `columns` or not, as well as those of `extract`,
         ``headers.NAME`` (true if any header of that name matches) and ``("headers", "has", NAME)``. Comparisons with
@@ -121,6 +127,11 @@ def read_pandas(
 ) -> pd.DataFrame:
     """Records as a `pandas.DataFrame`. The options are those of `scan`, and ``dtype_backend="pyarrow"``."""
     return scan(path, **options).to_pandas(**({} if dtype_backend is None else {"dtype_backend": dtype_backend}))
+
+
+def read_polars(path: Paths | Opened, **options: Unpack[ScanOptions]) -> pl.DataFrame:
+    """Records as a `polars.DataFrame`. The options are those of `scan`."""
+    return scan(path, **options).to_polars()
 
 
 def read_numpy(path: Paths | Opened, **options: Unpack[ScanOptions]) -> RecordColumns:

@@ -7,18 +7,16 @@ Memory holds a few windows and the records decoded from them, whatever the size 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.arguments import integer, optional_integer
-from kafkalog.errors import (
-    Finding,
-    Loss,
-    Reason,
-)
+from kafkalog.errors import Finding, Findings, KafkalogError, Loss, Reason
+from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
     ALL_COLUMNS,
     CONTEXT_COLUMNS,
@@ -27,19 +25,21 @@ from kafkalog.interchange.arrow_output import (
     check_binary_type,
     columns_needed,
     extend_schema,
+    form_needed,
     record_schema,
 )
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.parsing import near
+from kafkalog.parsing import integer, near, optional_integer
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.explain import Explanation
-from kafkalog.scanning.query import Opened, Query, ScanOptions
+from kafkalog.scanning.query import Opened, Query, ScanOptions, offset_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes exceeds this. A single larger record is not cut."""
@@ -104,7 +104,7 @@ class Scan:
         one = self._pass()
         writer: ArrowWriter | None = None
         segment: Segment | None = None
-        for task, columns in one.run(columns_needed(self._records)):
+        for task, columns in one.run(columns_needed(self._records), form_needed(self._records)):
             if writer is None or task.window.segment is not segment:
                 _report_header_keys(one, writer, segment)
                 segment = task.window.segment
@@ -132,7 +132,8 @@ class Scan:
         ----------
         **options
             Options of `pyarrow.Table.to_pandas`, and ``dtype_backend="pyarrow"``, which keeps Arrow's memory and types
-            instead of creating one Python object per cell.
+            instead of creating one Python object per cell. Otherwise text, such as the topic, is categorical unless
+            ``strings_to_categorical=False``, and all records without headers share one empty array.
         """
         try:
             import pandas as pd
@@ -143,7 +144,16 @@ class Scan:
             raise ValueError(f"dtype_backend must be 'pyarrow' or left out, not {backend!r}")
         if backend == "pyarrow":
             options.setdefault("types_mapper", pd.ArrowDtype)
-        return self.to_table().to_pandas(**options)
+        table = self.to_table()
+        return table.to_pandas(**options) if "types_mapper" in options else data_frame(table, **options)
+
+    def to_polars(self) -> pl.DataFrame:
+        """All records as a `polars.DataFrame`."""
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise ImportError("polars is not installed: pip install polars") from error
+        return pl.DataFrame(self.to_reader())
 
     def to_numpy(self) -> RecordColumns:
         """All records as NumPy columns; see `kafkalog.RecordColumns`.
@@ -184,6 +194,46 @@ class Scan:
             left -= len(batches[-1])
         cast(Any, stream).close()  # stops the threads that decode ahead
         return pa.Table.from_batches(batches, self.schema)
+
+    def tail(self, n: int = 5) -> pa.Table:
+        """The last records of each partition, `n` of each at most.
+
+        A partition is read from ever farther before its end until there are enough.
+        """
+        integer("n", n, 0)
+        found = Findings(self._query.limits.max_findings)
+        tables = [self.schema.empty_table()]
+        for partition in self._query.iter_partitions():
+            if isinstance(partition, Partition):
+                tables.append(self._tail_of(partition, n, found))
+            elif self._query.on_corruption == "raise":
+                raise partition
+            else:
+                found.add(partition.to_finding())
+        self._last = Pass(self._query)
+        self._last.findings = found
+        return pa.concat_tables(tables)
+
+    def _tail_of(self, partition: Partition, n: int, found: Findings) -> pa.Table:
+        key = partition.topic_partition
+        begin = max(offset_of(self._query.start_offset, key) or 0, 0)
+        end, reach = offset_of(self._query.end_offset, key), max(2 * n, 64)
+        try:
+            end = partition.log_end_offset if end is None else min(end, partition.log_end_offset)
+        except KafkalogError:
+            reach = 2**62  # the end is damaged: read all, and handle the damage as asked
+        one = copy(self)
+        while True:
+            start = begin if end is None else max(end - reach, begin)
+            one._query = replace(
+                self._query, target=partition, topics=None, partitions=None, start_offset=start, end_offset=end
+            )
+            table = one.to_table()
+            if len(table) >= n or start <= max(begin, partition.log_start_offset) or end is None:
+                for finding in one.findings:
+                    found.add(finding)
+                return table[max(len(table) - n, 0) :]
+            reach *= 8
 
     def count_rows(self) -> int:
         """The number of records. They are read and checked, and only their offsets are copied."""

@@ -10,6 +10,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
+from kafkalog.parsing import TopicPatterns
 from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 
 DATA_LOSS = (
@@ -59,6 +60,7 @@ def wanted_partitions(log_dir: LogDir, options: SourceOptions) -> list[kf.TopicP
     """
     found = [key for key in log_dir if options.topics.wants(key)]
     named = options.topics
+    TopicPatterns(named.patterns).check(log_dir.topics)
     missing: list[str] = []
     if named.assigned is not None:
         missing = [str(key) for key in sorted(named.assigned) if key not in log_dir]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from typing import Any, Final, Literal, cast
 
 from kafkalog import format as kf
 from kafkalog.errors import OnCorruption
+from kafkalog.parsing import TopicPatterns, near
 from kafkalog.scanning.filters import parse_filters
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.types import KAFKA_COLUMNS, check_columns
@@ -34,6 +34,7 @@ _SUPPORTED: Final = (
     "assign",
     "subscribe",
     "subscribePattern",
+    "topics",
     "startingOffsets",
     "endingOffsets",
     "startingTimestamp",
@@ -82,6 +83,18 @@ _REFUSED: Final = {
     "fetchoffset.retryintervalms": f"no offset is fetched: {_NO_BROKER}",
     "where": "a Python function does not fit into an option: use filters=, or kafkalog.spark's jobs",
 }
+# what else one might call an option, and what it is called here
+_OTHER_NAMES: Final = {
+    "topic": "topics",
+    "startoffset": "startingOffsets",
+    "start_offset": "startingOffsets",
+    "endoffset": "endingOffsets",
+    "end_offset": "endingOffsets",
+    "start_timestamp": "startingTimestamp",
+    "end_timestamp": "endingTimestamp",
+    "limit": "load(path).limit(n)",
+    "filter": "filters",
+}
 _EXAMPLE_PARTITIONS = '{"topicA":[0,1],"topicB":[0,1]}'
 _EXAMPLE_OFFSETS = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _EXAMPLE_TIMESTAMPS = '{"topicA": {"0": 123456789, "1": 123456789},\n"topicB": {"0": 123456789, "1": 123456789}}'
@@ -112,6 +125,8 @@ class Topics:
     assigned: frozenset[kf.TopicPartition] | None = None
     subscribed: frozenset[str] | None = None
     pattern: str | None = None
+    patterns: tuple[str, ...] | None = None
+    """Names, globs and exclusions, as `kafkalog.scan` takes them."""
     internal: bool = False
     """Whether a pattern or the default includes internal topics."""
 
@@ -121,6 +136,8 @@ class Topics:
             return key in self.assigned
         if self.subscribed is not None:
             return key.topic in self.subscribed
+        if self.patterns is not None:
+            return TopicPatterns(self.patterns, internal=self.internal).wants(key.topic)
         if key.topic in kf.INTERNAL_TOPICS and not self.internal:
             return False
         return self.pattern is None or re.fullmatch(self.pattern, key.topic) is not None
@@ -252,9 +269,9 @@ def _check_names(given: Mapping[str, str]) -> None:
             continue
         if name.startswith("kafka."):
             raise ValueError(f"option {name!r} is refused: it is for a Kafka client, and {_NO_BROKER}")
-        near = [known[one] for one in difflib.get_close_matches(name, known, 1)]
+        meant = _OTHER_NAMES.get(name) or near(name, _SUPPORTED)
         raise ValueError(
-            f"no option {name!r}" + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(_SUPPORTED)}")
+            f"no option {name!r}" + (f"; did you mean {meant}?" if meant else f"; there are {', '.join(_SUPPORTED)}")
         )
 
 
@@ -269,7 +286,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
 
 def _topics(given: Mapping[str, str]) -> Topics:
     internal = _boolean(given, "internal", False) or any(map(_is_internal, _paths(given)))
-    strategies = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
+    strategies = [name for name in ("subscribe", "subscribepattern", "assign", "topics") if name in given]
     if len(strategies) > 1:
         raise ValueError(
             "Only one of the following options can be specified for Kafka source: subscribe, subscribepattern, assign."
@@ -297,6 +314,11 @@ def _topics(given: Mapping[str, str]) -> Topics:
         except re.error as error:
             raise ValueError(f"subscribePattern is no regular expression: {error}") from error
         return Topics(pattern=value.strip(), internal=internal)
+    if "topics" in given:
+        patterns = tuple(filter(None, map(str.strip, given["topics"].split(","))))
+        if not patterns:
+            raise ValueError("the option topics names none: give names or globs, such as orders.*,!*-changelog")
+        return Topics(patterns=patterns, internal=internal)
     return Topics(internal=internal)
 
 

@@ -294,15 +294,6 @@ class ProducerState:
             self._set(batches, rows, entry, is_data, coordinator_epoch)
         return self.transactions.update(batches, place)
 
-    def expire(self, now_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
-        """Remove producers that have been idle for `expiration_ms` and have no transaction open."""
-        kept = list(self._row_of.values())
-        entries = self._entries[kept]
-        busy = now_ms - entries["timestamp"] < expiration_ms
-        busy |= [one in self.transactions for one in self._row_of]
-        self._entries = entries[busy]
-        self._row_of = {one: row for row, one in enumerate(self._entries["producer_id"].tolist())}
-
     def entries(self) -> npt.NDArray[np.void]:
         """PRODUCER_SNAPSHOT_DTYPE[n]: the entries of a snapshot taken now, in the order that a broker writes them."""
         found = self._entries[list(self._row_of.values())]

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog._kernels.rolling import count_until_roll
+from kafkalog._kernels.indexes import count_until_roll
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.log_config import LogConfig
 

@@ -13,6 +13,7 @@ import writing
 
 import kafkalog
 from kafkalog.cli import main
+from kafkalog.scanning.planning import plan
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 
 KEY = kafkalog.TopicPartition("orders", 0)
@@ -257,3 +258,88 @@ def test_the_command_says_which_gaps_are_compaction(capsys: pytest.CaptureFixtur
     rows: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     (row,) = (row for row in rows if row["kind"] == "partition")
     assert row["gaps"] == [{"start": 0, "end": 243, "is_compacted": True}]
+
+
+# -------------------------------------------------------------------------------------- before the first segment
+
+EPOCHS = "leader-epoch-checkpoint"
+START = "log-start-offset-checkpoint"
+
+
+def lose_first(root: Path, partition: Path, left: str) -> int:
+    """Delete the first segment; of what tells of it only one file is left. Returns where the log begins now."""
+    first, second, *_ = bases(partition)
+    remove(partition, first)
+    if left == START:
+        (root / START).write_bytes(encode_offset_checkpoint({KEY: first + 3}))
+    elif left == ".snapshot":
+        (partition / f"{first + 7:020d}.snapshot").write_bytes(next(partition.glob("*.snapshot")).read_bytes())
+    if left != EPOCHS:
+        (partition / EPOCHS).write_text(f"0\n1\n0 {second}\n")
+    return second
+
+
+@pytest.mark.parametrize(("left", "begin"), [(START, 3), (EPOCHS, 0), (".snapshot", 7)])
+def test_after_a_clean_shutdown_a_file_proves_that_the_first_segment_is_gone(
+    root: Path, partition: Path, left: str, begin: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = lose_first(root, partition, left)
+    assert damage(root) == [("segment_missing", begin, start - 1)]
+    assert main(["verify", str(root)]) == 1
+    assert left in capsys.readouterr().out
+    assert notes(root) == []
+
+
+@pytest.mark.parametrize(("left", "begin"), [(START, 3), (EPOCHS, 0), (".snapshot", 7)])
+def test_after_a_crash_it_may_have_been_retention_and_is_a_note(
+    root: Path, partition: Path, left: str, begin: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = lose_first(root, partition, left)
+    (root / ".kafka_cleanshutdown").unlink()
+    assert damage(root) == []
+    assert notes(root) == [("offset_gap", begin, start - 1)]
+    assert main(["verify", str(root)]) == 0
+    assert "retention" in capsys.readouterr().out
+
+
+def test_an_index_that_is_left_proves_it_even_so(root: Path, partition: Path) -> None:
+    first, second, *_ = bases(partition)
+    remove(partition, first, ".log", ".snapshot")
+    (partition / EPOCHS).write_text(f"0\n1\n0 {second}\n")
+    (root / ".kafka_cleanshutdown").unlink()
+    assert damage(root) == [("segment_missing", first, second - 1)]
+
+
+def test_what_lies_in_remote_storage_is_not_missing(root: Path, partition: Path) -> None:
+    start = lose_first(root, partition, START)
+    write_partition(root / "__remote_log_metadata-0", 20)
+    assert damage(root) == []
+    assert notes(root) == [("offset_gap", 3, start - 1)]
+
+
+def test_what_retention_has_just_deleted_is_not_missing(root: Path, partition: Path) -> None:
+    first, *_ = bases(partition)
+    for suffix in (".log", ".index", ".timeindex"):
+        path = partition / f"{first:020d}{suffix}"
+        path.rename(path.with_name(f"{path.name}.deleted"))
+    assert [*kafkalog.verify(root).all_findings()] == []
+
+
+def test_a_log_that_begins_where_its_files_say_has_lost_nothing_that_could_be_known(
+    root: Path, partition: Path
+) -> None:
+    lose_first(root, partition, "nothing")
+    assert [*kafkalog.verify(root).all_findings()] == []
+
+
+def test_readers_say_that_the_log_started_earlier(root: Path, partition: Path) -> None:
+    start = lose_first(root, partition, START)
+    for path in (root, partition):
+        scan = kafkalog.scan(path, columns=["offset"])
+        scan.to_table()
+        batches = kafkalog.batches(path)
+        batches.to_table()
+        for found in (scan.findings, batches.findings, plan(path).findings):
+            assert [(one.reason.value, one.base_offset, one.last_offset, one.damage) for one in found] == [
+                ("offset_gap", 3, start - 1, False)
+            ]

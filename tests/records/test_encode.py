@@ -28,6 +28,7 @@ from reading import read, without_magic
 from strategies import BLOBS, TIMESTAMPS, VALUES
 
 from kafkalog._kernels import encode as kernels
+from kafkalog._kernels.batch_spec import Heads, write_heads
 from kafkalog.errors import KafkalogError, Reason, UnwritableError
 from kafkalog.format import Codec
 from kafkalog.records.batch_spec import BatchSpec
@@ -370,7 +371,7 @@ def measured(columns: kernels.Columns, n: int) -> tuple[Any, ...]:
         kernels.measure_batches(columns, boundaries, zero, zero, body_size, payload_size, np.empty(1, np.int64))[0] == 0
     )
     i32, i16 = np.zeros(1, np.int32), np.zeros(1, np.int16)
-    heads = kernels.Heads(zero, zero, i32, i16, zero, zero, zero, i16, i32, i32)
+    heads = Heads(zero, zero, i32, i16, zero, zero, zero, i16, i32, i32)
     return boundaries, heads, body_size, payload_size
 
 
@@ -413,7 +414,7 @@ def test_kernels_refuse_outputs_and_boundaries_that_do_not_fit() -> None:
     assert (status, written) == (kernels.STATUSES["BOUNDARIES"], 0)
     for position, size in ((-1, 61), (0, 60), (out.size - 60, 61), (0, 2**31)):
         with pytest.raises(ValueError, match="outside"):
-            kernels.write_heads(rest[0], 0, np.array([position]), np.array([size]), out)
+            write_heads(rest[0], 0, np.array([position]), np.array([size]), out)
 
 
 # --- where batches end ---------------------------------------------------------------------------------------

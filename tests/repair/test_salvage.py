@@ -26,7 +26,7 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.cli.app import main
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason, UnsafePathError, WriteError
-from kafkalog.records.resync import Found, find_batches, heaviest_rising
+from kafkalog.repair.salvaging.resync import Found, find_batches, heaviest_rising
 from kafkalog.storage.source import BufferSource
 
 

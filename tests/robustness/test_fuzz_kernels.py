@@ -17,11 +17,13 @@ import kafkalog
 from kafkalog._kernels import crc as crc_kernels
 from kafkalog._kernels import decode as record_kernels
 from kafkalog._kernels import encode as encode_kernels
+from kafkalog._kernels import fill as fill_kernels
 from kafkalog._kernels import filters as predicate_kernels
 from kafkalog._kernels import header_walk as batch_kernels
 from kafkalog._kernels import indexes as index_kernels
 from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import wire as wire_kernels
+from kafkalog._kernels.batch_spec import Heads, write_heads
 
 REFUSALS = (ValueError, IndexError)
 HOSTILE_DTYPES: dict[str, Any] = {
@@ -35,6 +37,7 @@ HOSTILE_DTYPES: dict[str, Any] = {
 
 
 _room = Guard(4096)
+_codecs = fill_kernels.Codecs()
 
 
 class Arguments:
@@ -108,11 +111,6 @@ def _walk_message_set(a: Arguments, n: int) -> None:
 
 def _walk_records(a: Arguments, n: int) -> None:
     data = a.bytes()
-    copies: list[Any] = []
-    for _ in range(2):  # of the keys, of the values
-        room = np.empty(int(a.rng.integers(0, 200)), np.uint8)
-        copies += [None] * 3 if a.rng.random() < 0.3 else [a.column("q", n + 1), room, a.column("B", n)]
-    spans = [None] * 4 if a.rng.random() < 0.3 else a.columns("iiii", n)
     headers = [None] * 2 if a.rng.random() < 0.3 else a.columns("ii", n)
     record_kernels.walk_records(
         data,
@@ -120,11 +118,38 @@ def _walk_records(a: Arguments, n: int) -> None:
         bool(n % 2),
         a.number(32),
         a.number(32),
-        *a.columns("qq", n),
-        *spans,
+        *a.columns("qqiiii", n),
         *headers,
-        *copies,
     )
+
+
+def _fill_columns(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    wide = "qi"[int(a.rng.integers(0, 2))]
+    viewed = a.rng.random() < 0.2
+
+    def strings(rows: int, *, optional: bool = True) -> Any:
+        if optional and a.rng.random() < 0.3:
+            return None
+        if viewed and optional:
+            return np.empty(16 * rows, np.uint8), a.column("B", rows)
+        return a.column(wide, rows + 1), np.empty(int(a.rng.integers(0, 300)), np.uint8), a.column("B", rows)
+
+    n_headers = n % 7
+    headers = a.column(wide, n + 1), strings(n_headers, optional=False), strings(n_headers, optional=False)
+    fixed = [None if a.rng.random() < 0.3 else column for column in a.columns("qq", n)]
+    columns = fill_kernels.Columns(n, *fixed, strings(n), strings(n), headers if n % 3 else None)
+    batches = a.columns("qqqqqhiI", n % 5)
+    arena = _room.ending(bytes(int(a.rng.integers(0, 2000))))
+    codecs = _codecs if a.rng.random() < 0.5 else None
+    limits = a.number(32), a.number(32), a.number(32), a.number()
+    fill_kernels.fill_columns(data, *batches, bool(n % 2), *limits, codecs, arena, columns)
+
+
+def _view_strings(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    offsets = a.column("q", n + 1)
+    fill_kernels.view_strings(np.sort(offsets) if n % 2 else offsets, data, np.empty(16 * n, np.uint8))
 
 
 def _survey_batches(a: Arguments, n: int) -> None:
@@ -201,7 +226,7 @@ def _match_header(a: Arguments, n: int) -> None:
     predicate_kernels.match_header(data, *columns, _needle(a), operation, _needle(a), *flags, _mask(a, n))
 
 
-def _written(a: Arguments, n: int) -> tuple[encode_kernels.Columns, encode_kernels.Heads, Any]:
+def _written(a: Arguments, n: int) -> tuple[encode_kernels.Columns, Heads, Any]:
     """Columns that lead anywhere, or nearly right, heads and boundaries; the columns keep what they were given."""
     data = np.array(a.bytes())
     right = a.rng.random() < 0.7
@@ -220,7 +245,7 @@ def _written(a: Arguments, n: int) -> tuple[encode_kernels.Columns, encode_kerne
     offset = np.sort(a.column("q", n)) if right else a.column("q", n)
     columns = encode_kernels.Columns(offset, a.column("q", n), *binary(n), *binary(n), *headers)
     n_batches = n % 5
-    heads = encode_kernels.Heads(*a.columns("qqihqqqhii", n_batches))
+    heads = Heads(*a.columns("qqihqqqhii", n_batches))
     boundaries = np.sort(a.rng.integers(0, n + 1, n_batches + 1)) if right else a.column("q", n_batches + 1)
     return columns, heads, boundaries
 
@@ -242,7 +267,7 @@ def _write_batches(a: Arguments, n: int) -> None:
     bounds = (0, len(heads)) if n % 2 else (int(a.rng.integers(-1, 5)), int(a.rng.integers(-1, 5)))
     encode_kernels.write_batches(columns, boundaries, heads, body_size, payload_size, *bounds, bool(n % 3), out)
     n_batches = max(len(heads) - n % 2, 0)
-    encode_kernels.write_heads(heads, int(a.rng.integers(-1, 3)), *a.columns("qq", n_batches), out)
+    write_heads(heads, int(a.rng.integers(-1, 3)), *a.columns("qq", n_batches), out)
 
 
 def _varints(a: Arguments, n: int) -> None:
@@ -261,6 +286,8 @@ KERNEL_CALLS = (
     _walk_messages,
     _walk_message_set,
     _walk_records,
+    _fill_columns,
+    _view_strings,
     _measure_binary,
     _fill_binary,
     _walk_headers,

@@ -144,8 +144,9 @@ def test_a_cut_inside_a_value_that_holds_batches_is_noticed_by_who_reads_up_to_i
     log = make(tmp_path, {0: [batch(0), builder.batch_v2([record], base_offset=5), batch(6000)]})
     (path,) = log.glob("*.log")
     at = path.read_bytes().index(inner) + builder.batch_positions(inner)[30][0]
-    entries = OffsetIndex.open(path.with_suffix(".index"), 0).entries[:1].copy()
-    entries["relative_offset"], entries["position"] = 66, at
+    before = path.read_bytes().index(inner) + builder.batch_positions(inner)[29][0]
+    entries = OffsetIndex.open(path.with_suffix(".index"), 0).entries[[0, 0]]
+    entries["relative_offset"], entries["position"] = [64, 66], [before, at]  # both lie, in accord with each other
     path.with_suffix(".index").write_bytes(entries.tobytes())
     tasks = plan(log, task_bytes=2**21)
     if len(tasks.tasks) == 1:
@@ -329,3 +330,55 @@ def test_a_partition_that_cannot_be_read_is_a_finding_where_damage_is_passed_ove
 def test_an_option_that_is_none_is_refused(log: Path, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plan(log, **options)
+
+
+def gaps(path: Path) -> list[tuple[int | None, int | None]]:
+    scan = kafkalog.scan(path)
+    scan.to_table()
+    return [(one.base_offset, one.last_offset) for one in scan.findings if one.reason is Reason.OFFSET_GAP]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("task_bytes", [2**12, 2**14, 2**17])
+@pytest.mark.parametrize("gone", [{400}, {400, 800}, {1200}])
+def test_gaps_between_segments_are_found_by_one_task_each(
+    tmp_path: Path, gone: set[int], task_bytes: int, level: Any
+) -> None:
+    bases = sorted({0, 400, 800, 1200, 1600} - gone)
+    log = make(tmp_path, {base: [batch(base + 4 * i) for i in range(100)] for base in bases})
+    (log / kf.segment_file_name(2100)).touch()  # what it held is gone, too
+    make(tmp_path / "more", {2400: [batch(2400)]})
+    (tmp_path / "more" / "t-0" / kf.segment_file_name(2400)).rename(log / kf.segment_file_name(2400))
+    found: list[Finding] = []
+    tasks = plan(log, task_bytes=task_bytes, isolation_level=level)
+    read(tasks, report=found.append)
+    assert [(one.base_offset, one.last_offset) for one in found if one.reason is Reason.OFFSET_GAP] == gaps(log)
+    assert len(gaps(log)) == 3
+
+
+@pytest.mark.parametrize("shift", [1000, 40, -3, -40, -(2**20)])
+@pytest.mark.parametrize("side", [-1, 0])
+def test_a_flipped_offset_at_the_border_of_a_task_is_blamed_itself(log: Path, side: int, shift: int) -> None:
+    borders = [
+        (one.name, one.start)
+        for task in plan(log, task_bytes=2**14).tasks
+        for part in task.parts
+        for one in part.segments
+        if one.start
+    ]
+    assert len(borders) > 3
+    name, start = borders[2]
+    data = bytearray((log / name).read_bytes())
+    positions = [position for position, _ in builder.batch_positions(bytes(data))]
+    row = positions.index(start) + side
+    offset = int.from_bytes(data[positions[row] : positions[row] + 8], "big")
+    data[positions[row] : positions[row] + 8] = max(offset + shift, 0).to_bytes(8, "big")
+    (log / name).write_bytes(data)
+    with pytest.raises(CorruptionError) as raised:
+        read(plan(log, task_bytes=2**14))
+    assert (raised.value.path, raised.value.position) == (str(log / name), positions[row])
+    found: list[Finding] = []
+    with pytest.warns(kafkalog.CorruptionWarning):
+        left = offsets(plan(log, task_bytes=2**14, on_corruption="skip"), report=found.append)
+    assert left == [one for one in range(1200) if not offset <= one < offset + 4]
+    assert [(one.position, one.base_offset, one.n_records) for one in found] == [(positions[row], offset, 4)]

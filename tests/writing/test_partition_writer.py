@@ -390,7 +390,7 @@ def test_nothing_is_appended_behind_damage(path: Path) -> None:
     log.write_bytes(content)
     old = files_in(path)
     for truncate_tail in (False, True):
-        with pytest.raises(CorruptionError, match="nothing is appended behind damage"):
+        with pytest.raises(CorruptionError, match="nothing is appended after damage"):
             PartitionWriter(path, truncate_tail=truncate_tail)
     assert files_in(path) == old
     assert nothing_left(path)

@@ -1,7 +1,6 @@
 """Commands that read.
 
     `ls`             lists topics, partitions, segments
-    `summary`        sums up the batch headers of a segment or partition, for `ls`
     `cat`            prints records
     `record_text`    formats records as lines, for `cat` and `lookup`
     `batches`        lists record batches

@@ -6,11 +6,12 @@ import argparse
 import json
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import FILTER_HELP, HelpText, add_command
+from kafkalog.cli.options import FILTER_HELP, HelpText, add_command, count
 from kafkalog.cli.scan_options import (
     ScanReporter,
     add_scan_reading,
@@ -25,6 +26,8 @@ from kafkalog.cli.scan_options import (
 from kafkalog.errors import CorruptionError, CorruptionWarning
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kafkalog.cli.reading.record_text import RecordFormat
     from kafkalog.scanning.scan import Scan
 
@@ -57,7 +60,8 @@ left out and reported: see --on-corruption.""",
     examples="""\
   kafkalog cat /var/lib/kafka -t orders -p 0,3 -n 20
   kafkalog cat orders-0 --start-offset 1000 --end-offset 1100 --full
-  kafkalog cat /backup/kafka -t orders --start-timestamp 2026-11-21T08:00:00Z --json --encoding utf8 | jq .value
+  kafkalog cat /backup/kafka -t 'orders.*' -T '*-changelog' --start-timestamp -1h --json --encoding utf8 | jq .value
+  kafkalog cat orders-0 --tail 5
   kafkalog cat orders-0 --isolation-level read_committed
   kafkalog cat /backup/kafka -t orders --filter 'key == user-42' --filter 'headers has trace-id'
   kafkalog cat damaged-0 --on-corruption skip --json > intact.jsonl
@@ -71,6 +75,7 @@ def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
     parser = add_command(commands, "cat", _HELP)
     add_scan_selection(parser)
+    parser.add_argument("--tail", metavar="N", type=count, help="only the last N records of each partition")
     how = parser.add_argument_group("how they are printed")
     how.add_argument("--json", action="store_true", help="an object a line")
     how.add_argument("--explain", action="store_true", help="no records, but what has to be read for them, and why")
@@ -89,6 +94,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Print records."""
     if args.encoding is not None and not args.json:
         raise UsageError("--encoding is for --json; text shows bytes as text")
+    if args.tail is not None and args.limit is not None:
+        raise UsageError("-n counts from the start and --tail from the end: give one")
     from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
 
     columns = record_columns_of(args) if args.json else columns_of(args)
@@ -112,7 +119,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     watch = ScanReporter(scan, console, None if sys.stdout.isatty() else "records")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
-        _print(scan, record_format, args.limit, watch, console)
+        _print(scan, record_format, args.tail, watch, console)
 
 
 def _explain(scan: Scan, is_json: bool, console: Console) -> None:
@@ -120,22 +127,18 @@ def _explain(scan: Scan, is_json: bool, console: Console) -> None:
     console.write(json.dumps(explanation.as_dict(), default=str) + "\n" if is_json else f"{explanation}\n")
 
 
-def _print(scan: Scan, record_format: RecordFormat, n: int | None, watch: ScanReporter, console: Console) -> None:
+def _print(scan: Scan, record_format: RecordFormat, tail: int | None, watch: ScanReporter, console: Console) -> None:
     """Print records to stdout, and findings to stderr as they come."""
-    stream = scan.to_batches()
+    stream: Iterator[pa.RecordBatch] = iter(()) if tail is not None else scan.to_batches()
     try:
-        while n is None or n > 0:
-            batch = next(stream, None)
+        for batch in scan.tail(tail).to_batches() if tail is not None else stream:
             watch.look()
-            if batch is None:
-                break
-            if n is not None:
-                batch = batch.slice(0, n)
-                n -= batch.num_rows
             console.write(record_format.lines(batch))
+        watch.look()
     except CorruptionError as error:
         error.add_note("--on-corruption skip would go on behind it")
         raise
     finally:
-        cast(Any, stream).close()
+        if tail is None:
+            cast(Any, stream).close()
         watch.close()

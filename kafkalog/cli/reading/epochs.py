@@ -72,6 +72,7 @@ def _follower(text: str) -> tuple[int, int]:
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print the answers for each partition."""
     from kafkalog.log.log_dir import LogDir
+    from kafkalog.operations.partition_facts import partition_epochs
 
     prepare_stdout(is_json=args.json)
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=make_limits(args.limits))
@@ -82,44 +83,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
     for key in keys:
         try:
             partition = log_dir[key]
-            fields = _answer(partition, args.end_offset_for, args.follower)
+            fields = partition_epochs(partition, args.end_offset_for, args.follower).as_dict()
         except KafkalogError as error:
             console.error(error)
             continue
         lines = [json.dumps(fields)] if args.json else _text(partition, fields)
         console.write("".join(f"{line}\n" for line in lines))
-
-
-def _answer(partition: Partition, ends: list[int], followers: list[tuple[int, int]]) -> dict[str, Any]:
-    from kafkalog.format import LEADER_EPOCH_CHECKPOINT
-
-    topic, number = partition.topic_partition or (None, None)
-    entries = partition.epoch_cache.entries.tolist()
-    stops = [*(start for _, start in entries[1:]), partition.log_end_offset]
-    has_file = (partition.path / LEADER_EPOCH_CHECKPOINT).exists()
-    rows = []
-    for epoch, end in followers:
-        answer = partition.truncation_for(epoch, end)
-        rows.append(
-            {
-                "epoch": epoch,
-                "follower_end_offset": end,
-                **answer._asdict(),
-                "removes": answer.removes(end),
-            }
-        )
-    return {
-        "topic": topic,
-        "partition": number,
-        "source": "checkpoint" if has_file else "batches",
-        "log_end_offset": partition.log_end_offset,
-        "epochs": [
-            {"epoch": epoch, "start_offset": start, "end_offset": end}
-            for (epoch, start), end in zip(entries, stops, strict=False)
-        ],
-        "end_offsets": [{"epoch": epoch, **partition.end_offset_for_epoch(epoch)._asdict()} for epoch in ends],
-        "followers": rows,
-    }
 
 
 def _text(partition: Partition, fields: dict[str, Any]) -> Iterator[str]:

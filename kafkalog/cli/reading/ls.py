@@ -15,9 +15,9 @@ from kafkalog.cli.options import HelpText, add_command, add_limits, add_selectio
 from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, table
 
 if TYPE_CHECKING:
-    from kafkalog.cli.reading.summary import PartitionSummary, SegmentSummary, Summary
     from kafkalog.errors import Limits
     from kafkalog.log.log_dir import LogDir
+    from kafkalog.operations.listing import PartitionSummary, SegmentSummary, Summary
 
 _HELP: Final = HelpText(
     description="""\
@@ -53,9 +53,9 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """List partitions or segments."""
-    from kafkalog.cli.reading.summary import summarise
     from kafkalog.errors import KafkalogError
     from kafkalog.log.open import partitions_of
+    from kafkalog.operations.listing import summarise
 
     prepare_stdout(is_json=args.json)
     limits = make_limits(args.limits)

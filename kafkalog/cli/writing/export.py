@@ -123,7 +123,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
             encoding=args.encoding,
             null=args.null,
             escape_formulas=args.escape_formulas,
-            max_records=args.limit,
             overwrite=args.overwrite,
             **options,
         )

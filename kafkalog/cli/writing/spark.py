@@ -265,7 +265,7 @@ def _task_bytes(args: argparse.Namespace) -> dict[str, Any]:
 
 def _scan_options(args: argparse.Namespace) -> dict[str, Any]:
     options = scan_options(args)
-    del options["threads"]
+    del options["threads"], options["limit"]
     if args.limit is not None:
         raise UsageError("-n is for one reader; give --sql 'select ... limit N', or offsets")
     return {**options, **_task_bytes(args)}

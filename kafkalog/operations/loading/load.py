@@ -206,8 +206,8 @@ log_append_time
 
 
 def load(
-    inputs: Sequence[str | os.PathLike[str] | BinaryIO],
-    path: str | os.PathLike[str],
+    inputs: str | os.PathLike[str] | BinaryIO | Sequence[str | os.PathLike[str] | BinaryIO],
+    output: str | os.PathLike[str],
     *,
     format: str | None = None,
     encoding: str = "base64",
@@ -223,12 +223,12 @@ def load(
 
     Parameters
     ----------
-    inputs : sequence of path-like, or binary files
+    inputs : path-like, binary file, or sequence of these
         Parquet, Arrow, CSV and JSON lines; text may be compressed (``.gz``, ``.zst``). A directory stands for the files
         in it. A directory name such as ``topic=orders`` or ``partition=3`` supplies a column that the file lacks, as in
         an export with `partition_by`.
-    path : path-like
-        See `write_table`.
+    output : path-like
+        A log dir; see `write_table`.
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
         Default: by the file names' extensions.
     encoding : {"base64", "utf8", "hex"}
@@ -236,7 +236,7 @@ def load(
     null : str
         The text of a null in CSV, when it is not quoted.
     install : bool
-        Whether `path` is the log dir of a stopped broker, and the partitions get the topic ids that it expects: see
+        Whether `output` is the log dir of a stopped broker, and the partitions get the topic ids that it expects: see
         `kafkalog.install`. All partitions are checked before one is moved, also in a dry run.
     replace : bool
         Whether `install` may replace partitions with records.
@@ -262,7 +262,8 @@ def load(
     """
     how = LoadOptions(**options)
     roles = {name: role for role, name in how.columns.items()}
-    found = input_files(inputs, format=format)
+    several = inputs if isinstance(inputs, Sequence) and not isinstance(inputs, str) else [inputs]
+    found = input_files(several, format=format)
     texts = {"naive_timezone": how.naive_timezone, "truncate_timestamps": how.truncate_timestamps}
     files = [RecordFile(each.path, format, roles=roles, encoding=encoding, null=null, **texts) for each in found]
     sources = [
@@ -271,7 +272,7 @@ def load(
     ]
     return run_load(
         sources,
-        path,
+        output,
         how,
         dry_run=dry_run,
         install=install,
@@ -303,7 +304,7 @@ def run_load(
     if install and not log_dir.is_dir():
         raise NotKafkaError(Reason.NOT_KAFKA, "there is no such log dir to install into", path=log_dir)
     if os.path.lexists(log_dir) and not log_dir.is_dir():
-        raise OutputExistsError(Reason.OUTPUT_EXISTS, "what is there is not a directory", path=log_dir)
+        raise OutputExistsError(Reason.OUTPUT_EXISTS, "the path exists but is not a directory", path=log_dir)
     with contextlib.ExitStack() as stack:
         if log_dir.is_dir():
             stack.enter_context(hold_locks([log_dir]))
@@ -342,7 +343,7 @@ class _Load:
             self._open_writer,
             path=log_dir,
             batch_size=options.batch_size,
-            hint="keep_offsets=False (--no-keep-offsets) numbers the records anew",
+            hint="keep_offsets=False (--no-keep-offsets) gives the records new offsets",
         )
 
     def __enter__(self) -> _Load:
@@ -355,7 +356,7 @@ class _Load:
     def read(self, sources: Sequence[Source], progress: Callable[[int], object]) -> None:
         """Read all sources, and write records when they fill batches."""
         if self._options.topic is not None:
-            self._router.meet(self._options.topic)
+            self._router.register(self._options.topic)
         for source in sources:
             reader: ColumnReader | None = None
             schema: pa.Schema | None = None
@@ -392,7 +393,7 @@ class _Load:
         )
         if options.topic is None and "topic" not in reader.names:
             raise UnwritableError(
-                Reason.COLUMN_MISSING, "which topic? There is no column 'topic': name one (topic, --topic)"
+                Reason.COLUMN_MISSING, "no topic given: the input has no column 'topic'; name one (topic, --topic)"
             )
         return reader
 

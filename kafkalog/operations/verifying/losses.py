@@ -8,6 +8,7 @@ These other files are not used while a broker runs: it updates checkpoints after
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,15 +20,17 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_reader import gap_finding
+from kafkalog.log.segment_reader import gap_finding, start_finding
 from kafkalog.operations.verifying.segment import LogDirState, VerifiedSegment
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
+from kafkalog.state.cluster_metadata import TOPIC, read_cluster_metadata
 
 _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
     kf.INDEX_SUFFIX: OffsetIndex,
     kf.TIME_INDEX_SUFFIX: TimeIndex,
     kf.TRANSACTION_INDEX_SUFFIX: TransactionIndex,
 }
+_REMOTE_METADATA: Final = "__remote_log_metadata-"
 _END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT)
 
 Add = Callable[[Finding], None]
@@ -95,10 +98,7 @@ def check_losses(
     if not segments:
         _check_empty(partition, names, orphans, known_end, add)
         return gaps
-    if orphans and min(orphans) < segments[0].base_offset:
-        before = {base: found for base, found in orphans.items() if base < segments[0].base_offset}
-        proofs = [name for found in before.values() for name in found]
-        add(_missing_segment(partition, min(before), segments[0].base_offset, proofs))
+    _check_start(partition, segments[0].base_offset, around, names, orphans, add)
     end = segments[-1].last_offset + 1
     behind = {what: offset for what, offset in known_end.items() if offset > end}
     for base, found in orphans.items():
@@ -125,6 +125,52 @@ def check_losses(
             )
         )
     return gaps
+
+
+def _check_start(
+    partition: Partition,
+    first: int,
+    around: LogDirState,
+    names: Sequence[str],
+    orphans: dict[int, list[str]],
+    add: Add,
+) -> None:
+    """Report offsets before the first segment that other files know of.
+
+    The checkpoint has log start offsets above the base offset of the first segment only. As the log start offset rises,
+    epochs and producer snapshots below it are dropped. After a clean shutdown none of them is older than the log. After
+    a crash they may be: retention may have deleted segments since. Without any of them a first segment that is gone
+    leaves no trace.
+    """
+    known = {name: base for base, found in orphans.items() for name in found}
+    is_proved = any(base < first for base in known.values())
+    if not any(name.endswith(kf.LOG_SUFFIX + kf.DELETED_SUFFIX) for name in names):
+        known |= {_snapshot(offset): offset for offset in _offsets(names, kf.PRODUCER_SNAPSHOT_SUFFIX)}
+        known[kf.LOG_START_OFFSET_CHECKPOINT] = first if (start := _checked_start(partition)) is None else start
+        with contextlib.suppress(KafkalogError):  # the check of the checkpoints reports it
+            epochs = read_leader_epochs(partition.path / kf.LEADER_EPOCH_CHECKPOINT)
+            known[kf.LEADER_EPOCH_CHECKPOINT] = (
+                int(epochs["start_offset"][0]) if epochs is not None and epochs.size else first
+            )
+    known = {name: offset for name, offset in known.items() if offset < first}
+    if not known:
+        return
+    begin = min(known.values())
+    if is_proved or (around.was_closed and not _is_tiered(partition)):
+        add(_missing_segment(partition, begin, first, [*known]))
+    else:
+        add(start_finding(str(partition.path), begin, first, ", ".join(known)))
+
+
+def _is_tiered(partition: Partition) -> bool:
+    """Whether segments may be in remote storage: the topic's settings say so, or its broker has metadata of such."""
+    root = partition.path.absolute().parent
+    if any(name.startswith(_REMOTE_METADATA) for name in os.listdir(root)):
+        return True
+    metadata = read_cluster_metadata(root)
+    topic = partition.topic_partition.topic if partition.topic_partition else ""
+    settings = {} if metadata is None else metadata.settings.get((TOPIC, topic), {})
+    return settings.get("remote.storage.enable") == "true"
 
 
 def _gaps(partition: Partition, segments: Sequence[VerifiedSegment]) -> Iterator[OffsetGap]:
@@ -155,7 +201,9 @@ def _orphans(
         if suffix not in _INDEXES or base is None or log in logs:
             continue
         is_covered = any(one.base_offset < base <= one.last_offset for one in segments)
-        is_below_start = bool(segments) and base < partition.log_start_offset and base < _checked_start(partition)
+        is_below_start = (
+            bool(segments) and base < partition.log_start_offset and base < (_checked_start(partition) or 0)
+        )
         is_usual = is_cleaning or is_covered or is_below_start or log + kf.DELETED_SUFFIX in names
         if not is_usual and _has_entries(partition.path / name, base):
             lost.setdefault(base, []).append(name)
@@ -169,9 +217,9 @@ def _orphan(path: Path) -> Finding:
     return Finding(Reason.UNKNOWN_FILE, detail, path=str(path), damage=False)
 
 
-def _checked_start(partition: Partition) -> int:
-    """Return the log start offset in the log dir's checkpoint, or 0 if it has none."""
-    return _checkpointed(partition, kf.LOG_START_OFFSET_CHECKPOINT) or 0
+def _checked_start(partition: Partition) -> int | None:
+    """Return the log start offset in the log dir's checkpoint; None if it has none."""
+    return _checkpointed(partition, kf.LOG_START_OFFSET_CHECKPOINT)
 
 
 def _has_entries(path: Path, base_offset: int) -> bool:

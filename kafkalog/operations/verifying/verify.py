@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.arguments import optional_integer
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
@@ -34,6 +33,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.losses import OffsetGap
 from kafkalog.operations.verifying.partition import check_partition, check_root
 from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck, VerifiedSegment
+from kafkalog.parsing import optional_integer
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 
 _AHEAD: Final = 2
@@ -238,6 +238,8 @@ def verified_partition(
     """Check a partition across its segments, after each segment has been checked."""
     findings = Findings(limits.max_findings)
     for finding in partition.findings:
+        if finding.reason is Reason.OFFSET_GAP:
+            continue  # what readers only note is checked below
         # harmless to a reader, but fatal to a broker at start-up
         is_fatal = finding.reason is Reason.UNKNOWN_FILE and kf.is_fatal_name(os.path.basename(finding.path or ""))
         findings.add(replace(finding, damage=True) if is_fatal and os.path.isfile(finding.path or "") else finding)

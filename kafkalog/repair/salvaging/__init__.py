@@ -1,6 +1,12 @@
 """Salvage: every intact batch of a damaged log, and a report about the rest.
 
-In reading order: `plan` finds the intact batches of a segment, `choosing` decides which of them are the log's own,
-`output` writes them and describes the holes, `single_records` tries what is left of damaged batches, `report` has the
-result, `salvage` is the public function. Nothing here knows the command line.
+    `resync`          finds every intact batch of a file, in linear time
+    `choosing`        which of them are the log's own
+    `plan`            which bytes of a segment are kept, lost, suspect and padding
+    `single_records`  what is left of damaged batches, for a file of its own
+    `report`          what was kept and lost
+    `output`          writes the batches, and describes the holes
+    `salvage`         the public function
+
+Nothing here knows the command line.
 """

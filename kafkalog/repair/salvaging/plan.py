@@ -12,8 +12,8 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import Limits, Reason
 from kafkalog.log.segment import Segment
-from kafkalog.records.resync import LINKED, Found, find_batches
 from kafkalog.repair.salvaging.choosing import choose
+from kafkalog.repair.salvaging.resync import LINKED, Found, find_batches
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.source import Bytes, ByteSource

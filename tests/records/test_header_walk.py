@@ -16,10 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog.errors import FileChangedError, KafkalogError, Limits
-from kafkalog.records import checked_walk
+from kafkalog.records import header_walk
 from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, valid_crcs
-from kafkalog.records.checked_walk import walk_checked
-from kafkalog.records.header_walk import walk
+from kafkalog.records.header_walk import walk, walk_checked
 from kafkalog.storage.source import BufferSource, Bytes, PreadSource, open_source
 
 Found = tuple[list[tuple[Any, ...]], list[bool], tuple[Any, ...] | None]
@@ -46,9 +45,9 @@ def outcome(windows: Iterable[Window]) -> Found:
 
 @pytest.fixture
 def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    monkeypatch.setattr(checked_walk, "_ROOM_BYTES", 100)
-    monkeypatch.setattr(checked_walk, "_RUN_BYTES", 700)
-    monkeypatch.setattr(checked_walk, "_ROWS", 3)
+    monkeypatch.setattr(header_walk, "_ROOM_BYTES", 100)
+    monkeypatch.setattr(header_walk, "_RUN_BYTES", 700)
+    monkeypatch.setattr(header_walk, "_CHECKED_ROWS", 3)
     return monkeypatch
 
 
@@ -60,7 +59,7 @@ def test_the_same_as_walk_on_damaged_files(
     in_small_pieces: pytest.MonkeyPatch, tmp_path: Path, data: st.DataObject, room: int, run: int, rows: int
 ) -> None:
     for name, value in (("_ROOM_BYTES", room), ("_RUN_BYTES", run), ("_ROWS", rows)):
-        in_small_pieces.setattr(checked_walk, name, value)
+        in_small_pieces.setattr(header_walk, name, value)
     segment = data.draw(strategies.segments())
     is_damaged = data.draw(st.booleans())
     content = data.draw(strategies.damaged(segment)).data if is_damaged else segment.data
@@ -104,7 +103,7 @@ def test_a_file_where_all_is_well_is_read_without_windows(in_small_pieces: pytes
     path.write_bytes(
         b"".join(batch_v2(payload=b"x" * size, base_offset=n, last_offset_delta=0) for n, size in enumerate(sizes))
     )
-    in_small_pieces.setattr(checked_walk, "_RUN_BYTES", 10_000)
+    in_small_pieces.setattr(header_walk, "_RUN_BYTES", 10_000)
     with open_source(path, memory_map=False) as source:
         windows = list(walk_checked(source))
     assert [window.data.size for window in windows] == [0] * len(windows)
@@ -128,8 +127,8 @@ def test_rare_damage_costs_few_windows(in_small_pieces: pytest.MonkeyPatch, tmp_
     good = [batch_v2(payload=b"x" * 50, base_offset=n, last_offset_delta=0) for n in range(300)]
     good[150] = good[150][:-1] + b"y"
     path.write_bytes(b"".join(good))
-    in_small_pieces.setattr(checked_walk, "_RUN_BYTES", 10_000)
-    in_small_pieces.setattr(checked_walk, "_ROWS", 50)
+    in_small_pieces.setattr(header_walk, "_RUN_BYTES", 10_000)
+    in_small_pieces.setattr(header_walk, "_CHECKED_ROWS", 50)
     read: list[int] = []
     window_of = PreadSource.window
 

@@ -1,0 +1,406 @@
+"""Fills columns with the records of good batches: checks, decompresses, walks and copies a batch while it is in cache.
+
+Kafka: DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator.
+"""
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+from libc.string cimport memcpy, memset
+
+from kafkalog._kernels.crc cimport crc32c, xxh32
+
+cdef extern from "payloads.h":
+    enum:
+        KL_PAD
+        KL_SKIP
+        KL_COPY
+        KL_VIEW
+        KL_DOUBT
+        KL_NO_ROOM
+        KL_ZSTD
+
+    ctypedef struct kl_binary:
+        int mode
+        int32_t* offsets
+        int64_t* wide_offsets
+        uint8_t* bytes
+        int64_t room
+        uint8_t* views
+        int32_t buffer
+        uint8_t* valid
+        int64_t used
+        int64_t n_null
+
+    ctypedef struct kl_columns:
+        int64_t* offset
+        int64_t* timestamp
+        int64_t capacity
+        kl_binary key
+        kl_binary value
+        int with_headers
+        kl_binary header_key
+        kl_binary header_value
+        int32_t* header_offsets
+        int64_t* wide_header_offsets
+        int64_t header_capacity
+        int64_t n_records
+        int64_t n_headers
+
+    ctypedef struct kl_batch:
+        const uint8_t* payload
+        const uint8_t* end
+        const uint8_t* readable
+        const uint8_t* origin
+        int64_t base_offset
+        int64_t base_timestamp
+        int64_t append_time
+        int32_t count
+        int appended
+        int32_t max_headers
+        int32_t max_batch_headers
+
+    ctypedef struct kl_libraries:
+        void* (*zstd_create)() noexcept nogil
+        size_t (*zstd_free)(void*) noexcept nogil
+        size_t (*zstd_decompress)(void*, void*, size_t, const void*, size_t) noexcept nogil
+        size_t (*zstd_frame_size)(const void*, size_t) noexcept nogil
+        void* (*deflate_create)() noexcept nogil
+        void (*deflate_free)(void*) noexcept nogil
+        int (*deflate_gzip)(void*, const void*, size_t, void*, size_t, size_t*, size_t*) noexcept nogil
+
+    ctypedef struct kl_codecs:
+        kl_libraries of
+        void* zstd
+        void* deflate
+        uint32_t (*xxh32)(const uint8_t*, size_t) noexcept nogil
+
+    void kl_prefetch(const void*) noexcept nogil
+    int kl_has_room(const kl_columns*, int64_t, int64_t) noexcept nogil
+    int kl_walk_batch(const kl_batch*, kl_columns*) noexcept nogil
+    int kl_walk_setup(int level) noexcept nogil
+    int kl_knows(const kl_codecs*, int) noexcept nogil
+    int64_t kl_decompress(kl_codecs*, int, const uint8_t*, int64_t, uint8_t*, int64_t) noexcept nogil
+
+cdef enum:
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME_BIT = 0x08
+    MIN_RECORD_BYTES = 7
+    CRC_START = 21
+    OVERHEAD = 61
+    # why a call ended
+    ALL_DONE = 0
+    IN_DOUBT = 1
+    COLUMNS_FULL = 2
+    ARENA_FULL = 3
+
+PAD = KL_PAD
+ENDINGS = {"done": ALL_DONE, "in doubt": IN_DOUBT, "columns full": COLUMNS_FULL, "arena full": ARENA_FULL}
+LEVELS = ("portable", "avx2")
+
+
+def use_level(int level):
+    """Take the code for a level of `LEVELS`, or the best below it that the machine can run; its name. For tests."""
+    return LEVELS[kl_walk_setup(level)]
+
+
+implementation = use_level(1)
+
+
+cdef class Codecs:
+    """Decompressors of one thread.
+
+    The addresses are of the functions of libzstd and libdeflate; without them their codecs are not known.
+    """
+
+    cdef kl_codecs codecs
+    cdef object libraries
+
+    def __cinit__(self, zstd=None, deflate=None, libraries=None):
+        cdef uintptr_t address[7]
+        cdef int i
+        memset(&self.codecs, 0, sizeof(kl_codecs))
+        self.codecs.xxh32 = xxh32
+        self.libraries = libraries
+        for i in range(7):
+            address[i] = 0
+        if zstd is not None:
+            for i in range(4):
+                address[i] = zstd[i]
+        if deflate is not None:
+            for i in range(3):
+                address[4 + i] = deflate[i]
+        memcpy(&self.codecs.of, address, sizeof(address))
+
+    def __dealloc__(self):
+        if self.codecs.zstd != NULL:
+            self.codecs.of.zstd_free(self.codecs.zstd)
+        if self.codecs.deflate != NULL:
+            self.codecs.of.deflate_free(self.codecs.deflate)
+
+    def knows(self, int codec):
+        """Whether payloads of a codec can be decompressed here."""
+        return bool(kl_knows(&self.codecs, codec))
+
+    def decompress(self, int codec, const uint8_t[::1] data not None, uint8_t[::1] to not None):
+        """Decompress one payload; the number of bytes, -1 if it has to be looked at by others, -2 if there is no room.
+
+        `to` has `PAD` bytes that are not counted as room.
+        """
+        cdef const uint8_t* source = b""
+        cdef int64_t n
+        if to.shape[0] < KL_PAD:
+            raise ValueError("no room for the padding")
+        if data.shape[0]:
+            source = &data[0]
+        with nogil:
+            n = kl_decompress(&self.codecs, codec, source, data.shape[0], &to[0], to.shape[0] - KL_PAD)
+        return n
+
+
+cdef class Columns:
+    """Columns that are being filled; None for those that are not wanted.
+
+    A column of byte strings is ``(offsets, data, valid)``: int32 or int64 offsets with a place more than there are
+    rows, and data with `PAD` bytes that are not counted as room; or views ``(views, valid)``. With headers there is
+    ``(offsets, key, value)`` of which the latter two are such columns.
+
+    Attributes
+    ----------
+    n_records, n_headers : int
+        Filled so far.
+    """
+
+    cdef kl_columns columns
+    cdef list kept
+
+    def __cinit__(self, int64_t capacity, int64_t[::1] offset, int64_t[::1] timestamp, key, value, headers):
+        cdef kl_columns* columns = &self.columns
+        memset(columns, 0, sizeof(kl_columns))
+        self.kept = [offset, timestamp]
+        columns.capacity = capacity
+        if capacity < 0:
+            raise ValueError("capacity must not be negative")
+        if offset is not None and capacity:
+            if offset.shape[0] < capacity:
+                raise ValueError("there are fewer offsets than rows")
+            columns.offset = &offset[0]
+        if timestamp is not None and capacity:
+            if timestamp.shape[0] < capacity:
+                raise ValueError("there are fewer timestamps than rows")
+            columns.timestamp = &timestamp[0]
+        self.take(&columns.key, key, capacity)
+        self.take(&columns.value, value, capacity)
+        if columns.key.mode + columns.value.mode == KL_COPY + KL_VIEW:
+            raise ValueError("keys and values are both copied, or both viewed")
+        if headers is not None:
+            columns.with_headers = 1
+            self.take_offsets(headers[0], capacity, &columns.header_offsets, &columns.wide_header_offsets)
+            columns.header_capacity = headers[1][0].shape[0] - 1
+            self.take(&columns.header_key, headers[1], columns.header_capacity)
+            self.take(&columns.header_value, headers[2], columns.header_capacity)
+            if columns.header_key.mode != KL_COPY or columns.header_value.mode != KL_COPY:
+                raise ValueError("headers are copied")
+
+    cdef int take_offsets(self, offsets, int64_t capacity, int32_t** narrow, int64_t** wide) except -1:
+        cdef int32_t[::1] narrow_offsets
+        cdef int64_t[::1] wide_offsets
+        if offsets.dtype.itemsize == 4:
+            narrow_offsets = offsets
+            self.kept.append(narrow_offsets)
+            if narrow_offsets.shape[0] <= capacity:
+                raise ValueError("there are fewer offsets than rows and one")
+            narrow[0] = &narrow_offsets[0]
+            narrow_offsets[0] = 0
+        else:
+            wide_offsets = offsets
+            self.kept.append(wide_offsets)
+            if wide_offsets.shape[0] <= capacity:
+                raise ValueError("there are fewer offsets than rows and one")
+            wide[0] = &wide_offsets[0]
+            wide_offsets[0] = 0
+        return 0
+
+    cdef int take(self, kl_binary* column, arrays, int64_t capacity) except -1:
+        cdef uint8_t[::1] data
+        cdef uint8_t[::1] valid
+        column.mode = KL_SKIP
+        if arrays is None:
+            return 0
+        data = arrays[len(arrays) - 2]
+        valid = arrays[len(arrays) - 1]
+        self.kept += [data, valid]
+        if valid.shape[0] < capacity:
+            raise ValueError("there is less validity than rows")
+        column.valid = &valid[0] if capacity else NULL
+        if len(arrays) == 2:
+            if data.shape[0] // 16 < capacity:
+                raise ValueError("there are fewer views than rows")
+            column.mode = KL_VIEW
+            column.views = &data[0] if capacity else NULL
+            return 0
+        column.mode = KL_COPY
+        self.take_offsets(arrays[0], capacity, &column.offsets, &column.wide_offsets)
+        if data.shape[0] < KL_PAD or data.shape[0] > 0x7FFFFFFF:
+            raise ValueError("no room for the padding, or 2 GiB and more")
+        column.bytes = &data[0]
+        column.room = data.shape[0] - KL_PAD
+        return 0
+
+    @property
+    def n_records(self):
+        return self.columns.n_records
+
+    @property
+    def n_headers(self):
+        return self.columns.n_headers
+
+    def sizes(self):
+        """Of key, value, header key and header value: ``(bytes, nulls)``."""
+        cdef kl_columns* c = &self.columns
+        return ((c.key.used, c.key.n_null), (c.value.used, c.value.n_null),
+                (c.header_key.used, c.header_key.n_null), (c.header_value.used, c.header_value.n_null))
+
+
+def fill_columns(const uint8_t[::1] data not None, const int64_t[::1] payload_start not None,
+                 const int64_t[::1] payload_end not None, const int64_t[::1] base_offset not None,
+                 const int64_t[::1] base_timestamp not None, const int64_t[::1] max_timestamp not None,
+                 const int16_t[::1] attributes not None, const int32_t[::1] records_count not None,
+                 const uint32_t[::1] crc not None, bint check_crc, int32_t max_records, int32_t max_headers,
+                 int32_t max_batch_headers, int64_t max_decompressed, Codecs codecs, uint8_t[::1] arena,
+                 Columns columns not None):
+    """Fill columns with the records of batches whose payloads lie in `data`, as far as all is well with them.
+
+    With `check_crc` the header of a batch lies right before its payload, and its checksum is compared. Payloads are
+    decompressed into `arena`, which has `PAD` bytes more than room, if there are `codecs`; otherwise they are plain.
+    For views they are kept there, and views of plain ones have buffer 0, those of others 1. The call ends before a
+    batch that is not plainly good (`IN_DOUBT`), for which the columns have no room, or the arena.
+
+    Returns
+    -------
+    (ending, n_batches, arena_used)
+        `arena_used` is also the size of a payload for which the columns have no room, if that was decompressed.
+    """
+    cdef Py_ssize_t n_batches = payload_start.shape[0]
+    cdef Py_ssize_t row
+    cdef Py_ssize_t done = 0
+    cdef int64_t start, stop, size
+    cdef int64_t arena_used = 0
+    cdef int64_t arena_room = 0
+    cdef int codec
+    cdef int ending = ALL_DONE
+    cdef const uint8_t* origin = b""
+    cdef const uint8_t* line
+    cdef uint8_t* room = NULL
+    cdef kl_columns* out = &columns.columns
+    cdef kl_batch batch
+    cdef bint views = out.key.mode == KL_VIEW or out.value.mode == KL_VIEW
+    if (payload_end.shape[0] != n_batches or base_offset.shape[0] != n_batches or base_timestamp.shape[0] != n_batches
+            or max_timestamp.shape[0] != n_batches or attributes.shape[0] != n_batches
+            or records_count.shape[0] != n_batches or crc.shape[0] != n_batches):
+        raise ValueError("batch columns differ in length")
+    if data.shape[0] > 0x7FFFFFFF:
+        raise ValueError("data is 2 GiB or more")
+    if max_batch_headers < 0 or max_headers < 0:
+        raise ValueError("a limit is negative")
+    if codecs is not None:
+        if arena is None or not KL_PAD <= arena.shape[0] <= 0x7FFFFFFF:
+            raise ValueError("there is no arena, or one of 2 GiB or more")
+        room = &arena[0]
+        arena_room = arena.shape[0] - KL_PAD
+    for row in range(n_batches):
+        if payload_start[row] < (OVERHEAD if check_crc else 0) or payload_end[row] < payload_start[row] or \
+                payload_end[row] > data.shape[0]:
+            raise ValueError("a payload lies outside data")
+    if data.shape[0]:
+        origin = &data[0]
+    batch.max_headers = max_headers
+    batch.max_batch_headers = max_batch_headers
+    with nogil:
+        for row in range(n_batches):
+            start = payload_start[row]
+            stop = payload_end[row]
+            codec = attributes[row] & CODEC_MASK if codecs is not None else 0
+            batch.count = records_count[row]
+            ending = IN_DOUBT
+            if check_crc and crc32c(origin + start - (OVERHEAD - CRC_START),
+                                    stop - start + (OVERHEAD - CRC_START)) != crc[row]:
+                break
+            if batch.count < 0 or batch.count > max_records or codec > KL_ZSTD:
+                break
+            if batch.count:
+                batch.payload = origin + start
+                batch.end = origin + stop
+                batch.readable = origin + data.shape[0]
+                batch.origin = origin
+                size = stop - start
+                if codec:
+                    if not views:
+                        arena_used = 0
+                    size = kl_decompress(&codecs.codecs, codec, batch.payload, size, room + arena_used,
+                                         arena_room - arena_used)
+                    if size == KL_NO_ROOM:
+                        ending = ARENA_FULL
+                    if size < 0 or size > max_decompressed:
+                        break
+                    batch.payload = room + arena_used
+                    batch.end = batch.payload + size
+                    batch.readable = batch.end + KL_PAD
+                    batch.origin = room
+                    arena_used += size
+                elif not check_crc:
+                    # the walk is bound by latency: have the batch in cache before it starts
+                    line = batch.payload
+                    while line < batch.end:
+                        kl_prefetch(line)
+                        line += 64
+                if batch.count > size // MIN_RECORD_BYTES:
+                    break
+                if not kl_has_room(out, size, batch.count):
+                    ending = COLUMNS_FULL
+                    break
+                batch.base_offset = base_offset[row]
+                batch.base_timestamp = base_timestamp[row]
+                batch.append_time = max_timestamp[row]
+                batch.appended = attributes[row] & LOG_APPEND_TIME_BIT != 0
+                out.key.buffer = codec != 0
+                out.value.buffer = out.key.buffer
+                if not kl_walk_batch(&batch, out):
+                    break
+            done += 1
+            ending = ALL_DONE
+    return ending, done, arena_used
+
+
+def view_strings(const int64_t[::1] offsets not None, const uint8_t[::1] data not None, uint8_t[::1] views not None):
+    """Write 16 bytes for each byte string of a column: its size, then up to 12 bytes of it, or the first four and where
+    it begins. Raises ValueError if a string does not lie in the column's first 2 GiB."""
+    cdef Py_ssize_t n = offsets.shape[0] - 1
+    cdef Py_ssize_t i
+    cdef int64_t start, size
+    cdef int32_t word[4]
+    cdef bint outside = False
+    cdef const uint8_t* origin = b""
+    if n < 0 or views.shape[0] != 16 * n:
+        raise ValueError("there are not as many views as strings")
+    if data.shape[0]:
+        origin = &data[0]
+    with nogil:
+        for i in range(n):
+            start = offsets[i]
+            size = offsets[i + 1] - start if offsets[i + 1] >= start else -1
+            if start < 0 or size < 0 or start > 0x7FFFFFFF or start > data.shape[0] or size > data.shape[0] - start \
+                    or size > 0x7FFFFFFF:
+                outside = True
+                break
+            word[0] = <int32_t>size
+            word[1] = 0
+            word[2] = 0
+            word[3] = 0
+            if size <= 12:
+                memcpy(&word[1], origin + start, size)
+            else:
+                memcpy(&word[1], origin + start, 4)
+                word[3] = <int32_t>start
+            memcpy(&views[16 * i], word, 16)
+    if outside:
+        raise ValueError("a string lies outside its column, or behind its first 2 GiB")

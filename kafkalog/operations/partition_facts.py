@@ -1,0 +1,285 @@
+"""Facts about partitions, a result for each: `ls`, `lookup`, `index_stats`, `producers` and `epochs`.
+
+These are the functions of the commands' names. The work on one partition is done by the modules beside this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
+from kafkalog.indexes.statistics import IndexStatistics
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths, partitions_of
+from kafkalog.log.open import open as open_path
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.operations.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, list_producers
+from kafkalog.operations.listing import PartitionSummary, summarise
+from kafkalog.operations.trace_lookup import Trace, trace_offset, trace_timestamp
+from kafkalog.parsing import Time, parse_milliseconds
+from kafkalog.state.log_config import LogConfig
+
+Topics = str | Sequence[str]
+Numbers = int | Sequence[int]
+Opened = LogDir | Partition | Segment
+
+
+def _partitions(
+    path: Paths | Opened, topics: Topics | None, partitions: Numbers | None, limits: Limits | None
+) -> Iterator[Partition]:
+    opened = path
+    if not isinstance(opened, (LogDir, Partition, Segment)):
+        opened = open_path(opened, limits=DEFAULT_LIMITS if limits is None else limits)
+    elif limits is not None:
+        raise ValueError("limits are those of what is open already; give them to kafkalog.open")
+    for partition in partitions_of(opened, topics, partitions):
+        if isinstance(partition, KafkalogError):
+            raise partition
+        yield partition
+
+
+def ls(
+    path: Paths | Opened,
+    *,
+    topics: Topics | None = None,
+    partitions: Numbers | None = None,
+    limits: Limits | None = None,
+) -> list[PartitionSummary]:
+    """List partitions: offsets, sizes, records, times, formats and codecs, from batch headers alone.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or what `open` returned
+    topics : str or sequence of str, optional
+        Names, globs (``orders.*``), and either of these after ``!`` to leave topics out.
+    partitions : int or sequence of int, optional
+        Partition numbers, of each topic.
+    limits : Limits, optional
+
+    Returns
+    -------
+    list of PartitionSummary
+        Each has the summaries of its segments, and its findings: damage does not raise.
+
+    Examples
+    --------
+    >>> [(one.name, one.end) for one in kafkalog.ls("tests/golden/log_dir", topics="p-m*")]
+    [('p-multi-0', 125), ('p-multi-1', 99), ('p-multi-2', 82)]
+    """
+    return [summarise(one, lambda n_bytes: None) for one in _partitions(path, topics, partitions, limits)]
+
+
+def lookup(
+    path: Paths | Opened,
+    *,
+    offset: int | Iterable[int] | None = None,
+    timestamp: Time | Iterable[Time] | None = None,
+    topics: Topics | None = None,
+    partitions: Numbers | None = None,
+    limits: Limits | None = None,
+) -> list[Trace]:
+    """Find offsets or times in partitions, and say how: segment, index entries, batch, answer.
+
+    Parameters
+    ----------
+    path, topics, partitions, limits
+        See `ls`.
+    offset : int or iterable of int, optional
+    timestamp : int (ms), str, aware datetime, or iterable of these, optional
+        The first record at or after it. Also ``"earliest"``, ``"latest"`` and ``"max-timestamp"``.
+
+    Returns
+    -------
+    list of Trace
+        For each partition and question, in this order. `Trace.offset` is the answer.
+
+    Examples
+    --------
+    >>> (trace,) = kafkalog.lookup("tests/golden/log_dir/p-multi-0", offset=42)
+    >>> trace.offset, trace.batch.base_offset <= 42
+    (42, True)
+    """
+    offsets = [] if offset is None else [offset] if isinstance(offset, int) else list(offset)
+    is_one = isinstance(timestamp, str) or not isinstance(timestamp, Iterable)
+    times: list[Any] = [] if timestamp is None else [timestamp] if is_one else list(timestamp)  # type: ignore[arg-type]
+    if not offsets and not times:
+        raise ValueError("what is to be found? give offset= or timestamp=")
+    found = []
+    for partition in _partitions(path, topics, partitions, limits):
+        found += [trace_offset(partition, one) for one in offsets]
+        found += [trace_timestamp(partition, one) for one in times]
+    return found
+
+
+def index_stats(
+    path: Paths | Opened,
+    *,
+    what_if: Sequence[int] = (),
+    config: LogConfig | None = None,
+    topics: Topics | None = None,
+    partitions: Numbers | None = None,
+    on_corruption: OnCorruption = "raise",
+    limits: Limits | None = None,
+) -> list[IndexStatistics]:
+    """Measure the indexes of partitions: gaps, bytes scanned in a lookup, size, what other settings would give.
+
+    Parameters
+    ----------
+    path, topics, partitions, limits
+        See `ls`.
+    what_if : sequence of int
+        Values of `index.interval.bytes` whose indexes are measured too, and not written.
+    config : LogConfig, optional
+        The topic's settings, which decide when a segment is rolled; default: Kafka's defaults.
+    on_corruption : {"raise", "stop", "skip"}
+
+    Returns
+    -------
+    list of IndexStatistics
+        One for each partition.
+    """
+    return [
+        one.index_statistics(intervals=what_if, config=config, on_corruption=on_corruption)
+        for one in _partitions(path, topics, partitions, limits)
+    ]
+
+
+def producers(
+    path: Paths | Opened,
+    *,
+    now: Time | None = None,
+    transaction_max_timeout_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
+    topics: Topics | None = None,
+    partitions: Numbers | None = None,
+    on_corruption: OnCorruption = "raise",
+    limits: Limits | None = None,
+) -> list[PartitionProducers]:
+    """List the producers of partitions, and their open and hanging transactions.
+
+    Parameters
+    ----------
+    path, topics, partitions, limits
+        See `ls`.
+    now : int (ms), str or aware datetime, optional
+        The time from which ages are counted; default: the system clock.
+    transaction_max_timeout_ms : int
+        The broker's `transaction.max.timeout.ms`; a transaction that is idle for longer is hanging.
+    on_corruption : {"raise", "stop", "skip"}
+
+    Returns
+    -------
+    list of PartitionProducers
+        One for each partition; `open` and `hanging` select.
+    """
+    now_ms = None if now is None else parse_milliseconds("now", now)
+    return [
+        list_producers(
+            one,
+            now_ms=now_ms,
+            transaction_max_timeout_ms=transaction_max_timeout_ms,
+            on_corruption=on_corruption,
+        )
+        for one in _partitions(path, topics, partitions, limits)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEpochs:
+    """The leader epochs of a partition.
+
+    Attributes
+    ----------
+    topic_partition : TopicPartition or None
+    source : str
+        ``"checkpoint"`` for leader-epoch-checkpoint, ``"batches"`` if there is no such file.
+    log_end_offset : int
+    epochs : list of dict
+        `epoch`, `start_offset`, `end_offset` (excluded).
+    end_offsets : list of dict
+        The answers to `end_offset_for`.
+    followers : list of dict
+        The answers to `follower`.
+    """
+
+    topic_partition: kf.TopicPartition | None
+    source: str
+    log_end_offset: int
+    epochs: list[dict[str, int]]
+    end_offsets: list[dict[str, Any]] = field(default_factory=list)
+    followers: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as a dict for JSON."""
+        topic, number = self.topic_partition or (None, None)
+        return {
+            "topic": topic,
+            "partition": number,
+            "source": self.source,
+            "log_end_offset": self.log_end_offset,
+            "epochs": self.epochs,
+            "end_offsets": self.end_offsets,
+            "followers": self.followers,
+        }
+
+
+def epochs(
+    path: Paths | Opened,
+    *,
+    end_offset_for: int | Sequence[int] = (),
+    follower: Sequence[tuple[int, int]] = (),
+    topics: Topics | None = None,
+    partitions: Numbers | None = None,
+    limits: Limits | None = None,
+) -> list[PartitionEpochs]:
+    """List leader epochs; say where an epoch ends, and where a follower truncates.
+
+    Parameters
+    ----------
+    path, topics, partitions, limits
+        See `ls`.
+    end_offset_for : int or sequence of int
+        Epochs whose end is asked for, as OffsetForLeaderEpoch answers.
+    follower : sequence of (int, int)
+        Last leader epochs and log end offsets of followers.
+
+    Returns
+    -------
+    list of PartitionEpochs
+
+    Examples
+    --------
+    >>> kafkalog.epochs("tests/golden/log_dir/p-txn-0")[0].epochs[0]
+    {'epoch': 0, 'start_offset': 0, 'end_offset': 430}
+    """
+    ends = [end_offset_for] if isinstance(end_offset_for, int) else list(end_offset_for)
+    return [partition_epochs(one, ends, follower) for one in _partitions(path, topics, partitions, limits)]
+
+
+def partition_epochs(
+    partition: Partition, end_offset_for: Sequence[int] = (), follower: Sequence[tuple[int, int]] = ()
+) -> PartitionEpochs:
+    """Like `epochs`, for one partition."""
+    entries = partition.epoch_cache.entries.tolist()
+    stops = [*(start for _, start in entries[1:]), partition.log_end_offset]
+    has_file = (partition.path / kf.LEADER_EPOCH_CHECKPOINT).exists()
+    followers = []
+    for epoch, end in follower:
+        answer = partition.truncation_for(epoch, end)
+        followers.append(
+            {"epoch": epoch, "follower_end_offset": end, **answer._asdict(), "removes": answer.removes(end)}
+        )
+    return PartitionEpochs(
+        partition.topic_partition,
+        "checkpoint" if has_file else "batches",
+        partition.log_end_offset,
+        [
+            {"epoch": epoch, "start_offset": start, "end_offset": end}
+            for (epoch, start), end in zip(entries, stops, strict=False)
+        ],
+        [{"epoch": epoch, **partition.end_offset_for_epoch(epoch)._asdict()} for epoch in end_offset_for],
+        followers,
+    )

@@ -1,0 +1,300 @@
+"""Fill columns with all records of some v2 batches, in one kernel call that checks, decompresses, walks and copies.
+
+Memory for the columns is measured by what the thread's last call needed. The kernel ends at a batch for which there is
+no more room, and before one that is not plainly good. `kafkalog.records.spans` then reads that one, and says what is
+wrong with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog._kernels import fill as kernels
+from kafkalog.errors import Limits
+from kafkalog.records.columns import HEADERS, BinaryColumn, Column, HeadersColumn, ViewColumn
+from kafkalog.records.spans import Payloads
+from kafkalog.storage.buffer_pool import empty
+from kafkalog.storage.source import Bytes
+
+Form = Literal["numpy", "arrow", "views"]
+"""How byte strings are given: with int64 offsets, with int32 offsets, or as views into the window."""
+
+FILL_BYTES: Final = 2**22
+"""Number of decompressed bytes for which a call makes room; the rest of the window is left to the next call."""
+
+_ARENA_BYTES: Final = 2**18  # stays in a core's cache
+_KEPT_ARENA: Final = 2**22
+_INT32_MAX: Final = 2**31 - 1
+_COLUMNS_FULL, _ARENA_FULL = kernels.ENDINGS["columns full"], kernels.ENDINGS["arena full"]
+_DECODERS_VARIABLE: Final = "KAFKALOG_DECODERS"
+
+
+class Filled(NamedTuple):
+    """What one call filled."""
+
+    n_batches: int
+    """Batches done; 0 if the first one has to be read by others."""
+    n_records: int
+    columns: dict[str, Column]
+    """`offset`, `timestamp`, `key`, `value` and `headers`, as far as they are wanted."""
+
+
+@dataclass(slots=True)
+class _Rates:
+    """What a byte of payload took in each column, in a thread's last call."""
+
+    key: float = 0.25
+    value: float = 1.0
+    n_headers: float = 1 / 64
+    header_key: float = 1 / 16
+    header_value: float = 1 / 16
+
+
+_threads = threading.local()
+
+
+def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bool, limits: Limits) -> Filled:
+    """Fill columns with all records of batches, from the first one on.
+
+    Parameters
+    ----------
+    payloads : Payloads
+    names : sequence of str
+        Columns; other ones than those of `Filled.columns` are passed over.
+    form : {"numpy", "arrow", "views"}
+    decompress : bool
+        Whether the payloads still have to be decompressed.
+    limits : Limits
+    """
+    batches = payloads.batches
+    rates: _Rates = _threads.__dict__.setdefault("rates", _Rates())
+    announced = int(np.maximum(batches.records_count, 0).sum(dtype=np.int64)) if decompress else payloads.n_records
+    n_bytes = FILL_BYTES if decompress else payloads.n_bytes
+    if decompress:
+        n_bytes = min(n_bytes, max(64 * payloads.n_bytes, 2**16))
+    largest = int((payloads.stop - payloads.start).max(initial=0))
+    while True:
+        arena = _arena(n_bytes, keep=form == "views") if decompress else None
+        largest = max(largest, 0 if arena is None or form == "views" else arena.size)
+        n_rows = min(announced, n_bytes // kf.MIN_RECORD_BYTES)
+        room = _Room(names, form, n_rows, n_bytes, largest, rates, is_bound=not decompress)
+        ending, n_batches, used = kernels.fill_columns(
+            payloads.data,
+            payloads.start,
+            payloads.stop,
+            batches.base_offset,
+            batches.base_timestamp,
+            batches.max_timestamp,
+            batches.attributes,
+            batches.records_count,
+            batches.crc,
+            payloads.check_crcs,
+            min(limits.max_records_per_batch, _INT32_MAX),
+            min(limits.max_headers_per_record, _INT32_MAX),
+            min(limits.max_headers_per_batch, _INT32_MAX),
+            limits.max_decompressed_bytes,
+            thread_codecs() if decompress else None,
+            arena,
+            room.columns,
+        )
+        if n_batches:
+            n_read = 0 if decompress else int((payloads.stop - payloads.start)[:n_batches].sum())
+            return room.filled(n_batches, n_read, payloads.data, arena, rates)
+        if ending == _ARENA_FULL and arena is not None and arena.size < limits.max_decompressed_bytes:
+            n_bytes = max(n_bytes, 2 * arena.size)
+            if form != "views":
+                _threads.arena = empty(2 * arena.size, np.uint8)
+        elif ending == _COLUMNS_FULL and room.n_bytes < _INT32_MAX // 4:
+            n_bytes = largest = max(2 * n_bytes, used)
+        else:
+            return Filled(0, 0, {})
+
+
+def _arena(n_bytes: int, *, keep: bool) -> Bytes:
+    """Memory to decompress into: the thread's, unless its content has to be kept."""
+    if keep:
+        return empty(n_bytes + kernels.PAD, np.uint8)
+    arena: Bytes | None = getattr(_threads, "arena", None)
+    if arena is None:
+        arena = _threads.arena = empty(_ARENA_BYTES + kernels.PAD, np.uint8)
+    elif arena.size > _KEPT_ARENA:
+        _threads.arena = None  # a large one is given back after this call
+    return arena
+
+
+class _Room:
+    """Memory for the columns of one call."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        form: Form,
+        n_rows: int,
+        n_bytes: int,
+        largest: int,
+        rates: _Rates,
+        *,
+        is_bound: bool,
+    ) -> None:
+        self.n_bytes = n_bytes
+        self._most = n_bytes if is_bound else _INT32_MAX // 2
+        self._largest, self._form = largest, form
+        self._offsets: npt.DTypeLike = np.int64 if form == "numpy" else np.int32
+        self._offset = empty(n_rows, np.int64) if "offset" in names or "sequence" in names else None
+        self._timestamp = empty(n_rows, np.int64) if "timestamp" in names else None
+        self._key = self._strings(n_rows, rates.key) if "key" in names else None
+        self._value = self._strings(n_rows, rates.value) if "value" in names else None
+        self._headers: Any = None
+        if HEADERS in names:
+            n = min(int(rates.n_headers * n_bytes) + largest // 2, self._most // 2)
+            parts = (self._copies(n, rate) for rate in (rates.header_key, rates.header_value))
+            self._headers = (empty(n_rows + 1, self._offsets), *parts)
+        self.columns = kernels.Columns(n_rows, self._offset, self._timestamp, self._key, self._value, self._headers)
+
+    def _strings(self, n: int, rate: float) -> Any:
+        if self._form == "views":
+            return empty(16 * n, np.uint8), np.empty(n, np.uint8)
+        return self._copies(n, rate)
+
+    def _copies(self, n: int, rate: float) -> Any:
+        size = min(int(rate * self.n_bytes) + self._largest, self._most)
+        return empty(n + 1, self._offsets), empty(size + kernels.PAD, np.uint8), np.empty(n, np.uint8)
+
+    def filled(self, n_batches: int, n_read: int, data: Bytes, arena: Bytes | None, rates: _Rates) -> Filled:
+        """What the kernel has written; `n_read` is the size of its plain payloads."""
+        n, n_headers = self.columns.n_records, self.columns.n_headers
+        key, value, header_key, header_value = self.columns.sizes()
+        filled: dict[str, Column] = {}
+        if self._offset is not None:
+            filled["offset"] = self._offset[:n]
+        if self._timestamp is not None:
+            filled["timestamp"] = self._timestamp[:n]
+        buffers = (data,) if arena is None else (data, arena)
+        for name, arrays, sizes in (("key", self._key, key), ("value", self._value, value)):
+            if arrays is not None and len(arrays) == 2:
+                filled[name] = ViewColumn(arrays[0][: 16 * n], buffers, _validity(arrays[1], n, sizes[1]))
+            elif arrays is not None:
+                filled[name] = _column(arrays, n, *sizes)
+        if self._headers is not None and not n_headers:
+            filled[HEADERS] = HeadersColumn.none(n)
+        elif self._headers is not None:
+            keys, values = (
+                _column(part, n_headers, *sizes)
+                for part, sizes in zip(self._headers[1:], (header_key, header_value), strict=True)
+            )
+            filled[HEADERS] = HeadersColumn(self._headers[0][: n + 1], keys, values)
+        whole = n_read or key[0] + value[0]
+        if whole and self._form != "views":
+            used = {"key": key[0], "value": value[0]}
+            if self._headers is not None:
+                used |= {"n_headers": n_headers, "header_key": header_key[0], "header_value": header_value[0]}
+            for name, size in used.items():
+                if name in filled or self._headers is not None:
+                    setattr(rates, name, _adapted(getattr(rates, name), size / whole, n))
+        return Filled(n_batches, n, filled)
+
+
+_ENOUGH_RECORDS = 1000
+
+
+def _adapted(rate: float, needed: float, n: int) -> float:
+    """The rate itself if it is about right: blocks of the same size are used again."""
+    if needed <= rate and (n < _ENOUGH_RECORDS or rate <= 1.5 * needed + 1 / 64):
+        return rate
+    return min(1.125 * needed, 1.0)
+
+
+def _column(arrays: Any, n: int, n_bytes: int, n_null: int) -> BinaryColumn:
+    """The strings written; they are copied if over a quarter of their memory is unused."""
+    offsets, data, valid = arrays
+    if n_bytes < (data.size - kernels.PAD) // 4 * 3:
+        whole, data = data, empty(n_bytes, np.uint8)
+        data[:] = whole[:n_bytes]
+    return BinaryColumn(offsets[: n + 1], data[:n_bytes], _validity(valid, n, n_null))
+
+
+def _validity(valid: npt.NDArray[np.uint8], n: int, n_null: int) -> npt.NDArray[np.bool_] | None:
+    return valid[:n].view(np.bool_) if n_null else None
+
+
+# --- decompressors ----------------------------------------------------------------------------------------------------
+
+
+def thread_codecs() -> kernels.Codecs:
+    """The thread's decompressors."""
+    codecs: kernels.Codecs | None = getattr(_threads, "codecs", None)
+    if codecs is None:
+        codecs = _threads.codecs = new_codecs(os.environ.get(_DECODERS_VARIABLE, ""))
+    return codecs
+
+
+def can_decompress(codecs: npt.NDArray[np.int8]) -> bool:
+    """Whether the kernel can decompress payloads of all these codecs; ids that do not exist are its business, too."""
+    if os.environ.get(_DECODERS_VARIABLE) == "python":
+        return False
+    known = thread_codecs()
+    return all(known.knows(codec) for codec in kf.Codec if codec and (codecs == codec).any())
+
+
+def new_codecs(decoders: str = "") -> kernels.Codecs:
+    """Decompressors with the libraries that this machine has.
+
+    Parameters
+    ----------
+    decoders : str
+        ``"own"`` takes no library; anything else takes all that are found.
+
+    Notes
+    -----
+    The functions are looked up by name in libraries that are there, the one in the `zstandard` package first. Nothing
+    is lost where there are none: the same streams are then decompressed by `kafkalog.records.codecs`.
+    """
+    global _found
+    if decoders == "own":
+        return kernels.Codecs()
+    if _found is None:
+        zstd, deflate = _functions("ZSTD_", _ZSTD, _zstd_files()), _functions("libdeflate_", _DEFLATE, _DEFLATE_FILES)
+        _found = (zstd, deflate)
+    zstd, deflate = _found
+    return kernels.Codecs(
+        None if zstd is None else zstd[1],
+        None if deflate is None else deflate[1],
+        [each and each[0] for each in _found],
+    )
+
+
+_Functions = tuple[ctypes.CDLL, list[int]]
+_found: tuple[_Functions | None, _Functions | None] | None = None  # two threads may both look: they find the same
+
+_ZSTD: Final = ("createDCtx", "freeDCtx", "decompressDCtx", "findFrameCompressedSize")
+_DEFLATE: Final = ("alloc_decompressor", "free_decompressor", "gzip_decompress_ex")
+_DEFLATE_FILES: Final = ["libdeflate.so.0"]
+
+
+def _zstd_files() -> list[str]:
+    package = Path(sys.modules["zstandard"].__file__ or "").parent
+    return [*map(str, sorted(package.glob("_cffi*.so"))), "libzstd.so.1"]
+
+
+def _functions(prefix: str, names: Sequence[str], files: Sequence[str]) -> _Functions | None:
+    """The first library with functions of all these names, and their addresses."""
+    for file in files:
+        try:
+            library = ctypes.CDLL(file)
+            addresses = [ctypes.cast(getattr(library, prefix + name), ctypes.c_void_p).value for name in names]
+        except (OSError, AttributeError):
+            continue
+        if all(addresses):
+            return library, [address or 0 for address in addresses]
+    return None

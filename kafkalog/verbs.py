@@ -1,0 +1,129 @@
+"""`Verbs`: the functions of `kafkalog` that read, as methods of `LogDir`, `Partition` and `Segment`.
+
+The functions are above this package. They are called through `kafkalog` itself, and only when they are used, so this is
+the one module whose imports point upwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    import kafkalog
+    from kafkalog.scanning.query import ScanOptions
+
+_OTHER_NAMES: Final = {
+    "start_offset": "log_start_offset",
+    "end_offset": "log_end_offset",
+    "earliest_offset": "log_start_offset",
+    "latest_offset": "log_end_offset",
+    "beginning_offset": "log_start_offset",
+    "size": "size_in_bytes",
+    "n_bytes": "size_in_bytes",
+    "count": "count_rows()",
+    "n_records": "count_rows()",
+    "records": "cat()",
+    "read": "scan()",
+    "read_table": "to_table()",
+    "read_pandas": "to_pandas()",
+    "to_arrow": "to_table()",
+    "to_df": "to_pandas()",
+    "partition": "log_dir[topic, number]",
+    "topic": "topic_partition",
+    "index": "offset_index",
+    "timeindex": "time_index",
+    "txnindex": "transaction_index",
+    "check": "verify()",
+    "index_stats": "index_statistics(), or kafkalog.index_stats(...)",
+}
+
+
+class Verbs:
+    """What can be read of a log dir, a partition or a segment. The options are those of the functions."""
+
+    def scan(self, **options: Unpack[ScanOptions]) -> kafkalog.Scan:
+        """See `kafkalog.scan`."""
+        import kafkalog
+
+        return kafkalog.scan(self, **options)  # type: ignore[arg-type]
+
+    def to_table(self, **options: Unpack[ScanOptions]) -> pa.Table:
+        """Records as a `pyarrow.Table`; see `kafkalog.scan` for the options."""
+        return self.scan(**options).to_table()
+
+    def to_pandas(self, **options: Unpack[ScanOptions]) -> pd.DataFrame:
+        """Records as a `pandas.DataFrame`; see `kafkalog.scan` for the options."""
+        return self.scan(**options).to_pandas()
+
+    def to_polars(self, **options: Unpack[ScanOptions]) -> pl.DataFrame:
+        """Records as a `polars.DataFrame`; see `kafkalog.scan` for the options."""
+        return self.scan(**options).to_polars()
+
+    def to_numpy(self, **options: Unpack[ScanOptions]) -> kafkalog.RecordColumns:
+        """Records as NumPy columns; see `kafkalog.scan` for the options."""
+        return self.scan(**options).to_numpy()
+
+    def head(self, n: int = 5, **options: Unpack[ScanOptions]) -> pa.Table:
+        """The first records; see `kafkalog.scan` for the options."""
+        return self.scan(**options).head(n)
+
+    def tail(self, n: int = 5, **options: Unpack[ScanOptions]) -> pa.Table:
+        """The last records of each partition; see `kafkalog.scan` for the options."""
+        return self.scan(**options).tail(n)
+
+    def count_rows(self, **options: Unpack[ScanOptions]) -> int:
+        """The number of records; see `kafkalog.scan` for the options."""
+        return self.scan(**options).count_rows()
+
+    def cat(self, **options: Any) -> Iterator[kafkalog.Record]:
+        """See `kafkalog.cat`."""
+        import kafkalog
+
+        return kafkalog.cat(self, **options)  # type: ignore[arg-type]
+
+    def ls(self, **options: Any) -> list[kafkalog.PartitionSummary]:
+        """See `kafkalog.ls`."""
+        import kafkalog
+
+        return kafkalog.ls(self, **options)  # type: ignore[arg-type]
+
+    def lookup(self, **options: Any) -> list[kafkalog.Trace]:
+        """See `kafkalog.lookup`."""
+        import kafkalog
+
+        return kafkalog.lookup(self, **options)  # type: ignore[arg-type]
+
+    def producers(self, **options: Any) -> list[kafkalog.PartitionProducers]:
+        """See `kafkalog.producers`."""
+        import kafkalog
+
+        return kafkalog.producers(self, **options)  # type: ignore[arg-type]
+
+    def epochs(self, **options: Any) -> list[kafkalog.PartitionEpochs]:
+        """See `kafkalog.epochs`."""
+        import kafkalog
+
+        return kafkalog.epochs(self, **options)  # type: ignore[arg-type]
+
+    def verify(self, **options: Any) -> kafkalog.Verification:
+        """See `kafkalog.verify`."""
+        import kafkalog
+
+        return kafkalog.verify(self, **options)  # type: ignore[arg-type]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError, with the right name where it is known."""
+            meant = _OTHER_NAMES.get(name)
+            if meant is None or hasattr(type(self), name):
+                return object.__getattribute__(self, name)  # raises what it raised before
+            kind = type(self).__name__
+            raise AttributeError(
+                f"{kind!r} object has no attribute {name!r}; did you mean {meant}?", name=name, obj=self
+            )

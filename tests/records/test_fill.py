@@ -1,0 +1,255 @@
+"""Filling: at every level, in every form and with every decoder what the exact walk gives, and nothing it refuses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import builder
+import numpy as np
+import pytest
+import strategies
+from effort import examples, fuzz_inputs
+from fuzzing import LIMITS, SEED
+from guard import Guard, guarded
+from hypothesis import given, settings
+from mutants import LEVELS, seeds
+
+from kafkalog import format as kf
+from kafkalog._kernels import fill as kernels
+from kafkalog.errors import KafkalogError, Limits
+from kafkalog.interchange.arrow_output import ArrowWriter, form_needed, record_schema
+from kafkalog.records import fill as filling
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.codecs import Arena, Compression, decompress_into
+from kafkalog.records.columns import ALL_COLUMNS, RecordColumns
+from kafkalog.records.compress import compressor
+from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import walk
+from kafkalog.records.selection import FunctionFailure, Mask, Selection
+from kafkalog.records.spans import Spans
+from kafkalog.storage.source import BufferSource
+
+CODECS = [kf.Codec.GZIP, kf.Codec.SNAPPY, kf.Codec.LZ4, kf.Codec.ZSTD]
+
+
+class TakesAll:
+    """A predicate that is true of every record: with it records are walked to spans."""
+
+    reads_headers = reads_derived = False
+
+    def batch_mask(self, batches: BatchTable) -> None:
+        return None
+
+    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, Any]) -> list[FunctionFailure]:
+        return []
+
+
+FILLED = Selection(include_control=True)
+EXACT = Selection(include_control=True, predicates=(TakesAll(),))
+
+
+@pytest.fixture(params=range(len(kernels.LEVELS)), ids=kernels.LEVELS)
+def _level(request: pytest.FixtureRequest) -> Iterator[None]:
+    if kernels.use_level(request.param) != kernels.LEVELS[request.param]:
+        pytest.skip("this machine cannot run it")
+    yield
+    kernels.use_level(len(kernels.LEVELS) - 1)
+
+
+def outcome(data: Any, selection: Selection, **options: Any) -> list[Any]:
+    """Rows batch by batch, and what is wrong with those that are bad."""
+    found: list[Any] = []
+    try:
+        for window in walk(BufferSource(data), limits=LIMITS):
+            first = 0
+            while first < len(window.batches):
+                done = decode(window, ALL_COLUMNS, first=first, selection=selection, limits=LIMITS, **options)
+                assert done.n_batches or done.error is not None
+                if done.columns is not None:
+                    found += rows(done.columns)
+                first += done.n_batches
+                if done.error is not None:
+                    found.append((done.error.reason, done.error.position, done.error.base_offset, done.error.detail))
+                    first += 1
+    except KafkalogError as error:
+        found.append((error.reason, error.position))
+    return found
+
+
+def rows(columns: RecordColumns) -> list[Any]:
+    lists = [column.tolist() if isinstance(column, np.ndarray) else column.to_pylist() for column in columns.values()]  # type: ignore[union-attr]
+    return list(zip(*lists, strict=True))
+
+
+@pytest.mark.usefixtures("_level")
+@settings(max_examples=examples(150))
+@given(strategies.segments())
+def test_any_log_is_filled_as_it_is_walked(segment: strategies.Segment) -> None:
+    expected = outcome(segment.data, EXACT)
+    for form in ("numpy", "arrow"):
+        assert outcome(guarded(segment.data), FILLED, form=form) == expected
+
+
+@settings(max_examples=examples(100))
+@given(strategies.segments())
+def test_views_show_what_copies_hold(segment: strategies.Segment) -> None:
+    import pyarrow as pa
+
+    tables = []
+    for kind in (pa.binary(), pa.binary_view(), pa.large_binary()):
+        schema = record_schema(["offset", "key", "value", "headers"], kind)
+        names = schema.names
+        writer, found = ArrowWriter(schema), []
+        for window in walk(BufferSource(segment.data)):
+            first = 0
+            while first < len(window.batches):
+                done = decode(window, names, first=first, selection=FILLED, form=form_needed(schema))
+                first += done.n_batches
+                if done.columns is not None:
+                    batch = writer.batch(done.columns)
+                    batch.validate(full=True)
+                    found += batch.to_pylist()
+        tables.append(found)
+    assert tables[0] == tables[1] == tables[2]
+
+
+@pytest.mark.kernels
+@pytest.mark.usefixtures("_level")
+@pytest.mark.parametrize("kind", sorted(LEVELS))
+def test_what_is_filled_of_damaged_batches_is_what_the_exact_walk_gives(kind: str) -> None:
+    make, share = LEVELS[kind]
+    rng = np.random.default_rng([SEED, 16, len(kind)])
+    n = max(2, int(fuzz_inputs() * share) // len(seeds()) // 8)
+    n_damaged = 0
+    for seed in seeds():
+        for i, data in enumerate(make(rng, seed, n)):
+            check_crcs = i % 3 != 0
+            expected = outcome(data, EXACT, check_crcs=check_crcs)
+            n_damaged += any(isinstance(row[0], str) for row in expected)
+            assert outcome(guarded(data), FILLED, check_crcs=check_crcs) == expected
+    assert n_damaged
+
+
+def in_a_thread(work: Callable[[], Any]) -> Any:
+    """What a call returns in a thread of its own, which makes decompressors of its own."""
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+@pytest.mark.parametrize("decoders", ["", "own", "python"])
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_decoder_gives_the_same_records(codec: kf.Codec, decoders: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKALOG_DECODERS", decoders)
+    data = b"".join(
+        builder.batch_v2(
+            [builder.record_v2(i, key=b"k%d" % i, value=bytes([i % 256]) * (i % 50)) for i in range(n)],
+            base_offset=1000 * n,
+            codec=codec,
+        )
+        for n in (1, 300, 7, 0, 2000)
+    )
+    expected = outcome(data, EXACT)
+    for form in ("numpy", "arrow"):
+        assert in_a_thread(lambda form=form: outcome(guarded(data), FILLED, form=form)) == expected  # type: ignore[misc]
+
+
+# --- decompressors ----------------------------------------------------------------------------------------------------
+
+_room = Guard(2**20)
+_LIMITS = Limits(max_decompressed_bytes=2**19)
+
+
+def decompressed(codecs: kernels.Codecs, codec: int, data: Any, room: int) -> bytes | int:
+    """What the kernel makes of a stream, in memory that ends where access ends."""
+    to = _room.ending(bytes(room + kernels.PAD))
+    n = codecs.decompress(codec, guarded(data), to)
+    return to[:n].tobytes() if n >= 0 else n
+
+
+def payloads() -> Iterator[bytes]:
+    rng = np.random.default_rng([SEED, 17])
+    words = [rng.bytes(int(size)) for size in rng.integers(1, 40, 60)]
+    for size in (0, 1, 5, 11, 12, 13, 64, 200, 5000, 70_000, 200_000):
+        yield rng.bytes(size)
+        yield bytes(size)
+        yield b"ab" * (size // 2)
+        text = b"".join(words[i] for i in rng.integers(0, 60, size // 10 + 1))
+        yield text[:size]
+
+
+def codecs_for(codec: kf.Codec) -> kernels.Codecs:
+    codecs = filling.new_codecs()
+    if not codecs.knows(codec):
+        pytest.skip("no library for it here")
+    return codecs
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_payloads_come_back(codec: kf.Codec) -> None:
+    codecs = codecs_for(codec)
+    for payload in payloads():
+        stream = compressed(codec, payload)
+        # a block of LZ4 may need as much as the frame allows
+        room = (len(payload) // 2**16 + 1) * 2**16 if codec == kf.Codec.LZ4 else len(payload)
+        expected = exact(codec, stream)
+        found = decompressed(codecs, codec, stream, room)
+        assert found == expected or (found == -1 and not payload)
+        if payload and codec != kf.Codec.LZ4:
+            assert decompressed(codecs, codec, stream, len(payload) - 1) == -2
+
+
+def compressed(codec: kf.Codec, payload: bytes) -> bytes:
+    arena = Arena()
+    compressor(Compression(codec))(arena, np.frombuffer(payload, np.uint8))
+    return arena.data[: arena.used].tobytes()
+
+
+def exact(codec: int, stream: bytes) -> bytes | None:
+    arena = Arena()
+    try:
+        decompress_into(arena, codec, np.frombuffer(stream, np.uint8), magic=2, limits=_LIMITS)
+    except KafkalogError:
+        return None
+    return arena.data[: arena.used].tobytes()
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_damaged_stream_is_refused_or_gives_what_the_exact_decoder_gives(codec: kf.Codec) -> None:
+    codecs = codecs_for(codec)
+    rng = np.random.default_rng([SEED, 18, codec])
+    streams = [compressed(codec, payload) for payload in payloads() if len(payload) < 6000]
+    n_accepted = n_refused = 0
+    for i in range(fuzz_inputs() // 4):
+        stream = bytearray(streams[i % len(streams)])
+        for _ in range(int(rng.integers(1, 4))):
+            at = int(rng.integers(0, len(stream)))
+            match int(rng.integers(0, 4)):
+                case 0:
+                    stream[at] = int(rng.integers(0, 256))
+                case 1:
+                    stream[at] ^= 1 << int(rng.integers(0, 8))
+                case 2 if len(stream) > 2:
+                    del stream[at : at + int(rng.integers(1, 9))]
+                    stream = stream or bytearray(1)
+                case _:
+                    stream[at:at] = rng.bytes(int(rng.integers(1, 9)))
+        found = decompressed(codecs, codec, bytes(stream), 2**17)
+        if isinstance(found, bytes):
+            n_accepted += 1
+            assert found == exact(codec, bytes(stream)), stream.hex()
+        else:
+            n_refused += 1
+    assert n_refused
+    assert n_accepted or codec in (kf.Codec.GZIP,)
+
+
+def test_an_unknown_codec_is_looked_at_by_others() -> None:
+    assert decompressed(kernels.Codecs(), 5, b"abc", 100) == -1
+    assert not kernels.Codecs().knows(kf.Codec.ZSTD)
+    assert decompressed(kernels.Codecs(), kf.Codec.ZSTD, b"\x28\xb5\x2f\xfd" + bytes(9), 100) == -1
