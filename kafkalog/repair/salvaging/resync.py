@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog._kernels import resync as kernels
+from kafkalog._kernels.rising import choose_rising
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.storage.source import ByteSource
@@ -193,7 +194,7 @@ def heaviest_rising(
     ordered = np.sort(last)
     n = first.size
     chosen = np.empty(n, np.uint8)
-    kernels.choose_rising(
+    choose_rising(
         np.ascontiguousarray(weight, np.int64),
         np.searchsorted(ordered, first, side="left").astype(np.int64),
         np.searchsorted(ordered, last, side="right").astype(np.int64),
