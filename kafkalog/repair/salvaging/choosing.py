@@ -283,7 +283,8 @@ def _misplaced(runs: Found, claims: Found) -> Mask:
     odd[pair] |= agrees[pair + 1] & _is_one_bit(runs.first_offset[pair], runs.first_offset[pair + 1] - span[pair])
     odd[pair + 1] |= agrees[pair] & _is_one_bit(runs.first_offset[pair + 1], runs.last_offset[pair] + 1)
     odd |= (before >= 0) & (after >= 0) & (before + span == after) & _is_one_bit(runs.first_offset, before)
-    return odd & is_lone & ~agrees
+    odd &= is_lone & ~agrees
+    return odd
 
 
 def _claimed(runs: Found, claims: Found) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

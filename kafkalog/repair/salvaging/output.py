@@ -19,6 +19,7 @@ from kafkalog.repair.salvaging.report import LostPiece, LostRange, SalvagedParti
 from kafkalog.state.producers import with_markers
 from kafkalog.state.transactions import TransactionReplay
 from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.source import Bytes
 from kafkalog.storage.staging import StagedFile
 
 MOST_HOLES: Final = 1000
@@ -73,7 +74,7 @@ class Quarantine:
         if self._file is not None:
             self._file.close()
 
-    def _write(self, data: memoryview | np.ndarray) -> None:  # type: ignore[type-arg]
+    def _write(self, data: Bytes) -> None:
         self.n_bytes += data.nbytes
         if self._create is not None:
             if self._file is None:
@@ -88,7 +89,8 @@ class PartitionOutput:
     ----------
     report : SalvagedPartition
         Gets segments, holes and transactions.
-    sink : Sink
+    sink : Sink or None
+        None in a dry run.
     quarantine : Quarantine
     note : callable
         Called with a finding about each hole.
@@ -100,7 +102,7 @@ class PartitionOutput:
     def __init__(
         self,
         report: SalvagedPartition,
-        sink: Sink,
+        sink: Sink | None,
         quarantine: Quarantine,
         note: Callable[[Finding], object],
         on_piece: Callable[[BadSectorSource, Segment, int, int], object],
@@ -134,7 +136,8 @@ class PartitionOutput:
         row.n_bytes_padding = plan.size_in_bytes - plan.padding_start
         row.n_batches_suspect = plan.n_suspect_batches
         self._report.segments.append(row)
-        self._sink.roll(segment.base_offset)
+        if self._sink is not None:
+            self._sink.roll(segment.base_offset)
         self._next_offset = max(self._next_offset, segment.base_offset)
         holes = np.searchsorted(kept.start, lost.start, side="right")
         n_done = n_rows = 0
@@ -177,7 +180,8 @@ class PartitionOutput:
             if len(batches) != n or not valid_crcs(window).all():
                 detail = "it is not what it was when it was searched: somebody writes to it, or the disk fails"
                 raise FileChangedError(Reason.FILE_CHANGED, detail, path=source.path, position=int(runs.start[begin]))
-            self._sink.append(window, plan.segment)
+            if self._sink is not None:
+                self._sink.append(window, plan.segment)
             row.n_batches_kept += n
             row.n_records_kept += int(np.maximum(batches.records_count, 0).sum(dtype=np.int64))
             row.n_records_kept += int((batches.records_count < 0).sum())

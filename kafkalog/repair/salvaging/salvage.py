@@ -19,10 +19,9 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.converting.conversion import Nowhere
 from kafkalog.operations.converting.target import ConvertedPartitions
-from kafkalog.operations.rebuilding.choosing import check_places, choose
-from kafkalog.repair.salvaging.output import PartitionOutput, Quarantine
+from kafkalog.operations.rebuilding.choosing import check_paths, choose
+from kafkalog.repair.salvaging.output import PartitionOutput, Quarantine, Sink
 from kafkalog.repair.salvaging.plan import plan_segment
 from kafkalog.repair.salvaging.report import SalvagedPartition, SalvageReport
 from kafkalog.repair.salvaging.single_records import SingleRecords
@@ -123,7 +122,7 @@ def salvage(
     chosen = list(choose(opened, topics, partitions, report.findings.add))
     if not chosen:
         return report
-    check_places(opened, chosen, output=to, dry_run=dry_run)
+    check_paths(opened, chosen, output=to, dry_run=dry_run)
     target = Path(os.devnull if to is None else to)
     if not dry_run and os.path.lexists(target):
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
@@ -204,7 +203,7 @@ class _PartitionSalvage:
         )
         with contextlib.ExitStack() as stack:
             if staged is None:
-                sink = Nowhere()
+                sink: Sink | None = None
             else:
                 targets = ConvertedPartitions(None, limits, lambda finding: None)
                 directory = staged.path / name
