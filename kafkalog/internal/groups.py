@@ -1,0 +1,346 @@
+"""Groups of consumers, out of `__consumer_offsets` and `__share_group_state`: members, assignments, offsets and lag.
+
+Knows classic, consumer (KIP-848), share and streams groups. What a broker would keep in memory after it loaded these
+topics is given; expired offsets are in it until a broker has written their tombstones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
+from kafkalog.format import TopicPartition
+from kafkalog.internal.replay import COLUMNS, LastRecords
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths
+from kafkalog.messages.decoder import MessageError
+from kafkalog.messages.framing import CONSUMER_OFFSETS, SHARE_GROUP_STATE, decode_record
+from kafkalog.messages.members import ASSIGNMENT, SUBSCRIPTION, decode_member
+from kafkalog.scanning.read import scan
+from kafkalog.state.cluster_metadata import read_cluster_metadata
+
+_STABLE: Final = 0  # of MemberState
+
+
+@dataclass(slots=True)
+class GroupOffset:
+    """Where a group stands in a partition.
+
+    Attributes
+    ----------
+    topic : str
+        The topic id if its name is not known here (share groups store the id alone).
+    partition : int
+    offset : int
+        The next offset that the group wants; of a share group, the first that is not done with. -1 for none.
+    leader_epoch : int
+        Of the last consumed record; -1 for none.
+    metadata : str
+        What the client added to the commit.
+    commit_timestamp : int or None
+        In ms.
+    log_end_offset, lag : int or None
+        None if the partition is not in this log dir.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp: int | None = None
+    log_end_offset: int | None = None
+    lag: int | None = None
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """A member of a group.
+
+    Attributes
+    ----------
+    member_id : str
+    client_id, client_host, instance_id : str or None
+    subscribed : list of str
+        Topics; a regular expression has a ``~`` in front.
+    assigned : dict of str to list of int
+        Partitions by topic; by the topic id if its name is not known here; of a streams group, by subtopology.
+    """
+
+    member_id: str
+    client_id: str | None = None
+    client_host: str | None = None
+    instance_id: str | None = None
+    subscribed: list[str] = field(default_factory=list)
+    assigned: dict[str, list[int]] = field(default_factory=dict)
+    is_stable: bool = True
+
+
+@dataclass(slots=True)
+class Group:
+    """A group.
+
+    Attributes
+    ----------
+    name : str
+    type : {'classic', 'consumer', 'share', 'streams'}
+    state : {'Empty', 'Stable', 'Assigning', 'Reconciling'}
+        As a broker has it after it loaded the topic.
+    epoch : int
+        Group epoch; of a classic group its generation. -1 if only offsets are known.
+    protocol : str or None
+        Assignor of a classic group.
+    members : list of GroupMember
+    offsets : list of GroupOffset
+        Sorted by topic and partition.
+    """
+
+    name: str
+    type: str = "classic"
+    epoch: int = -1
+    assignment_epoch: int = -1
+    protocol: str | None = None
+    members: list[GroupMember] = field(default_factory=list)
+    offsets: list[GroupOffset] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        """Source: ConsumerGroup.maybeUpdateGroupState, Kafka 4.3."""
+        if not self.members:
+            return "Empty"
+        if self.type in ("consumer", "streams"):
+            if self.epoch > self.assignment_epoch:
+                return "Assigning"
+            if not all(member.is_stable for member in self.members):
+                return "Reconciling"
+        return "Stable"
+
+    @property
+    def lag(self) -> int | None:
+        """Sum of the known lags; None if none is known."""
+        known = [one.lag for one in self.offsets if one.lag is not None]
+        return sum(known) if known else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        fields = asdict(self)
+        for member in fields["members"]:
+            del member["is_stable"]
+        del fields["assignment_epoch"]
+        return {"group": fields.pop("name"), "type": fields.pop("type"), "state": self.state, "lag": self.lag, **fields}
+
+
+class Groups(list[Group]):
+    """Groups, sorted by name.
+
+    Attributes
+    ----------
+    findings : list of Finding
+        Damage, and records that could not be decoded.
+    """
+
+    findings: list[Finding]
+
+    def to_arrow(self) -> pa.Table:
+        """Committed offsets as a table: group, type, topic, partition, offset, ..., log_end_offset, lag."""
+        rows = [{"group": group.name, "type": group.type, **asdict(one)} for group in self for one in group.offsets]
+        return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+_SCHEMA: Final = pa.schema(
+    {
+        "group": pa.string(),
+        "type": pa.string(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "leader_epoch": pa.int32(),
+        "metadata": pa.string(),
+        "commit_timestamp": pa.timestamp("ms", tz="UTC"),
+        "log_end_offset": pa.int64(),
+        "lag": pa.int64(),
+    }
+)
+
+
+def groups(path: Paths, *, end_timestamp: Any = None, limits: Limits | None = None) -> Groups:
+    """Read the groups of a log dir: members, assignments, committed offsets and lag.
+
+    Parameters
+    ----------
+    path : path-like or sequence of path-like
+        A log dir, or partitions of ``__consumer_offsets`` and ``__share_group_state``. Lag and the names of topics
+        that are stored by id need the other directories of the log dir.
+    end_timestamp : int (ms), str or aware datetime, optional
+        The state right before this time instead of the latest. Records that compaction has removed are missing then.
+    limits : Limits, optional
+
+    Returns
+    -------
+    Groups
+        A list of `Group`. Damage does not raise: what lies behind it is read, and `findings` has it.
+
+    Examples
+    --------
+    >>> kafkalog.groups("tests/golden/log_dir")
+    []
+    """
+    log_dir = LogDir(path, limits=limits or DEFAULT_LIMITS)
+    loader = _Loader(log_dir)
+    for topic, apply in ((CONSUMER_OFFSETS, loader.group_record), (SHARE_GROUP_STATE, loader.share_record)):
+        if topic in log_dir.topics:
+            loader.load(topic, apply, end_timestamp)
+    found = Groups(loader.finished())
+    found.findings = loader.findings
+    return found
+
+
+class _Loader:
+    """Builds groups out of the last records of their topics."""
+
+    def __init__(self, log_dir: LogDir) -> None:
+        self.log_dir = log_dir
+        self.findings: list[Finding] = []
+        self._groups: dict[str, Group] = {}
+        self._members: dict[tuple[str, str], GroupMember] = {}
+        self._share: dict[tuple[str, str, int], tuple[int, int]] = {}
+        paths = log_dir.paths if hasattr(log_dir, "paths") else []
+        self._names: dict[str, str] = {}
+        for root in paths:
+            metadata = read_cluster_metadata(root)
+            if metadata is not None:
+                self._names |= {topic_id: name for name, topic_id in metadata.topic_ids.items()}
+
+    def load(self, topic: str, apply: Callable[..., None], end_timestamp: Any) -> None:
+        """Apply the last record of each key of a topic."""
+        options: dict[str, Any] = {} if end_timestamp is None else {"end_timestamp": end_timestamp}
+        one = scan(
+            self.log_dir, topics=topic, columns=list(COLUMNS), include_control=True, on_corruption="skip", **options
+        )
+        last = LastRecords()
+        last.feed(one.to_batches())
+        self.findings += one.findings
+        for key, record in last.by_key.items():
+            if record.value is None:
+                continue
+            try:
+                decoded = decode_record(topic, key, record.value)
+            except MessageError as error:
+                where = self.log_dir.path_of(TopicPartition(topic, record.partition)).path
+                detail = f"offset {record.offset} of {topic}-{record.partition}: {error}"
+                self.findings.append(
+                    Finding(Reason.INTERNAL_RECORD, detail, str(where), base_offset=record.offset, damage=False)
+                )
+                continue
+            apply(decoded.type, decoded.key, decoded.value, record.offset)
+
+    def group_record(self, kind: str, key: dict[str, Any], value: dict[str, Any], offset: int) -> None:
+        """Apply a record of `__consumer_offsets`."""
+        name = key["group"] if "group" in key else key["groupId"]
+        group = self._groups.setdefault(name, Group(name))
+        if kind.endswith("OffsetCommit"):
+            self._commit(group, key, value)
+        elif kind == "GroupMetadata":
+            self._classic(group, value)
+        else:
+            for prefix in ("Consumer", "Share", "Streams"):
+                if kind.startswith(f"{prefix}Group"):
+                    group.type = prefix.lower()
+                    self._modern(group, kind.removeprefix(f"{prefix}Group"), key, value)
+
+    def share_record(self, kind: str, key: dict[str, Any], value: dict[str, Any], offset: int) -> None:
+        """Apply a record of `__share_group_state`: the newest start offset counts; an update may leave it out."""
+        where = key["groupId"], key["topicId"], key["partition"]
+        known = self._share.get(where, (-1, -1))
+        if value["startOffset"] >= 0 and offset > known[0]:
+            self._share[where] = offset, value["startOffset"]
+        else:
+            self._share.setdefault(where, known)
+
+    def finished(self) -> Iterable[Group]:
+        """The groups, with their lags."""
+        for (name, topic_id, number), (_, start) in self._share.items():
+            group = self._groups.setdefault(name, Group(name, "share"))
+            group.offsets.append(GroupOffset(self._names.get(topic_id, topic_id), number, start))
+        ends: dict[TopicPartition, int | None] = {}
+        for name in sorted(self._groups):
+            group = self._groups[name]
+            group.offsets.sort(key=lambda one: (one.topic, one.partition))
+            for one in group.offsets:
+                where = TopicPartition(one.topic, one.partition)
+                if where not in ends:
+                    ends[where] = self._log_end(where)
+                one.log_end_offset = ends[where]
+                if one.log_end_offset is not None and one.offset >= 0:
+                    one.lag = max(one.log_end_offset - one.offset, 0)
+            yield group
+
+    def _log_end(self, where: TopicPartition) -> int | None:
+        if where not in self.log_dir:
+            return None
+        try:
+            return self.log_dir[where].log_end_offset
+        except KafkalogError as error:
+            self.findings.append(error.to_finding())
+            return None
+
+    def _commit(self, group: Group, key: dict[str, Any], value: dict[str, Any]) -> None:
+        group.offsets.append(
+            GroupOffset(
+                key["topic"],
+                key["partition"],
+                value["offset"],
+                value.get("leaderEpoch", -1),
+                value["metadata"],
+                value["commitTimestamp"],
+            )
+        )
+
+    def _classic(self, group: Group, value: dict[str, Any]) -> None:
+        group.epoch, group.protocol = value["generation"], value["protocol"]
+        for one in value["members"]:
+            member = GroupMember(one["memberId"], one["clientId"], one["clientHost"], one["groupInstanceId"])
+            if value["protocolType"] == "consumer":
+                member.subscribed = _decoded(SUBSCRIPTION, one["subscription"]).get("topics", [])
+                assigned = _decoded(ASSIGNMENT, one["assignment"]).get("assignedPartitions", ())
+                member.assigned = {part["topic"]: part["partitions"] for part in assigned}
+            group.members.append(member)
+
+    def _modern(self, group: Group, kind: str, key: dict[str, Any], value: dict[str, Any]) -> None:
+        if kind == "Metadata":
+            group.epoch = value["epoch"]
+        elif kind == "TargetAssignmentMetadata":
+            group.assignment_epoch = value["assignmentEpoch"]
+        elif kind in ("MemberMetadata", "CurrentMemberAssignment"):
+            member = self._member(group, key["memberId"])
+            if kind == "MemberMetadata":
+                member.client_id, member.client_host = value["clientId"], value["clientHost"]
+                member.instance_id = value.get("instanceId")
+                member.subscribed = list(value.get("subscribedTopicNames", ()))
+                if value.get("subscribedTopicRegex"):
+                    member.subscribed.append("~" + value["subscribedTopicRegex"])
+            else:
+                member.is_stable = value.get("state", _STABLE) == _STABLE
+                for part in value.get("assignedPartitions", ()):
+                    member.assigned[self._names.get(part["topicId"], part["topicId"])] = part["partitions"]
+                for part in value.get("activeTasks", ()):
+                    member.assigned[part["subtopologyId"]] = part["partitions"]
+
+    def _member(self, group: Group, member_id: str) -> GroupMember:
+        member = self._members.get((group.name, member_id))
+        if member is None:
+            member = self._members[group.name, member_id] = GroupMember(member_id)
+            group.members.append(member)
+        return member
+
+
+def _decoded(name: str, data: bytes) -> dict[str, Any]:
+    """What a classic member said; nothing if it is not of the consumers' protocol."""
+    try:
+        return decode_member(name, data)
+    except MessageError:
+        return {}
