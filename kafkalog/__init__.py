@@ -75,6 +75,10 @@ if TYPE_CHECKING:
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.repair.recovering.recover import recover
     from kafkalog.repair.recovering.report import RecoveryReport
+    from kafkalog.repair.salvaging.report import SalvageReport
+    from kafkalog.repair.salvaging.salvage import salvage
+    from kafkalog.repair.startup.forecast import Preflight
+    from kafkalog.repair.startup.preflight import preflight
     from kafkalog.scanning.batch_scan import BatchScan, batches
     from kafkalog.scanning.explain import Explanation
     from kafkalog.scanning.read import read_numpy, read_pandas, read_polars, read_table, scan
@@ -146,7 +150,11 @@ _LAZY = {
     "RecordColumns": "records.columns",
     "RebuildReport": "operations.rebuilding.report",
     "reindex": "operations.rebuilding.rebuild",
+    "SalvageReport": "repair.salvaging.report",
+    "salvage": "repair.salvaging.salvage",
     "Scan": "scanning.scan",
+    "Preflight": "repair.startup.forecast",
+    "preflight": "repair.startup.preflight",
     "RecoveryReport": "repair.recovering.report",
     "recover": "repair.recovering.recover",
     "Segment": "log.segment",
@@ -195,6 +203,7 @@ __all__ = [
     "PartitionProducers",
     "PartitionSummary",
     "PartitionWriter",
+    "Preflight",
     "Producer",
     "ProducerSnapshot",
     "ReadError",
@@ -203,6 +212,7 @@ __all__ = [
     "Record",
     "RecordColumns",
     "RecoveryReport",
+    "SalvageReport",
     "Scan",
     "Segment",
     "SegmentSummary",
@@ -236,6 +246,7 @@ __all__ = [
     "open_log_dir",
     "open_partition",
     "open_segment",
+    "preflight",
     "producers",
     "read_numpy",
     "read_pandas",
@@ -243,6 +254,7 @@ __all__ = [
     "read_table",
     "recover",
     "reindex",
+    "salvage",
     "scan",
     "verify",
     "write_table",

@@ -1,4 +1,4 @@
-"""Gathers byte strings of a column in another order; trusts no offset."""
+"""Gathers byte strings of a column in another order, or makes objects of them; trusts no offset."""
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
@@ -33,3 +33,29 @@ def gather(const int64_t[::1] offsets not None, const uint8_t[::1] data not None
                 memcpy(&to[to_offsets[i]], &data[start], length)
             i += 1
     return i
+
+
+def make_objects(const int64_t[::1] offsets not None, const uint8_t[::1] data not None, const uint8_t[::1] valid,
+                 object[::1] to not None):
+    """Put every byte string of a column into `to` as `bytes`, and None where `valid` is 0; the number of them.
+
+    It is less than there are where one does not lie within `data`.
+    """
+    cdef Py_ssize_t n = to.shape[0]
+    cdef Py_ssize_t i
+    cdef int64_t start, stop
+    cdef const char* origin = b""
+    if offsets.shape[0] != n + 1 or (valid is not None and valid.shape[0] != n):
+        raise ValueError("columns differ in length")
+    if data.shape[0]:
+        origin = <const char*>&data[0]
+    for i in range(n):
+        if valid is not None and not valid[i]:
+            to[i] = None
+            continue
+        start = offsets[i]
+        stop = offsets[i + 1]
+        if start < 0 or stop < start or stop > data.shape[0]:
+            return i
+        to[i] = (origin + start)[:stop - start]
+    return n

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kafkalog.arguments import integer
 from kafkalog.interchange.file_types import TEXT_FORMATS, check_format, packed_suffix
 from kafkalog.interchange.text_output import CsvRows, JsonLines, LineFormat, check_encoding
+from kafkalog.parsing import integer
 
 COMPRESSIONS: Final[dict[str, tuple[str, ...]]] = {
     "parquet": ("none", "snappy", "gzip", "lz4", "zstd", "brotli"),
@@ -40,8 +40,8 @@ _DICTIONARY_COLUMNS |= {"compression", "leader_epoch", "producer_id", "producer_
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions:
-    """The format that a sink writes, and its options.
+class OutputFormat:
+    """The format of a file of records, and its options.
 
     Attributes
     ----------

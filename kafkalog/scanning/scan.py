@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.arguments import integer, optional_integer
 from kafkalog.errors import Finding, Findings, KafkalogError, Loss, Reason
+from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
     ALL_COLUMNS,
     CONTEXT_COLUMNS,
@@ -31,7 +31,7 @@ from kafkalog.interchange.arrow_output import (
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.parsing import near
+from kafkalog.parsing import integer, near, optional_integer
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.explain import Explanation
@@ -132,7 +132,8 @@ class Scan:
         ----------
         **options
             Options of `pyarrow.Table.to_pandas`, and ``dtype_backend="pyarrow"``, which keeps Arrow's memory and types
-            instead of creating one Python object per cell.
+            instead of creating one Python object per cell. Otherwise text, such as the topic, is categorical unless
+            ``strings_to_categorical=False``, and all records without headers share one empty array.
         """
         try:
             import pandas as pd
@@ -143,7 +144,8 @@ class Scan:
             raise ValueError(f"dtype_backend must be 'pyarrow' or left out, not {backend!r}")
         if backend == "pyarrow":
             options.setdefault("types_mapper", pd.ArrowDtype)
-        return self.to_table().to_pandas(**options)
+        table = self.to_table()
+        return table.to_pandas(**options) if "types_mapper" in options else data_frame(table, **options)
 
     def to_polars(self) -> pl.DataFrame:
         """All records as a `polars.DataFrame`."""

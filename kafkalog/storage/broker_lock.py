@@ -122,7 +122,7 @@ def _locked(path: Path) -> int:
     except OSError:
         os.close(descriptor)
         refuse_if_locked([path.parent])
-        raise UnsafePathError(Reason.UNSAFE_PATH, "its lock cannot be had", path=path) from None
+        raise UnsafePathError(Reason.UNSAFE_PATH, "its lock cannot be taken", path=path) from None
     return descriptor
 
 

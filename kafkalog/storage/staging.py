@@ -327,7 +327,7 @@ class Stage:
             raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=self._given)
         if not is_kind(old.st_mode):
             what = "a directory" if self._is_directory else "a regular file"
-            raise UnsafePathError(Reason.UNSAFE_PATH, f"what is there is not {what}", path=self._given)
+            raise UnsafePathError(Reason.UNSAFE_PATH, f"the path exists but is not {what}", path=self._given)
         return old
 
     def _create(self, path: Path) -> None:

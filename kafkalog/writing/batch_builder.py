@@ -141,7 +141,7 @@ class BatchBuilder:
             bad, limit = int(np.argmax(count)), self.limits.max_headers_per_record
             if count[bad] > limit:
                 detail = f"row {row + bad} has {int(count[bad])} headers, and Limits(max_headers_per_record={limit})"
-                raise UnwritableError(Reason.COLUMN_VALUE, f"{detail} lets none read it again", row=row + bad)
+                raise UnwritableError(Reason.COLUMN_VALUE, f"{detail} does not allow to read it again", row=row + bad)
 
     def _encode(
         self, filled: Filled, producers: ProducerState, producer: Producer | None, transactional: bool
@@ -158,7 +158,9 @@ class BatchBuilder:
             limit, row = getattr(self.limits, name), int(np.argmax(sizes))
             if sizes[row] > limit:
                 detail = f"the batch at offset {int(batches.base_offset[row])} has {int(sizes[row])} bytes, and"
-                raise UnwritableError(Reason.COLUMN_VALUE, f"{detail} Limits({name}={limit}) lets none read it again")
+                raise UnwritableError(
+                    Reason.COLUMN_VALUE, f"{detail} Limits({name}={limit}) does not allow to read it again"
+                )
 
     def _warn_of_size(self, batches: BatchTable) -> None:
         """Warn once of a batch above `max.message.bytes`: only a single large record (or little more) makes one."""
@@ -169,7 +171,7 @@ class BatchBuilder:
         self._has_warned = True
         warn(
             f"{self.name}: the batch at offset {int(batches.base_offset[row])} has {size} bytes, and"
-            f" max.message.bytes is {limit}: consumers can read it, but a broker takes none like it from a producer, so"
+            f" max.message.bytes is {limit}: consumers can read it, but a broker refuses it from a producer, so"
             " that it cannot be mirrored. A topic that has another limit: LogConfig(max_message_bytes=...), --config",
             ConfigWarning,
         )
@@ -322,7 +324,7 @@ def check_producer(producers: ProducerState, producer: Producer | None, transact
     """
     if producer is None:
         if transactional:
-            raise ValueError("a transaction is some producer's: say whose, with producer=(id, epoch)")
+            raise ValueError("a transaction needs a producer: give producer=(id, epoch)")
         return
     known = producers.epoch_and_sequence(producer.producer_id)
     if known is not None and known[0] > producer.producer_epoch:

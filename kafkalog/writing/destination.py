@@ -79,7 +79,7 @@ class Destination:
                 self.staged = stack.enter_context(staged_directory(path, stage_in=stage_in))
             else:
                 if not path.is_dir():
-                    raise UnsafePathError(Reason.UNSAFE_PATH, "what is there is not a directory", path=path)
+                    raise UnsafePathError(Reason.UNSAFE_PATH, "the path exists but is not a directory", path=path)
                 stack.enter_context(hold_partitions([path]))
                 self.existing = read_log_end(
                     path, index_interval_bytes=index_interval_bytes, truncate_tail=truncate_tail, limits=limits

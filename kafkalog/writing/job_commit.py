@@ -109,7 +109,7 @@ class StagedWriter:
 
     def _continue(self, options: dict[str, Any]) -> dict[str, Any]:
         if not self._path.is_dir():
-            raise UnsafePathError(Reason.UNSAFE_PATH, "what is there is not a directory", path=self._path)
+            raise UnsafePathError(Reason.UNSAFE_PATH, "the path exists but is not a directory", path=self._path)
         self._stamp = log_stamp(self._path)
         config = options.get("config")
         existing = read_log_end(

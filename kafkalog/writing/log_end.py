@@ -155,7 +155,7 @@ def _judge(found: RecoveredSegment, truncate_tail: bool) -> None:
     )
     if is_tail and truncate_tail:
         return
-    hint = "truncate_tail=True cuts it off" if is_tail else "nothing is appended behind damage"
+    hint = "truncate_tail=True cuts it off" if is_tail else "nothing is appended after damage"
     kind = TruncatedTailError if is_tail else CorruptionError
     raise kind(
         finding.reason,
@@ -203,5 +203,5 @@ def _producers(
         for batches, coordinator_epoch in found.replay:
             rows = np.flatnonzero(batches.base_offset >= since)
             told = batches[rows]
-            state.update(told, place=told.base_offset, coordinator_epoch=coordinator_epoch[rows])
+            state.update(told, log_position=told.base_offset, coordinator_epoch=coordinator_epoch[rows])
     return state

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.arguments import integer
 from kafkalog.errors import Reason, UnsafePathError
+from kafkalog.parsing import integer
 from kafkalog.records.codecs import Compression
 from kafkalog.state.log_config import LogConfig
 
@@ -45,7 +45,7 @@ def check_partition_name(path: Path) -> kf.TopicPartition:
         )
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
     if directory.topic_partition.topic == kf.METADATA_TOPIC:
-        detail = "this is the log of the cluster's metadata, which nobody but its controllers write"
+        detail = "this is the log of the cluster's metadata, which only its controllers write"
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
     return directory.topic_partition
 

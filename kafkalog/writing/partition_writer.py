@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from kafkalog import format as kf
-from kafkalog.arguments import integer, optional_integer
 from kafkalog.errors import DEFAULT_LIMITS, Limits, Reason, TransactionWarning, UnsafePathError, WriteError, warn
 from kafkalog.interchange.arrow_input import record_slices
+from kafkalog.parsing import integer, optional_integer
 from kafkalog.records.batch_table import Window
 from kafkalog.records.codecs import Compression
 from kafkalog.state.checkpoints import parse_topic_id
@@ -449,7 +449,7 @@ class PartitionWriter:
         if self._is_closed:
             raise ValueError(f"the writer of {self.path} is closed")
         if self._failure is not None:
-            raise ValueError(f"an append to {self.path} failed, and nothing of it will appear") from self._failure
+            raise ValueError(f"an append to {self.path} failed: nothing is written") from self._failure
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

@@ -47,7 +47,7 @@ def check_topic(topic: str) -> None:
     name = str(kf.TopicPartition(topic, 0))
     path = Path(name)
     if path.name != name:
-        raise UnsafePathError(Reason.UNSAFE_PATH, "a topic's name is no path", path=topic)
+        raise UnsafePathError(Reason.UNSAFE_PATH, "not a valid topic name: it contains a path separator", path=topic)
     check_partition_name(path)
 
 
@@ -95,7 +95,7 @@ class Router:
         self._partitioners: dict[str, Partitioner | None] = {}
         self.left_out: dict[str, int] = {}
 
-    def meet(self, topic: str) -> None:
+    def register(self, topic: str) -> None:
         """Register a topic: check its name and look up its number of partitions.
 
         Topics that are not registered before are registered with their first record.
@@ -155,7 +155,7 @@ class Router:
     ) -> tuple[list[str], npt.NDArray[np.int64]]:
         """The distinct topics of the batch, and the index of each record's topic among them (int64[n])."""
         if self._topic is not None:
-            self.meet(self._topic)
+            self.register(self._topic)
             return [self._topic], np.zeros(batch.num_rows, np.int64)
         name = reader.names["topic"]
         column = plain_column(batch, name, first_row)
@@ -170,7 +170,7 @@ class Router:
         names = coded.dictionary.to_pylist()
         topics = [each if isinstance(each, str) else each.decode("utf-8", "replace") for each in names]
         for topic in filter(self._wants, topics):
-            self.meet(topic)
+            self.register(topic)
         return topics, integer_values(coded.indices, name)[0]
 
     def _wanted_rows(self, topics: list[str], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
@@ -260,7 +260,7 @@ class RoutedPartition:
         self.n_waiting += int(record_sizes(columns).sum())
         self.max_timestamp = max(self.max_timestamp, int(columns.timestamp.max()))
 
-    def own(self) -> None:
+    def copy_last(self) -> None:
         """Copy the records that were added last, so that they do not keep the whole table alive."""
         self._parts[-1] = self._parts[-1].take(np.arange(self._parts[-1].n_records))
 
@@ -375,7 +375,7 @@ class WaitingRecords:
         if not self._sorts and partition.n_waiting >= max(self._batch_size, enough):
             partition.flush()
         elif not routed.is_owned:
-            partition.own()
+            partition.copy_last()
 
     def flush(self) -> None:
         """Write the waiting records of all partitions."""

@@ -148,7 +148,7 @@ class CommitLog:
             queries = {str(query): int(batch) for query, batch in content["queries"].items()}
             return cls(path, queries, [str(job) for job in content["jobs"]])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            detail = f"what was committed before cannot be told ({error}): restore the file, or remove it to forget"
+            detail = f"which jobs were committed before is not known ({error}): restore the file, or remove it"
             raise SidecarError(Reason.CHECKPOINT_SYNTAX, detail, path=path) from error
 
     def has(self, record: Mapping[str, Any] | None) -> bool:

@@ -126,10 +126,10 @@ def test_damage_ends_with_1_and_leaves_nothing_or_the_rest(tmp_path: Path, capsy
     ("arguments", "code", "words"),
     [
         (["--compression", "brotli"], 2, "no codec 'brotli'"),
-        (["--compression-level", "3"], 2, "goes with compression"),
+        (["--compression-level", "3"], 2, "needs compression"),
         (["--redact", "value"], 2, "PART=HOW"),
         (["--redact", "value=md5"], 2, "'null' or 'hash'"),
-        (["--redact-where", "key == a"], 2, "go with redact"),
+        (["--redact-where", "key == a"], 2, "need redact"),
         (["--config", "segment.bytes=none"], 2, "segment"),
         (["--config", "segmnt.bytes=1048576"], 2, "segmnt.bytes is not a setting"),
         (["-q", "--config", "segmnt.bytes=1048576"], 2, "is segment.bytes meant?"),

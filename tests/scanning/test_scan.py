@@ -552,6 +552,24 @@ def test_every_consumer_of_arrow_takes_a_scan_each_time_anew(log_dir: Path) -> N
         assert counted == [(303, 123, 3)]
 
 
+@pytest.mark.parametrize("binary_type", [pa.binary(), pa.large_binary(), pa.binary_view()])
+def test_pandas_has_what_pyarrow_makes_of_the_table(log_dir: Path, binary_type: pa.DataType) -> None:
+    columns = ["value", "topic", "offset", "headers", "key", "segment", "timestamp", "compression"]
+    for names in (columns, ["key"], ["headers"], ["offset"]):
+        table = kafkalog.read_table(log_dir, columns=names, binary_type=binary_type)
+        frame = kafkalog.read_pandas(log_dir, columns=names, binary_type=binary_type)
+        expected = table.to_pandas()
+        assert list(frame.columns) == names
+        assert (frame.index == expected.index).all()
+        for name in names:
+            if name == "headers":
+                assert [list(row) for row in frame[name]] == [list(row) for row in expected[name]]
+            else:
+                assert frame[name].tolist() == expected[name].tolist()
+        if "topic" in names and binary_type != pa.binary_view():
+            assert str(frame["topic"].dtype) == "category"
+
+
 def test_pandas_has_the_same_values_and_keeps_arrows_types_on_request(log_dir: Path) -> None:
     frame = kafkalog.read_pandas(log_dir, topics="p-headers")
     table = kafkalog.read_table(log_dir, topics="p-headers")

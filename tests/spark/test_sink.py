@@ -206,7 +206,7 @@ def test_a_stream_from_our_source_to_our_sink_is_equal_over_restarts(session: Sp
         ({"kafka.bootstrap.servers": "localhost:9092"}, "asks no broker"),
         ({"topicc": "t"}, "did you mean 'topic'"),
         ({"preserveOffsets": "maybe"}, "true or false"),
-        ({"topic": "a/b"}, "is no path"),
+        ({"topic": "a/b"}, "not a valid topic name"),
         ({"topic": "a b"}, "topic of 1 to 249"),
         ({"segment.bytes": "-1"}, "segment.bytes"),
         ({"partitions": "0"}, "whole number"),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import OutputError
 from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits, timestamp
-from kafkalog.cli.repairing.destination import PATH, add_destination, destination
-from kafkalog.cli.text import counted, escape_line, parse_bytes
+from kafkalog.cli.repairing.destination import PATH, add_destination, destination, index_interval
+from kafkalog.cli.text import counted, escape_line
 
 if TYPE_CHECKING:
     from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument(
         "--index-interval-bytes",
         metavar="N",
-        type=_bytes,
+        type=index_interval,
         help="the topics' index.interval.bytes (default: from the cluster's metadata, else from existing indexes)",
     )
     how.add_argument(
@@ -63,16 +63,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="an object a line for each partition")
     add_limits(parser)
     parser.set_defaults(run=run)
-
-
-def _bytes(text: str) -> int:
-    try:
-        number = 0 if text == "0" else parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if not 0 <= number < 2**31:
-        raise argparse.ArgumentTypeError(f"a number of bytes below 2 GiB is expected, not {text!r}")
-    return number
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

@@ -40,7 +40,7 @@ class Sink(Protocol):
         """Append batches; `segment` is the one of the source that they come from."""
 
 
-class Nowhere:
+class DryRun:
     """The sink of a dry run: writes nothing."""
 
     def roll(self, base_offset: int) -> None:
@@ -145,7 +145,7 @@ class Conversion:
             else:
                 self._finish(event, sink)
                 if event.is_last:
-                    self._leave(event.piece)
+                    self._release(event.piece)
             del event  # frees the task's output before the next one is waited for
         self._end(sink)
 
@@ -160,11 +160,11 @@ class Conversion:
         epochs = _Epochs(partition, found.append)
         bound: tuple[Segment, BoundRules] | None = None
 
-        def meet(finding: Finding) -> None:
+        def on_finding(finding: Finding) -> None:
             found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
-            for piece in partition.reader.windows(selection, on_corruption=self._on_corruption, report=meet):
+            for piece in partition.reader.windows(selection, on_corruption=self._on_corruption, report=on_finding):
                 while found:
                     yield found.pop(0)
                 if self._stopped:
@@ -177,7 +177,7 @@ class Conversion:
                 wanted = range(len(batches)) if mask is None else np.flatnonzero(mask).tolist()
                 known = epochs.of(batches)
                 if not wanted:
-                    self._leave(piece)
+                    self._release(piece)
                     continue
                 rewrite_rows = partial(self._rewrite, piece, known, bound[1])
                 for first, stop in shares(batches, wanted[0]):
@@ -209,7 +209,7 @@ class Conversion:
             path=str(piece.segment.path),
         )
 
-    def _leave(self, piece: SegmentWindow) -> None:
+    def _release(self, piece: SegmentWindow) -> None:
         """Release a window and report progress."""
         piece.release()
         self._progress(piece.n_bytes)
@@ -225,12 +225,12 @@ class Conversion:
             if done.tail is not None:
                 self._tail = task.piece.number, done.tail
             if done.error is not None:
-                self._meet(done.error, task.piece.window.batches)
+                self._handle_damage(done.error, task.piece.window.batches)
             if self._stopped:
                 return
             del done
 
-    def _meet(self, error: KafkalogError, batches: BatchTable) -> None:
+    def _handle_damage(self, error: KafkalogError, batches: BatchTable) -> None:
         if self._on_corruption == "raise":
             raise error
         if self._on_corruption == "stop":
@@ -279,23 +279,23 @@ class Conversion:
         if (batches.base_offset >= behind).all() and (batches.last_offset < end).all():
             return window
         kept = []
+        path = str(self.partition.segments[number].path)
         for row, (first, last) in enumerate(
             zip(batches.base_offset.tolist(), batches.last_offset.tolist(), strict=True)
         ):
             if self._stopped:
                 break
-            path = str(self.partition.segments[number].path)
-            if first < least:
-                detail = f"offsets {first} to {last} come behind {least - 1}: the batch is left out"
-                self._meet(CorruptionError(Reason.OFFSET_ORDER, detail, path=path, base_offset=first), batches[:0])
-            elif last >= end:
-                detail = f"offsets {first} to {last} reach beyond the next segment, at {end}: the batch is left out"
-                self._meet(
-                    CorruptionError(Reason.OFFSET_OUTSIDE_SEGMENT, detail, path=path, base_offset=first), batches[:0]
-                )
-            else:
+            if least <= first and last < end:
                 kept.append(row)
                 least = last + 1
+                continue
+            if first < least:
+                reason, detail = Reason.OFFSET_ORDER, f"offsets {first} to {last} come behind {least - 1}"
+            else:
+                reason = Reason.OFFSET_OUTSIDE_SEGMENT
+                detail = f"offsets {first} to {last} reach beyond the next segment, at {end}"
+            error = CorruptionError(reason, f"{detail}: the batch is left out", path=path, base_offset=first)
+            self._handle_damage(error, batches[:0])
         rows = np.array(kept, np.int64)
         return assemble([Part(rows, Window(window.data, window.start, batches[rows]))])
 

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Final, get_args
 
 from kafkalog import format as kf
-from kafkalog.arguments import one_of, optional_integer
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     ConfigWarning,
     CorruptionWarning,
     Finding,
-    KafkalogError,
     Limits,
     NotKafkaError,
     OnCorruption,
@@ -30,15 +28,16 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
+from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.converting.conversion import Conversion, Nowhere
+from kafkalog.operations.converting.conversion import Conversion, DryRun
 from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.operations.converting.report import ConversionReport, converted
 from kafkalog.operations.converting.rewrite import Settings
 from kafkalog.operations.converting.rules import Rules
 from kafkalog.operations.converting.target import ConvertedPartitions
-from kafkalog.parsing import TopicPatterns
+from kafkalog.parsing import one_of, optional_integer
 from kafkalog.records.codecs import Compression
 from kafkalog.scanning.filters import Filters, parse_filters
 from kafkalog.scanning.ordered_pool import OrderedPool
@@ -222,7 +221,7 @@ def convert(
             )
             where = target if is_one else target / str(key)
             if dry_run:
-                conversion.run(Nowhere(), pool, n_threads)
+                conversion.run(DryRun(), pool, n_threads)
             else:
                 directory = where if root is None else root / str(key)
                 with targets.open(directory, partition, conversion.start_offset) as sink:
@@ -243,7 +242,7 @@ def _rules(
     include_deleted: bool,
 ) -> Rules:
     if redact is None and (redact_where is not None or redact_secret is not None):
-        raise ValueError("redact_where and redact_secret go with redact, which says what to redact")
+        raise ValueError("redact_where and redact_secret need redact, which names what to redact")
     return Rules(
         None if filters is None else parse_filters(filters),
         None if drop is None else parse_filters(drop),
@@ -256,7 +255,7 @@ def _rules(
 def _compression(compression: str | Compression | None, level: int | None) -> Compression | None:
     if compression is None:
         if level is not None:
-            raise ValueError("compression_level goes with compression, which says of which codec")
+            raise ValueError("compression_level needs compression: the levels are those of a codec")
         return None
     return Compression.parse(compression, level=level)
 
@@ -269,37 +268,37 @@ def _choose(
     on_corruption: OnCorruption,
     note: Callable[[Finding], None],
 ) -> Iterator[Partition]:
-    numbered = None if partitions is None else {partitions} if isinstance(partitions, int) else set(partitions)
-    if not isinstance(opened, LogDir):
-        key = opened.topic_partition
-        if (topics is None or (key and TopicPatterns(topics).wants(key.topic))) and (
-            numbered is None or (key and key.partition in numbered)
-        ):
-            yield Partition.of_segment(opened) if isinstance(opened, Segment) else opened
-        return
-    for finding in opened.findings:
-        note(finding)
-    keys = opened.select(topics, partitions, internal=internal)
-    if topics is None:
-        left_out = {key.topic: key for key in set(opened.select(partitions=partitions)) - set(keys)}
-        left_out |= {key.topic: key for key in keys if key.topic == kf.METADATA_TOPIC}
-        for topic, key in sorted(left_out.items()):
-            detail = (
-                f"the internal topic {topic!r} is left out; topics (-t) names it, internal=True (--internal) takes all"
-            )
-            if topic == kf.METADATA_TOPIC:
-                detail = "the cluster's metadata, which nobody but its controllers write, is left out"
-            note(Finding(Reason.UNSAFE_PATH, detail, path=str(opened.path_of(key).path), damage=False))
-        keys = [key for key in keys if key.topic not in left_out]
-    for key in keys:
-        try:
-            partition = opened[key]
-        except KafkalogError as error:
-            if on_corruption == "raise":
-                raise
-            note(error.to_finding())
-            continue
-        yield partition
+    among = None
+    if isinstance(opened, LogDir):
+        for finding in opened.findings:
+            note(finding)
+        if topics is None:
+            among = _without_internal(opened, partitions, internal, note)
+    for partition in partitions_of(opened, topics, partitions, among=among):
+        if isinstance(partition, Partition):
+            yield partition
+        elif on_corruption == "raise":
+            raise partition
+        else:
+            note(partition.to_finding())
+
+
+def _without_internal(
+    log_dir: LogDir, partitions: Sequence[int] | int | None, internal: bool, note: Callable[[Finding], None]
+) -> list[kf.TopicPartition]:
+    """The partitions to convert if no topic is named; topics that are left out are noted."""
+    kept = set(log_dir.select(internal=internal))
+    left_out = {
+        key.topic: key
+        for key in log_dir.select(partitions=partitions)
+        if key not in kept or key.topic == kf.METADATA_TOPIC
+    }
+    for topic, key in sorted(left_out.items()):
+        detail = f"the internal topic {topic!r} is left out; topics (-t) names it, internal=True (--internal) takes all"
+        if topic == kf.METADATA_TOPIC:
+            detail = "the cluster's metadata is left out: only its controllers write it"
+        note(Finding(Reason.UNSAFE_PATH, detail, path=str(log_dir.path_of(key).path), damage=False))
+    return [key for key in kept if key.topic not in left_out]
 
 
 def _named(chosen: list[Partition]) -> Iterator[_Pair]:

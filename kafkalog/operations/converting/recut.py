@@ -37,7 +37,7 @@ class Cut(NamedTuple):
     """Fields of `BatchSpec`, one value per batch."""
 
 
-class Joints(NamedTuple):
+class JoinRules(NamedTuple):
     """What decides, besides the headers, whether source batches may be joined."""
 
     codec: npt.NDArray[np.int8]
@@ -52,7 +52,7 @@ def cut(
     records: RecordColumns,
     row: npt.NDArray[np.int64],
     batches: BatchTable,
-    joints: Joints,
+    rules: JoinRules,
     *,
     batch_size: int | None,
     start_offset: int | None,
@@ -67,7 +67,7 @@ def cut(
         Row of the source batch that each record comes from.
     batches : BatchTable
         The source batches, in the order of the log.
-    joints : Joints
+    rules : JoinRules
     batch_size : int or None
         Bytes before compression.
     start_offset : int or None
@@ -82,9 +82,9 @@ def cut(
     is_new[1:] = is_log_append[1:] != is_log_append[:-1]
     # a LogAppendTime batch has one timestamp for all its records
     is_new[1:] |= is_log_append[1:] & (timestamp[1:] != timestamp[:-1])
-    is_new |= new_row & ~_joins(batches, joints, batch_size)[row]
+    is_new |= new_row & ~_joins(batches, rules, batch_size)[row]
     runs = np.append(np.flatnonzero(is_new), n)
-    boundaries = _cut_runs(records, row, batches, joints, runs, batch_size)
+    boundaries = _cut_runs(records, row, batches, rules, runs, batch_size)
 
     first, last = boundaries[:-1], boundaries[1:] - 1
     head, tail = row[first], row[last]
@@ -112,10 +112,10 @@ def cut(
         "is_transactional": batches.is_transactional[head],
         "delete_horizon_ms": batches.delete_horizon_ms[head],
     }
-    return Cut(boundaries, head, joints.codec[head], header)
+    return Cut(boundaries, head, rules.codec[head], header)
 
 
-def _joins(batches: BatchTable, joints: Joints, batch_size: int | None) -> npt.NDArray[np.bool_]:
+def _joins(batches: BatchTable, rules: JoinRules, batch_size: int | None) -> npt.NDArray[np.bool_]:
     """bool[k]: batches that may be joined with the batch before."""
     joins = np.zeros(len(batches), np.bool_)
     if batch_size is None:
@@ -123,15 +123,15 @@ def _joins(batches: BatchTable, joints: Joints, batch_size: int | None) -> npt.N
         joins[1:] = is_single[1:] & is_single[:-1]
     else:
         joins[1:] = True
-    joins &= ~joints.is_apart
-    joins[1:] &= ~joints.is_needed[1:] & ~joints.is_needed[:-1]
+    joins &= ~rules.is_apart
+    joins[1:] &= ~rules.is_needed[1:] & ~rules.is_needed[:-1]
     columns = (
         batches.partition_leader_epoch,
         batches.producer_id,
         batches.producer_epoch,
         batches.is_transactional,
         batches.delete_horizon_ms,
-        joints.codec,
+        rules.codec,
     )
     for column in columns:
         joins[1:] &= column[1:] == column[:-1]
@@ -147,7 +147,7 @@ def _cut_runs(
     records: RecordColumns,
     row: npt.NDArray[np.int64],
     batches: BatchTable,
-    joints: Joints,
+    rules: JoinRules,
     runs: npt.NDArray[np.int64],
     batch_size: int | None,
 ) -> npt.NDArray[np.int64]:
@@ -155,7 +155,7 @@ def _cut_runs(
     limit = kf.BATCH_SIZE if batch_size is None else batch_size
     first, stop = runs[:-1], runs[1:]
     is_one = row[first] == row[stop - 1]
-    whole = is_one & joints.is_needed[row[first]]
+    whole = is_one & rules.is_needed[row[first]]
     if batch_size is None:
         whole |= is_one
     upto = _most_bytes(records)

@@ -26,7 +26,7 @@ from kafkalog.errors import (
 )
 from kafkalog.operations.converting.assemble import Part, assemble, empty_batches
 from kafkalog.operations.converting.needed_batches import NeededBatches
-from kafkalog.operations.converting.recut import Joints, cut
+from kafkalog.operations.converting.recut import JoinRules, cut
 from kafkalog.operations.converting.rules import BoundRules
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
@@ -364,7 +364,7 @@ class _Job:
             records,
             np.searchsorted(rows, row),
             sources,
-            Joints(codec, is_apart, is_needed),
+            JoinRules(codec, is_apart, is_needed),
             batch_size=settings.batch_size,
             start_offset=self.rules.kept.start_offset,
         )

@@ -200,11 +200,11 @@ def install(
                 report.is_rebuilt = _complete(partition, staged, root, limits)
                 copy_ownership(staged.path, root)
                 # before the directory appears: an old log start offset would delete new records
-                report.checkpoints = checkpoints.forget({key})
-            checkpoints.settle()
+                report.checkpoints = checkpoints.remove_partitions({key})
+            checkpoints.keep_removals()
             # and only after it: for the old partition this offset would be wrong
             if partition.log_start_offset > partition.segments[0].base_offset:
-                checkpoints.note_start(key, partition.log_start_offset)
+                checkpoints.set_log_start_offset(key, partition.log_start_offset)
     return report
 
 
@@ -358,7 +358,7 @@ def _check_target(target: Path, replace: bool, limits: Limits) -> bool:
     if not os.path.lexists(target):
         return False
     if not target.is_dir() or target.is_symlink():
-        raise UnsafePathError(Reason.UNSAFE_PATH, "what is there is not a directory", path=target)
+        raise UnsafePathError(Reason.UNSAFE_PATH, "the path exists but is not a directory", path=target)
     size = Partition(target, limits=limits).size_in_bytes
     if size and not replace:
         detail = f"a partition with {size} bytes of records is there; replace=True (--replace) replaces it"
@@ -426,7 +426,7 @@ def _lacks_files(partition: Partition, path: Path) -> bool:
 
 
 class Checkpoints:
-    """Changes the offset checkpoints of a log dir; restores them if the ``with`` block raises before `settle`."""
+    """Changes a log dir's offset checkpoints; restores them if the ``with`` block raises before `keep_removals`."""
 
     def __init__(self, root: Path, stage_in: str | os.PathLike[str]) -> None:
         self._root, self._stage_in = root, stage_in
@@ -443,7 +443,7 @@ class Checkpoints:
                 with contextlib.suppress(KafkalogError):
                     self._write(path, content)
 
-    def forget(self, keys: Container[kf.TopicPartition]) -> list[str]:
+    def remove_partitions(self, keys: Container[kf.TopicPartition]) -> list[str]:
         """Remove the lines of partitions, and return the names of the checkpoints that were changed."""
         changed = []
         for name in CHECKPOINTS:
@@ -454,11 +454,11 @@ class Checkpoints:
                 changed.append(name)
         return changed
 
-    def settle(self) -> None:
+    def keep_removals(self) -> None:
         """Keep the removals: the partitions they belonged to no longer exist."""
         self._old.clear()
 
-    def note_start(self, key: kf.TopicPartition, offset: int) -> None:
+    def set_log_start_offset(self, key: kf.TopicPartition, offset: int) -> None:
         """Write the log start offset of a partition whose log starts inside its first segment."""
         offsets = read_offset_checkpoint(self._root / kf.LOG_START_OFFSET_CHECKPOINT) or {}
         self._change(kf.LOG_START_OFFSET_CHECKPOINT, {**offsets, key: offset})

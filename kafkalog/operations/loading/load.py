@@ -304,7 +304,7 @@ def run_load(
     if install and not log_dir.is_dir():
         raise NotKafkaError(Reason.NOT_KAFKA, "there is no such log dir to install into", path=log_dir)
     if os.path.lexists(log_dir) and not log_dir.is_dir():
-        raise OutputExistsError(Reason.OUTPUT_EXISTS, "what is there is not a directory", path=log_dir)
+        raise OutputExistsError(Reason.OUTPUT_EXISTS, "the path exists but is not a directory", path=log_dir)
     with contextlib.ExitStack() as stack:
         if log_dir.is_dir():
             stack.enter_context(hold_locks([log_dir]))
@@ -343,7 +343,7 @@ class _Load:
             self._open_writer,
             path=log_dir,
             batch_size=options.batch_size,
-            hint="keep_offsets=False (--no-keep-offsets) numbers the records anew",
+            hint="keep_offsets=False (--no-keep-offsets) gives the records new offsets",
         )
 
     def __enter__(self) -> _Load:
@@ -356,7 +356,7 @@ class _Load:
     def read(self, sources: Sequence[Source], progress: Callable[[int], object]) -> None:
         """Read all sources, and write records when they fill batches."""
         if self._options.topic is not None:
-            self._router.meet(self._options.topic)
+            self._router.register(self._options.topic)
         for source in sources:
             reader: ColumnReader | None = None
             schema: pa.Schema | None = None
@@ -393,7 +393,7 @@ class _Load:
         )
         if options.topic is None and "topic" not in reader.names:
             raise UnwritableError(
-                Reason.COLUMN_MISSING, "which topic? There is no column 'topic': name one (topic, --topic)"
+                Reason.COLUMN_MISSING, "no topic given: the input has no column 'topic'; name one (topic, --topic)"
             )
         return reader
 

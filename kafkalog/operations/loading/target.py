@@ -62,7 +62,7 @@ def load_target(
         def prepare() -> None:
             # before the first partition is moved: a crash in between must not leave old offsets for new files
             if checkpoints is not None:
-                checkpoints.forget(keys)
+                checkpoints.remove_partitions(keys)
 
         with staged_additions(log_dir, groups, stage_in=near, prepare=prepare) as staged:
 
@@ -76,4 +76,4 @@ def load_target(
 
             yield LoadTarget(staged.path, publish)
         if checkpoints is not None:
-            checkpoints.settle()
+            checkpoints.keep_removals()

@@ -69,7 +69,7 @@ def _named(directory: Path, segments: Sequence[Segment]) -> Chosen:
     )
 
 
-def check_places(
+def check_paths(
     opened: LogDir | Partition | Segment,
     chosen: Sequence[Chosen],
     *,

@@ -35,12 +35,12 @@ class Target(Protocol):
         """Make the changes so far durable."""
 
 
-class Nowhere:
+class DryRun:
     """The target of a dry run: checks what `InPlace` checks and writes nothing."""
 
     def put(self, path: Path, data: bytes) -> None:
         """Raise where `InPlace.put` refuses a path."""
-        _check_place(path)
+        _check_path(path)
 
     def keep(self, path: Path, data: bytes) -> None:
         """Do nothing."""
@@ -52,7 +52,7 @@ class Nowhere:
         """Do nothing."""
 
 
-class Apart:
+class OutputDirectory:
     """Writes to a staged output directory, with one subdirectory per partition.
 
     Parameters
@@ -105,7 +105,7 @@ class InPlace:
         UnsafePathError
             The path is a link out of the partition, or not a regular file.
         """
-        _check_place(path)
+        _check_path(path)
         self._enter(path.parent)
         backup, is_new = self._keep_old(path)
         try:
@@ -164,12 +164,12 @@ class InPlace:
         return backup, True
 
 
-def _check_place(path: Path) -> None:
+def _check_path(path: Path) -> None:
     if path.is_symlink() and Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent)):
         detail = "it is a link that leads out of the partition, where nothing is to be written: remove it first"
         raise UnsafePathError(Reason.LINK_OUTSIDE, detail, path=path)
     if path.exists() and not path.is_file():
-        detail = "what is there is not a regular file: remove it first"
+        detail = "the path exists but is not a regular file: remove it first"
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
 
 
@@ -192,7 +192,7 @@ def target_for(
 ) -> Iterator[Target]:
     """Yield the target for the given options; settle or publish it at the end."""
     if dry_run:
-        yield Nowhere()
+        yield DryRun()
     elif in_place:
         target = InPlace(backup=backup)
         try:
@@ -204,6 +204,6 @@ def target_for(
         target.settle()
     elif output is not None:
         with staged_directory(output) as staged:
-            yield Apart(staged)
+            yield OutputDirectory(staged)
     else:
         raise ValueError("say where to: output=, in_place=True or dry_run=True")

@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import get_args
 
-from kafkalog.arguments import integer, one_of
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.rebuilding.choosing import check_places, choose
+from kafkalog.operations.rebuilding.choosing import check_paths, choose
 from kafkalog.operations.rebuilding.outputs import target_for
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile
-from kafkalog.parsing import parse_milliseconds
+from kafkalog.parsing import integer, one_of, parse_milliseconds
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 
 DEFAULT_KINDS: tuple[Kind, ...] = ("offset", "time", "txn")
@@ -129,7 +128,7 @@ def reindex(
     chosen = list(choose(opened, topics, partitions, report.findings.add))
     if not chosen:
         return report
-    roots = check_places(opened, chosen, output=output, dry_run=dry_run)
+    roots = check_paths(opened, chosen, output=output, dry_run=dry_run)
     now_ms = None if now is None else parse_milliseconds("now", now)
     with contextlib.ExitStack() as stack:
         if in_place and not dry_run:

@@ -208,7 +208,7 @@ class Rebuilder:
         damage = found.finding if found.finding is not None and found.finding.damage else found.unnoticed
         if self._damaged == "keep" and damage is not None:
             self._report.findings.add(damage)
-            self._leave(work, found.segment)
+            self._keep_files(work, found.segment)
             return
         kinds = work.kinds
         if work.damaged_at is None:
@@ -249,7 +249,7 @@ class Rebuilder:
         )
         self._report.findings.add(Finding(Reason.INDEX_SIZE, detail, path=str(path)))
 
-    def _leave(self, work: Work, segment: Segment) -> None:
+    def _keep_files(self, work: Work, segment: Segment) -> None:
         """Keep the files of a damaged segment, and those files of later segments that depend on its lost batches."""
         why = (
             'its .log is damaged, so the files there are kept; damaged="cut" (--damaged cut) makes indexes that end'

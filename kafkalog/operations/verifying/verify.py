@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.arguments import optional_integer
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
@@ -34,6 +33,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.losses import OffsetGap
 from kafkalog.operations.verifying.partition import check_partition, check_root
 from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck, VerifiedSegment
+from kafkalog.parsing import optional_integer
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.text import counted
 

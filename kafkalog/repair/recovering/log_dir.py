@@ -5,40 +5,12 @@ Mirrors what `LogManager.shutdown` writes, and `CleanShutdownFileHandler`.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, ReadError, Reason, SidecarError
+from kafkalog.errors import KafkalogError, SidecarError
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint, read_properties
-
-_REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
-
-
-def partition_directories(root: Path) -> Iterator[Path | Finding]:
-    """Yield the partition directories of a log dir by name, and a finding for each other directory.
-
-    Directories that a broker has renamed (`-delete`, `-future`, `-stray`) are among them: it loads them too.
-    Source: LogManager.loadLogs, Kafka 4.3.
-    """
-    try:
-        with os.scandir(root) as entries:
-            found = sorted((entry.name, entry.is_symlink()) for entry in entries if entry.is_dir())
-    except OSError as error:
-        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=root) from error
-    for name, is_link in found:
-        path = root / name
-        if kf.parse_partition_directory(name) is None:
-            if name != _REMOTE_INDEX_CACHE:
-                detail = "a directory that is not named after a partition: a broker does not start; move it away"
-                yield Finding(Reason.UNKNOWN_FILE, detail, path=str(path))
-        elif is_link and not path.resolve().is_relative_to(root.resolve()):
-            detail = "a link out of the log dir is not followed; name its target to recover it"
-            yield Finding(Reason.LINK_OUTSIDE, detail, path=str(path))
-        else:
-            yield path
 
 
 def root_files(root: Path, ends: Mapping[kf.TopicPartition, int], *, is_clean: bool) -> dict[str, bytes]:

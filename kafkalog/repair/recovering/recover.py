@@ -22,9 +22,10 @@ from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.outputs import Copied, InPlace, PartitionOutput, Unwritten
-from kafkalog.repair.recovering.log_dir import partition_directories, root_files
+from kafkalog.repair.recovering.log_dir import root_files
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
+from kafkalog.repair.startup.file_names import partition_directories
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
 from kafkalog.storage.atomic import StrPath, remove_file, sync_directory
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked

@@ -1,6 +1,10 @@
-"""Startup: what a broker does with a partition's directory when it starts. Nothing here writes.
+"""Startup: what a broker does with a log dir when it starts. Nothing here writes.
 
-    `file_names`  files that it deletes, renames or cannot load, by their names alone
+    `preflight`   the function: what a broker would do, partition by partition
+    `forecast`    the result
+    `loading`     one partition, as `LogLoader` loads it
+    `log_end`     the log end offset as a broker finds it, from whatever the offset index says
+    `file_names`  files that a broker deletes, renames or cannot load, by their names alone
     `load_plan`   which segments it recovers, by the checkpoints and by which indexes there are
 
 Mirrors `LogManager` and `LogLoader`.

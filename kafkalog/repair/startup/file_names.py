@@ -1,4 +1,4 @@
-"""What a broker does with the files of a partition by their names, before it reads any: deletes, renames, or dies.
+"""What a broker does with directories and files by their names, before it reads any: deletes, renames, or dies.
 
 Mirrors the passes over the directory in `LogLoader.load`. Reads only names, and the last offset of `.swap` segments.
 """
@@ -6,17 +6,18 @@ Mirrors the passes over the directory in `LogLoader.load`. Reads only names, and
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError, ReadError, Reason
+from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
 from kafkalog.log.segment import Segment
 
 _INDEXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 _RAFT_SNAPSHOT_DELETED: Final = ".checkpoint.deleted"
+_REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
 
 @dataclass(slots=True)
@@ -76,6 +77,30 @@ def file_names(directory: Path) -> FileNames:
             if log not in there:
                 found.removed[name] = "an index without its .log"
     return found
+
+
+def partition_directories(root: Path) -> Iterator[Path | Finding]:
+    """Yield the partition directories of a log dir by name, and a finding for each other directory.
+
+    Directories that a broker has renamed (`-delete`, `-future`, `-stray`) are among them: it loads them too.
+    Source: LogManager.loadLogs, Kafka 4.3.
+    """
+    try:
+        with os.scandir(root) as entries:
+            found = sorted((entry.name, entry.is_symlink()) for entry in entries if entry.is_dir())
+    except OSError as error:
+        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=root) from error
+    for name, is_link in found:
+        path = root / name
+        if kf.parse_partition_directory(name) is None:
+            if name != _REMOTE_INDEX_CACHE:
+                detail = "a directory that is not named after a partition: a broker does not start; move it away"
+                yield Finding(Reason.UNKNOWN_FILE, detail, path=str(path))
+        elif is_link and not path.resolve().is_relative_to(root.resolve()):
+            detail = "a link out of the log dir is not followed; name its target to recover it"
+            yield Finding(Reason.LINK_OUTSIDE, detail, path=str(path))
+        else:
+            yield path
 
 
 def _take_leftovers(found: FileNames) -> list[str]:

@@ -111,7 +111,8 @@ class LoadPlan:
 
         Source: LogLoader.recoverLog, LogSegments.values, Kafka 4.3.
         """
-        if self.is_clean or not self.bases:
+        # one that only waits for its deletion is not recovered
+        if self.is_clean or not self.bases or self.partition.kind == "delete":
             return None
         return max((base for base in self.bases if base <= self.recovery_point), default=self.bases[0])
 

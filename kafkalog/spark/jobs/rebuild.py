@@ -27,9 +27,9 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
-from kafkalog.operations.rebuilding.choosing import check_places, choose
+from kafkalog.operations.rebuilding.choosing import check_paths, choose
 from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval
-from kafkalog.operations.rebuilding.outputs import Apart, InPlace, Nowhere, Target
+from kafkalog.operations.rebuilding.outputs import DryRun, InPlace, OutputDirectory, Target
 from kafkalog.operations.rebuilding.rebuild import DEFAULT_KINDS, check_options
 from kafkalog.operations.rebuilding.rebuilder import Rebuilder, is_replayed
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile, Skipped
@@ -175,7 +175,7 @@ def reindex(
     if some := [one.partition.path for one in found if one.only is not None]:
         raise ValueError(f"segments of {some[0]} were named: a job is for partitions and log dirs")
     chosen = [one.partition for one in found]
-    roots = check_places(opened, found, output=output, dry_run=dry_run)
+    roots = check_paths(opened, found, output=output, dry_run=dry_run)
     if work_dir is None and not dry_run and roots:
         work_dir = job_directory(roots[0] if output is None else output)
     elif work_dir is not None:
@@ -278,12 +278,12 @@ def _write(
 
 def _target(partition: Partition, writing: _Writing, stack: contextlib.ExitStack) -> Target:
     if writing.dry_run:
-        return Nowhere()
+        return DryRun()
     if writing.staged is None:
         return InPlace(backup=writing.backup)
     # Spark may run a task twice: the directory of the partition appears only when it is complete
     place = Path(writing.staged) / partition.path.absolute().name
-    return Apart(stack.enter_context(staged_directory(place, overwrite=True)), is_partition=True)
+    return OutputDirectory(stack.enter_context(staged_directory(place, overwrite=True)), is_partition=True)
 
 
 def _reader(

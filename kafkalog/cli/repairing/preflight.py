@@ -1,0 +1,135 @@
+"""`kafkalog preflight`: what a broker would do with a log dir on its next start."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits
+from kafkalog.cli.repairing.destination import PATH, index_interval
+from kafkalog.cli.text import counted, escape_line
+
+if TYPE_CHECKING:
+    from kafkalog.repair.startup.forecast import PartitionForecast, Preflight
+
+_HELP: Final = HelpText(
+    description="""\
+Say what a broker would do with a log dir on its next start, before it does: which segments it would recover, where it
+would cut them and what it would delete, which indexes it would build anew, which exception would end it, and how long
+recovery would take. Nothing is written.
+
+After a clean shutdown (there is a .kafka_cleanshutdown) a broker checks hardly anything: damaged batches are served as
+they are, and zeros or garbage at the end of the last segment end the start. After an unclean one it recovers what lies
+behind the recovery point, and deletes all that follows the first damage. --clean and --unclean ask about either.
+
+  starts    nothing happens
+  recovers  files are read or rebuilt, and nothing is lost
+  loses     records are cut off or deleted, or the partition is set apart as a stray
+  dies      the broker does not start
+
+The exit code is 1 if anything is lost or the broker dies.""",
+    examples="""\
+  kafkalog preflight /var/lib/kafka
+  kafkalog preflight /var/lib/kafka --unclean --broker 2.8
+  kafkalog preflight /mnt/disk/orders-0 --clean --json""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command's arguments."""
+    parser = add_command(commands, "preflight", _HELP, paths=PATH)
+    how = parser.add_argument_group("how")
+    how.add_argument("--broker", choices=("4.3", "2.8"), default="4.3", help="its version (default: 4.3)")
+    state = how.add_mutually_exclusive_group()
+    state.add_argument("--clean", dest="clean", action="store_true", default=None, help="as after a clean shutdown")
+    state.add_argument("--unclean", dest="clean", action="store_false", default=None, help="as after a crash")
+    how.add_argument(
+        "--index-interval-bytes",
+        metavar="N",
+        type=index_interval,
+        help="the topics' index.interval.bytes (default: from the cluster's metadata, else from existing indexes)",
+    )
+    how.add_argument("--threads", metavar="N", type=int, help="partitions to read at a time (default: up to 4)")
+    parser.add_argument("--json", action="store_true", help="one object with all of it")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Print what would become of each partition."""
+    if len(args.paths) != 1:
+        raise UsageError("one DIR at a time")
+    from kafkalog.errors import Finding, Reason
+    from kafkalog.repair.startup.preflight import preflight
+
+    prepare_stdout(is_json=args.json)
+
+    def show(row: PartitionForecast) -> None:
+        if not args.json and (row.verdict != "starts" or args.verbose):
+            for line in _lines(row):
+                console.write(escape_line(line) + "\n")
+
+    result = preflight(
+        args.paths[0],
+        broker=args.broker,
+        clean=args.clean,
+        index_interval_bytes=args.index_interval_bytes,
+        threads=args.threads,
+        on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
+        progress=lambda n_bytes: console.progress.advance(n_bytes),
+        on_partition=show,
+        limits=make_limits(args.limits),
+    )
+    console.progress.close()
+    if args.json:
+        console.write(json.dumps(result.as_dict()) + "\n")
+    console.judge(result.findings.rows)
+    _sum_up(result, console)
+    if result.verdict in ("loses", "dies"):
+        console.judge([Finding(Reason.UNKNOWN_FILE, f"the broker {result.verdict}", path=args.paths[0])])
+
+
+def _lines(row: PartitionForecast) -> list[str]:
+    """What becomes of a partition: a line, and one for each thing that happens to it."""
+    offsets = f"offsets {row.log_start_offset}..{row.log_end_offset}"
+    lost = f", {row.n_bytes_lost:,} bytes lost" if row.n_bytes_lost else ""
+    if row.n_records_lost:
+        lost += f", at most {row.n_records_lost:,} records"
+    lines = [f"{row.verdict:<8} {row.path}  {offsets}{lost}"]
+    lines += [f"  dies: {one.name}: {one.path}: {one.detail}" for one in row.exceptions]
+    if row.stray is not None:
+        lines.append(f"  set apart as a stray, to be deleted: {row.stray}")
+    for segment in row.segments:
+        if segment.action == "cut":
+            why = f": {segment.finding.reason.value}" if segment.finding is not None else ""
+            lines.append(f"  {segment.name} cut at byte {segment.n_bytes:,} of {segment.n_bytes_before:,}{why}")
+        elif segment.action not in ("kept", "recovered"):
+            lines.append(f"  {segment.name} {segment.action}")
+        for suffix, action in segment.indexes.items():
+            if segment.action == "kept":
+                lines.append(f"  {segment.name}: {suffix} {action}")
+    n_recovered = sum(segment.action == "recovered" for segment in row.segments)
+    lines += [f"  {counted(n_recovered, 'segment')} recovered, with indexes"] if n_recovered else []
+    lines += [f"  {name} deleted: {why}" for name, why in row.removed.items()]
+    lines += [f"  {name} becomes {new}" for name, new in row.renamed.items()]
+    return lines + [f"  {remark}" for remark in row.remarks]
+
+
+def _sum_up(result: Preflight, console: Console) -> None:
+    for one in result.exceptions:
+        console.note(f"the broker dies: {one.name}: {one.path}: {one.detail}")
+    counts = ", ".join(
+        f"{n:,} {verdict}"
+        for verdict in ("starts", "recovers", "loses", "dies")
+        if (n := sum(row.verdict == verdict for row in result.partitions))
+    )
+    how = "clean" if result.is_clean else "unclean"
+    console.note(f"{how} start of a {result.broker} broker: {counts or 'no partitions'}")
+    if result.seconds is not None:
+        console.note(
+            f"recovery reads {result.n_bytes_read:,} bytes, {result.seconds:,.1f} s with one thread at the rate"
+            f" measured here; indexes take up to {result.n_bytes_needed:,} bytes meanwhile"
+        )

@@ -1,0 +1,225 @@
+"""What a broker would do with a log dir on its next start: a row a partition, with its segments."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
+
+Verdict = Literal["starts", "recovers", "loses", "dies"]
+VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "loses", "dies")
+SegmentAction = Literal["kept", "recovered", "cut", "emptied", "deleted", "split"]
+IndexAction = Literal["rebuilt", "created empty"]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerException:
+    """An exception that ends the broker's start, or takes the log dir offline.
+
+    Attributes
+    ----------
+    name : str
+        Class of the exception, without its package.
+    path : str
+    detail : str
+    is_offline : bool
+        Whether the broker only takes the log dir offline; it stops if it has no other.
+    """
+
+    name: str
+    path: str
+    detail: str
+    is_offline: bool = False
+
+
+@dataclass(slots=True)
+class SegmentForecast:
+    """What becomes of one segment.
+
+    Attributes
+    ----------
+    name : str
+    base_offset : int
+    action : {"kept", "recovered", "cut", "emptied", "deleted", "split"}
+        "kept": not read. "recovered": read, and nothing cut. "cut": truncated to `n_bytes`. "emptied": truncated to 0
+        bytes. "deleted": behind damage, or below the log start offset. "split": offsets are too far apart for one
+        segment.
+    n_bytes_before, n_bytes : int
+        Size of the `.log` before and after.
+    indexes : dict of str to {"rebuilt", "created empty"}
+        By suffix; other index files stay as they are.
+    finding : Finding or None
+        The damage, or the torn tail.
+    """
+
+    name: str
+    base_offset: int
+    action: SegmentAction
+    n_bytes_before: int
+    n_bytes: int
+    indexes: dict[str, IndexAction] = field(default_factory=dict)
+    finding: Finding | None = None
+
+    @property
+    def n_bytes_lost(self) -> int:
+        """Bytes that are cut off or deleted, but for a torn tail or preallocated zeros, which are no records."""
+        is_tail = self.action == "cut" and self.finding is not None and not self.finding.damage
+        return 0 if is_tail else self.n_bytes_before - self.n_bytes
+
+
+@dataclass(slots=True)
+class PartitionForecast:
+    """What becomes of one partition.
+
+    Attributes
+    ----------
+    path : str
+    topic_partition : TopicPartition or None
+    segments : list of SegmentForecast
+    removed : dict of str to str
+        Other files that are deleted, and why.
+    renamed : dict of str to str
+        `.swap` files, and their new names.
+    exceptions : list of BrokerException
+    stray : str or None
+        Why a KRaft broker sets the directory apart as `-stray`, to be deleted later.
+    remarks : list of str
+        What is lost besides records: producer states that are forgotten, epochs that are wrong.
+    log_start_offset, log_end_offset : int
+        Afterwards.
+    log_end_offset_before : int or None
+        The offset after the last intact batch of the last segment; None if it cannot be read.
+    n_bytes_read : int
+        Bytes of `.log` files that recovery reads.
+    """
+
+    path: str
+    topic_partition: kf.TopicPartition | None
+    segments: list[SegmentForecast] = field(default_factory=list)
+    removed: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    exceptions: list[BrokerException] = field(default_factory=list)
+    stray: str | None = None
+    remarks: list[str] = field(default_factory=list)
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    log_end_offset_before: int | None = None
+    n_bytes_read: int = 0
+
+    @property
+    def n_bytes_lost(self) -> int:
+        """Bytes of `.log` files that are cut off or deleted, but for a torn tail."""
+        return sum(segment.n_bytes_lost for segment in self.segments)
+
+    @property
+    def n_records_lost(self) -> int | None:
+        """At most this many records are cut off or deleted, by their offsets; None if that cannot be told."""
+        if not self.n_bytes_lost:
+            return 0
+        before = self.log_end_offset_before
+        return None if before is None or before <= self.log_end_offset else before - self.log_end_offset
+
+    @property
+    def verdict(self) -> Verdict:
+        """ "dies": the broker does not start. "loses": data go. "recovers": work is done. "starts": nothing happens."""
+        if self.exceptions:
+            return "dies"
+        if self.n_bytes_lost or self.stray is not None or self.log_end_offset < (self.log_end_offset_before or 0):
+            return "loses"
+        is_touched = any(segment.action != "kept" or segment.indexes for segment in self.segments)
+        return "recovers" if is_touched or self.removed or self.renamed or self.remarks else "starts"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        key = self.topic_partition
+        fields = asdict(self) | {
+            "topic_partition": None if key is None else str(key),
+            "verdict": self.verdict,
+            "n_bytes_lost": self.n_bytes_lost,
+            "n_records_lost": self.n_records_lost,
+        }
+        for row, segment in zip(fields["segments"], self.segments, strict=True):
+            row["finding"] = None if segment.finding is None else segment.finding.as_dict()
+        return fields
+
+
+@dataclass(slots=True)
+class Preflight:
+    """The result of `preflight`.
+
+    Attributes
+    ----------
+    broker : {"4.3", "2.8"}
+    is_clean : bool
+        Whether the broker takes the log dir for cleanly shut down.
+    partitions : list of PartitionForecast
+    exceptions : list of BrokerException
+        Those about the log dir itself.
+    findings : Findings
+        Damage that was found on the way, checkpoints that cannot be read.
+    bytes_per_second : float or None
+        How fast recovery was read here, with one thread, from this disk; None if nothing was read.
+    """
+
+    broker: str
+    is_clean: bool
+    partitions: list[PartitionForecast] = field(default_factory=list)
+    exceptions: list[BrokerException] = field(default_factory=list)
+    findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    bytes_per_second: float | None = None
+
+    @property
+    def n_bytes_read(self) -> int:
+        """Bytes of `.log` files that recovery reads."""
+        return sum(partition.n_bytes_read for partition in self.partitions)
+
+    @property
+    def n_bytes_lost(self) -> int:
+        """Bytes of `.log` files that are cut off or deleted."""
+        return sum(partition.n_bytes_lost for partition in self.partitions)
+
+    @property
+    def n_bytes_needed(self) -> int:
+        """Space that the start takes: a broker preallocates indexes of each last segment, and of those it recovers."""
+        n_files = 0
+        for partition in self.partitions:
+            last = partition.segments[-1:]
+            n_files += sum(segment.action in ("recovered", "cut") or segment in last for segment in partition.segments)
+        return n_files * 2 * _INDEX_BYTES
+
+    @property
+    def seconds(self) -> float | None:
+        """How long recovery takes with one thread (`num.recovery.threads.per.data.dir`), at the rate measured here."""
+        return None if self.bytes_per_second is None else self.n_bytes_read / self.bytes_per_second
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all partitions."""
+        if self.exceptions:
+            return "dies"
+        return max((partition.verdict for partition in self.partitions), key=VERDICTS.index, default="starts")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {
+            "broker": self.broker,
+            "is_clean": self.is_clean,
+            "verdict": self.verdict,
+            "exceptions": [asdict(one) for one in self.exceptions],
+            "n_bytes_read": self.n_bytes_read,
+            "n_bytes_lost": self.n_bytes_lost,
+            "n_bytes_needed": self.n_bytes_needed,
+            "seconds": self.seconds,
+            "partitions": [partition.as_dict() for partition in self.partitions],
+            "findings": [finding.as_dict() for finding in self.findings.rows],
+        }
+
+    def __repr__(self) -> str:
+        how = "clean" if self.is_clean else "unclean"
+        lost = f", {self.n_bytes_lost} bytes lost" if self.n_bytes_lost else ""
+        return f"Preflight({len(self.partitions)} partitions, {how} start of {self.broker}: {self.verdict}{lost})"
+
+
+_INDEX_BYTES = 10_485_760

@@ -1,0 +1,310 @@
+"""Foretells how a broker loads one partition: files by name, recovery, log end, producers, epochs, topic id.
+
+Mirrors `LogLoader.load`, step by step and in its order. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafkalog import format as kf
+from kafkalog.errors import Findings, KafkalogError, Reason
+from kafkalog.log.recovery import RecoveredSegment, recover
+from kafkalog.log.segment import Segment
+from kafkalog.operations.rebuilding.index_interval import index_interval, max_index_bytes
+from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast, SegmentForecast
+from kafkalog.repair.startup.load_plan import LoadPlan, why_recovered
+from kafkalog.repair.startup.log_end import CorruptRecord, is_walkable, next_offset
+from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
+from kafkalog.state.cluster_metadata import ClusterMetadata
+from kafkalog.state.producers import read_snapshot
+
+_INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What is known of the cluster: topic ids and settings, and which broker this is."""
+
+    metadata: ClusterMetadata | None
+    node_id: int | None
+
+
+@dataclass(slots=True)
+class PartitionLoading:
+    """The load of one partition.
+
+    Parameters
+    ----------
+    plan : LoadPlan
+    cluster : Cluster
+    broker : {"4.3", "2.8"}
+    is_whole_dir : bool
+        Whether the log dir was named, so that directories of other topics are looked for.
+    index_interval_bytes : int or None
+    findings : Findings
+        Gets the damage.
+    progress : callable
+    """
+
+    plan: LoadPlan
+    cluster: Cluster
+    broker: str
+    is_whole_dir: bool
+    index_interval_bytes: int | None
+    findings: Findings
+    progress: Callable[[int], object]
+    row: PartitionForecast = field(init=False)
+    _split_end: int = 0
+    _read: dict[int, RecoveredSegment] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        partition = self.plan.partition
+        self.row = PartitionForecast(str(self.plan.path), partition.topic_partition)
+        self.row.log_start_offset = self.row.log_end_offset = partition.log_start_offset
+
+    def run(self) -> PartitionForecast:
+        """Foretell the load; a segment that cannot be read is an exception of the forecast."""
+        plan, row = self.plan, self.row
+        row.removed, row.renamed = dict(plan.files.removed), dict(plan.files.renamed)
+        for name in plan.files.fatal:
+            self._dies("NumberFormatException", name, "its name is not an offset")
+        for error in plan.files.bad_swaps:
+            self._dies("CorruptRecordException", "", str(error))
+        try:
+            self._load()
+        except CorruptRecord as error:
+            self._dies("CorruptRecordException", row.segments[-1].name if row.segments else "", str(error))
+        except KafkalogError as error:
+            self.findings.add(error.to_finding())
+            self._dies("KafkaStorageException", error.path or "", str(error), is_offline=True)
+        self._check_state()
+        return row
+
+    def _load(self) -> None:
+        segments = self.plan.partition.segments
+        self._note_end_before(segments)
+        rows = [self._segment_row(segment) for segment in segments]
+        self.row.segments = rows
+        if self.plan.partition.kind == "delete":
+            return  # only waits for its deletion
+        self._recover_unflushed(segments, rows)
+        if not rows or self.row.exceptions:
+            return
+        last = max((number for number, row in enumerate(rows) if row.action != "deleted"), default=0)
+        end = self._log_end(segments[last], rows[last])
+        if end < self.plan.log_start:
+            for row in rows:
+                row.action, row.n_bytes, row.indexes = "deleted", 0, {}
+            self.row.remarks.append(
+                f"the log ends at {end}, below its start {self.plan.log_start}: an empty one begins"
+            )
+            end = self.plan.log_start
+        self.row.log_end_offset = end
+        self._check_producers(segments[: last + 1], rows, end)
+
+    def _note_end_before(self, segments: list[Segment]) -> None:
+        if not segments:
+            return
+        try:
+            self.row.log_end_offset_before = segments[-1].next_offset
+        except KafkalogError as error:
+            self.row.log_end_offset_before = None
+            if error.position is not None:
+                self.row.log_end_offset_before = max(self._end_of_intact(segments[-1]), segments[-1].base_offset)
+
+    def _end_of_intact(self, segment: Segment) -> int:
+        return self._recovered(segment).next_offset
+
+    def _segment_row(self, segment: Segment) -> SegmentForecast:
+        """The first pass: a segment without an index is recovered at once, without its followers being deleted.
+
+        Source: LogLoader.loadSegmentFiles, Kafka 4.3.
+        """
+        name = segment.path.name.removesuffix(kf.SWAP_SUFFIX)
+        row = SegmentForecast(name, segment.base_offset, "kept", segment.size_in_bytes, segment.size_in_bytes)
+        if not segment.sidecar_path(kf.TIME_INDEX_SUFFIX).exists():
+            row.indexes[kf.TIME_INDEX_SUFFIX] = "created empty"
+        if why_recovered(segment):
+            self._recover(segment, row, is_first_pass=True)
+        return row
+
+    def _recover_unflushed(self, segments: list[Segment], rows: list[SegmentForecast]) -> None:
+        """Source: LogLoader.recoverLog, Kafka 4.3."""
+        start = self.plan.unflushed_from
+        if start is None:
+            return
+        is_cut = False
+        for segment, row in zip(segments, rows, strict=True):
+            if row.base_offset < start:
+                continue
+            if is_cut:
+                row.action, row.n_bytes, row.indexes = "deleted", 0, {}
+            elif row.action == "kept":
+                self._recover(segment, row, is_first_pass=False)
+                is_cut = row.action in ("cut", "emptied") and row.n_bytes < row.n_bytes_before
+
+    def _recovered(self, segment: Segment) -> RecoveredSegment:
+        if segment.base_offset not in self._read:
+            interval = self.index_interval_bytes
+            if interval is None:
+                interval = index_interval(self.plan.partition, self.cluster.metadata).n_bytes
+            self._read[segment.base_offset] = recover(segment, interval, with_producers=False, progress=self.progress)
+            self.row.n_bytes_read += segment.size_in_bytes
+        return self._read[segment.base_offset]
+
+    def _recover(self, segment: Segment, row: SegmentForecast, *, is_first_pass: bool) -> None:
+        """Source: LogLoader.recoverSegment, LogSegment.recover, Kafka 4.3."""
+        found = self._recovered(segment)
+        row.indexes = dict.fromkeys(_INDEXES[:2], "rebuilt")
+        if segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists():
+            row.indexes[kf.TRANSACTION_INDEX_SUFFIX] = "rebuilt"
+        row.action, row.finding = "recovered", found.finding
+        if found.finding is not None:
+            self.findings.add(found.finding)
+        if found.finding is not None and found.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
+            self._outside(segment, row, found)
+        elif found.is_emptied and is_first_pass:
+            self._dies("InvalidOffsetException", row.name, "its index is missing, and its offsets do not rise")
+        elif found.is_emptied:
+            row.action, row.n_bytes = "emptied", 0
+        elif found.is_cut:
+            row.action, row.n_bytes = "cut", found.n_valid_bytes
+        limit = max_index_bytes(self.plan.partition, self.cluster.metadata)
+        for entries in (found.offset_entries, found.time_entries):
+            if entries.size > limit // entries.dtype.itemsize:
+                detail = f"the index needs {entries.nbytes} bytes, and segment.index.bytes is {limit}"
+                self._dies("IllegalArgumentException", row.name, detail)
+                break
+        found.drop_entries()
+
+    def _outside(self, segment: Segment, row: SegmentForecast, found: RecoveredSegment) -> None:
+        """An offset that no index entry can hold: the broker splits the segment, if only its end is that far away."""
+        assert found.finding is not None
+        position = found.finding.position or 0
+        with segment.open() as source:
+            head = source.window(position, min(position + 27, source.size)).tobytes()
+            length = found.finding.length or 0
+            is_last = position + length >= source.size
+        offset = int.from_bytes(head[:8], "big", signed=True)
+        if offset >= segment.base_offset and is_last:
+            row.action = "split"
+            delta = int.from_bytes(head[23:27], "big", signed=True) if head[16] > 1 else 0
+            self._split_end = offset + delta + 1
+            self.row.remarks.append(f"{row.name} is split: its last batch has offset {offset}")
+        else:
+            detail = f"offset {offset} at {position} is in no segment that begins at {segment.base_offset}"
+            self._dies("IllegalArgumentException", row.name, detail)
+
+    def _log_end(self, segment: Segment, row: SegmentForecast) -> int:
+        if row.action == "kept":
+            return next_offset(segment)
+        if row.action == "split":
+            return self._split_end
+        return self._recovered(segment).next_offset
+
+    def _check_producers(self, segments: list[Segment], rows: list[SegmentForecast], end: int) -> None:
+        """Snapshots that are missing: producers are forgotten, or segments are replayed whose headers may be damaged.
+
+        Source: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload, Kafka 4.3.
+        """
+        start = self.row.log_start_offset
+        offsets = sorted(offset for offset in self._snapshots() if start < offset <= end)
+        is_recovered = self.plan.unflushed_from is not None
+        upto = self.plan.unflushed_from if is_recovered else end
+        usable = max((offset for offset in offsets if offset <= (upto or 0)), default=None)
+        if not is_recovered and not self._snapshots() and end > start:
+            self.row.remarks.append("no producer snapshot: the state of producers is forgotten")
+            return
+        if usable is not None and usable >= (upto or 0):
+            return
+        for segment, row in zip(segments, rows, strict=False):
+            next_base = min(
+                (other.base_offset for other in segments if other.base_offset > segment.base_offset), default=end
+            )
+            is_replayed = next_base > (start if usable is None else usable) and segment.base_offset < (upto or 0)
+            if is_replayed and row.action == "kept" and (why := is_walkable(segment)):
+                self._dies("CorruptRecordException", row.name, f"producers are replayed from here: {why}")
+                return
+
+    def _snapshots(self) -> dict[int, str]:
+        """Readable snapshots by offset; a broker deletes the others."""
+        found = {}
+        for name in self.plan.files.names:
+            offset = kf.parse_base_offset(name)
+            if not name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) or offset is None or name in self.plan.files.removed:
+                continue
+            try:
+                read_snapshot(self.plan.path / name)
+                found[offset] = name
+            except KafkalogError as error:
+                self.findings.add(error.to_finding())
+                self.row.removed[name] = "a snapshot that cannot be read"
+        return found
+
+    def _check_state(self) -> None:
+        """The leader epochs and the topic id."""
+        path = self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
+        try:
+            epochs = read_leader_epochs(path)
+        except KafkalogError as error:
+            self.findings.add(error.to_finding())
+            self._fails(path.name, error)
+            return
+        if epochs is None and any(row.n_bytes for row in self.row.segments):
+            is_partly = any(row.action == "kept" for row in self.row.segments)
+            self.row.remarks.append(
+                "no leader epochs: only those of recovered segments are found"
+                if is_partly
+                else "no leader epochs: found anew"
+            )
+        largest = -1 if epochs is None or not epochs.size else int(epochs["epoch"].max())
+        new = max((epoch for found in self._read.values() for epoch, _ in found.epochs), default=-1)
+        assigned = self._assigned_epoch()
+        if assigned is not None and new > max(largest, assigned):
+            self.row.remarks.append(
+                f"a batch says leader epoch {new}, above the cluster's {assigned}: it gets into the file"
+            )
+        if self.plan.path.name != kf.METADATA_DIRECTORY:
+            self._check_topic_id()
+
+    def _assigned_epoch(self) -> int | None:
+        key = self.plan.partition.topic_partition
+        if key is None or self.cluster.metadata is None:
+            return None
+        assigned = self.cluster.metadata.partition(key)
+        return None if assigned is None else assigned.leader_epoch
+
+    def _check_topic_id(self) -> None:
+        """Source: LogManager.isStrayKraftReplica, PartitionMetadataFile.read, Kafka 4.3."""
+        key = self.plan.partition.topic_partition
+        try:
+            topic_id = read_topic_id(self.plan.path)
+        except KafkalogError as error:
+            self.findings.add(error.to_finding())
+            self._fails(kf.PARTITION_METADATA, error)
+            return
+        if self.broker == "2.8" or not self.is_whole_dir or self.plan.partition.kind is not None:
+            return
+        metadata = self.cluster.metadata
+        if topic_id is None:
+            self.row.stray = "it has no topic id (partition.metadata)"
+        elif metadata is not None and key is not None:
+            known, assigned = metadata.topic_ids.get(key.topic), metadata.partition(key)
+            if known is None:
+                self.row.stray = "the cluster has no such topic"
+            elif known != topic_id:
+                self.row.stray = f"its topic id is {topic_id}, and the cluster's {known}"
+            elif assigned is None or (
+                self.cluster.node_id is not None and self.cluster.node_id not in assigned.replicas
+            ):
+                self.row.stray = "the broker is none of its replicas"
+
+    def _fails(self, file: str, error: KafkalogError) -> None:
+        """A small file that cannot be read takes the log dir offline; 2.8 does not start."""
+        self._dies("KafkaStorageException", file, error.detail, is_offline=self.broker != "2.8")
+
+    def _dies(self, name: str, file: str, detail: str, *, is_offline: bool = False) -> None:
+        path = file if "/" in file else f"{self.plan.path}/{file}" if file else str(self.plan.path)
+        self.row.exceptions.append(BrokerException(name, path, detail, is_offline))

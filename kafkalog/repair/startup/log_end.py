@@ -1,0 +1,109 @@
+"""The log end offset of a segment as a broker finds it: from the last index entry on, without any check.
+
+Mirrors `LogSegment.readNextOffset`, `FileRecords.searchForOffsetFromPosition` and `FileLogInputStream`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkalog import format as kf
+from kafkalog.errors import KafkalogError
+from kafkalog.log.segment import Segment
+from kafkalog.storage.source import ByteSource
+
+_MAGIC_END = 17
+_MIN_SIZE = 14
+
+
+class CorruptRecord(Exception):
+    """Where a broker throws CorruptRecordException while it walks batches; the message says why."""
+
+
+class _Batch(NamedTuple):
+    position: int
+    last_offset: int
+
+
+def next_offset(segment: Segment) -> int:
+    """The offset that a broker would give to the next record of its last segment.
+
+    Raises
+    ------
+    CorruptRecord
+        The broker does not start.
+
+    Notes
+    -----
+    Nothing checks the index: if its last entry leads behind the end, the log ends at the segment's base offset.
+    Source: LogSegment.readNextOffset, Kafka 4.3.
+    """
+    target, position = _last_entry(segment)
+    last = None
+    with segment.open() as source:
+        for batch in _walk(source, position):
+            if last is None and batch.last_offset < target:
+                continue
+            last = batch.last_offset
+    return segment.base_offset if last is None else last + 1
+
+
+def _last_entry(segment: Segment) -> tuple[int, int]:
+    """Offset of the last index entry, and the position from which a broker looks for it."""
+    path = segment.sidecar_path(kf.INDEX_SUFFIX)
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return segment.base_offset, 0
+    entries = np.frombuffer(data[: len(data) // 8 * 8], kf.OFFSET_INDEX_DTYPE)
+    if not entries.size:
+        return segment.base_offset, 0
+    target = segment.base_offset + int(entries["relative_offset"][-1])
+    # the last entry at or below the offset, found as a broker does: by a binary search that trusts the order
+    low, high, wanted = 0, entries.size - 1, int(entries["relative_offset"][-1])
+    if entries["relative_offset"][0] > wanted:
+        return target, 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        found = int(entries["relative_offset"][middle])
+        if found > wanted:
+            high = middle - 1
+        elif found < wanted:
+            low = middle
+        else:
+            low = high = middle
+    return target, max(int(entries["position"][low]), 0)
+
+
+def _walk(source: ByteSource, position: int) -> Iterator[_Batch]:
+    """Batches from a position on, by their headers alone."""
+    while position < source.size - _MAGIC_END:
+        head = source.window(position, min(position + kf.RECORD_BATCH_OVERHEAD, source.size)).tobytes()
+        size = int.from_bytes(head[8:12], "big", signed=True)
+        if size < _MIN_SIZE:
+            raise CorruptRecord(f"found record size {size} smaller than the minimum of {_MIN_SIZE} at {position}")
+        if position > source.size - kf.LOG_OVERHEAD - size:
+            return
+        last = int.from_bytes(head[:8], "big", signed=True)
+        if 1 < head[16] <= 127:  # a magic byte above 127 is negative in Java, so a v0 or v1 message
+            last += int.from_bytes(head[23:27], "big", signed=True)
+        yield _Batch(position, last)
+        position += kf.LOG_OVERHEAD + size
+
+
+def is_walkable(segment: Segment) -> str:
+    """Why a broker cannot walk a segment's headers, as it does to replay producers; "" if it can."""
+    try:
+        for _ in segment.iter_batches():
+            pass
+    except KafkalogError:
+        with segment.open() as source:
+            try:
+                for _ in _walk(source, 0):
+                    pass
+            except CorruptRecord as error:
+                return str(error)
+    return ""

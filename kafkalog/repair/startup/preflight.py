@@ -1,0 +1,160 @@
+"""Says what a broker would do with a log dir on its next start, without starting one.
+
+Mirrors `LogManager.loadLogs`; `PartitionLoading` does the same for `LogLoader.load`. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits
+from kafkalog.log.log_dir import is_partition_directory
+from kafkalog.repair.startup.file_names import partition_directories
+from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast, Preflight
+from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
+from kafkalog.repair.startup.loading import Cluster, PartitionLoading
+from kafkalog.state.checkpoints import read_properties
+from kafkalog.state.cluster_metadata import read_cluster_metadata
+
+BrokerVersion = Literal["4.3", "2.8"]
+BROKERS: tuple[BrokerVersion, ...] = ("4.3", "2.8")
+
+
+def preflight(
+    path: str | os.PathLike[str],
+    *,
+    broker: BrokerVersion = "4.3",
+    clean: bool | None = None,
+    index_interval_bytes: int | None = None,
+    threads: int | None = None,
+    on_start: Callable[[int], object] = lambda n_bytes: None,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+    on_partition: Callable[[PartitionForecast], object] = lambda partition: None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Preflight:
+    """Say what a broker would do with a log dir on its next start. Nothing is written.
+
+    Parameters
+    ----------
+    path : path-like
+        A log dir, or a partition directory.
+    broker : {"4.3", "2.8"}
+        Version of the broker.
+    clean : bool, optional
+        Whether it takes the log dir for cleanly shut down. Default: whether the marker of a clean shutdown is there.
+    index_interval_bytes : int, optional
+        See `reindex`; it decides whether an index outgrows `segment.index.bytes`.
+    threads : int, optional
+        Partitions read at a time; default: the number of processors, up to four.
+    on_start : callable
+        Called once with the number of bytes of the segments that a broker recovers.
+    progress : callable
+        Called with the number of bytes read since the last call; by one thread at a time.
+    on_partition : callable
+        Called with each row of the report, in order.
+    limits : Limits
+
+    Returns
+    -------
+    Preflight
+
+    Raises
+    ------
+    ReadError, NotKafkaError
+        There is no such directory.
+
+    Notes
+    -----
+    After a clean shutdown a broker reads hardly anything: it serves damaged batches, and does not start if the last
+    segment ends in zeros or garbage. After an unclean one it recovers the segments from the recovery point on.
+
+    What a broker's own settings decide and no log dir shows is not foretold: retention, and index settings in
+    `server.properties`.
+
+    Source: LogManager.loadLogs, LogLoader.load, Kafka 4.3 and 2.8.
+
+    Examples
+    --------
+    >>> kafkalog.preflight("tests/golden/log_dir/p-txn-0", clean=False)
+    Preflight(1 partitions, unclean start of 4.3: recovers)
+    """
+    if broker not in BROKERS:
+        raise ValueError(f"no broker {broker!r}; there are {', '.join(BROKERS)}")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+    root = Path(path)
+    is_partition = is_partition_directory(root)
+    log_dir = root.absolute().parent if is_partition else root
+    is_clean = (log_dir / kf.CLEAN_SHUTDOWN_FILE).exists() if clean is None else clean
+    result = Preflight(broker, is_clean, findings=Findings(limits.max_findings))
+    offsets = RootOffsets.read(log_dir)
+    for finding in offsets.findings:
+        result.findings.add(finding)
+    directories: list[Path] = []
+    for one in [root] if is_partition else partition_directories(root):
+        if isinstance(one, Finding):
+            result.findings.add(one)
+            if Path(one.path or "").is_symlink():
+                continue
+            result.exceptions.append(BrokerException("KafkaException", one.path or "", one.detail))
+        else:
+            directories.append(one)
+    cluster = _cluster(log_dir, result, limits)
+    plans = []
+    for directory in directories:
+        try:
+            plans.append(LoadPlan(directory, offsets, is_clean=is_clean, limits=limits))
+        except KafkalogError as error:
+            result.findings.add(error.to_finding())
+            result.exceptions.append(BrokerException("IOException", str(directory), str(error), is_offline=True))
+    on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
+    lock = threading.Lock()
+    seconds = 0.0
+
+    def advance(n_bytes: int) -> None:
+        with lock:
+            progress(n_bytes)
+
+    def load(plan: LoadPlan) -> tuple[PartitionForecast, Findings, float]:
+        found = Findings(limits.max_findings)
+        start = time.thread_time()
+        loading = PartitionLoading(plan, cluster, broker, not is_partition, index_interval_bytes, found, advance)
+        return loading.run(), found, time.thread_time() - start
+
+    with ThreadPoolExecutor(threads or min(os.cpu_count() or 1, 4), "kafkalog-preflight") as pool:
+        for row, found, taken in pool.map(load, plans):
+            seconds += taken
+            for finding in found.rows:
+                result.findings.add(finding)
+            result.partitions.append(row)
+            on_partition(row)
+    if seconds > 0 and result.n_bytes_read:
+        result.bytes_per_second = result.n_bytes_read / seconds
+    return result
+
+
+def _cluster(log_dir: Path, result: Preflight, limits: Limits) -> Cluster:
+    """The cluster's metadata, and the id of the broker; problems of `meta.properties` end the start."""
+    path = log_dir / kf.META_PROPERTIES
+    node_id = None
+    try:
+        properties = read_properties(path)
+    except KafkalogError as error:
+        result.findings.add(error.to_finding())
+        result.exceptions.append(BrokerException("RuntimeException", str(path), error.detail))
+        properties = None
+    if properties is not None:
+        text = properties.get("node.id", properties.get("broker.id", ""))
+        node_id = int(text) if text.isdecimal() else None
+    try:
+        metadata = read_cluster_metadata(log_dir, limits=limits)
+    except KafkalogError:
+        metadata = None
+    return Cluster(metadata, node_id)
