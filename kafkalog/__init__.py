@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.indexes.measures import IndexMeasures
     from kafkalog.indexes.statistics import IndexStatistics
+    from kafkalog.internal.groups import Group, GroupMember, GroupOffset, Groups, groups
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import open, open_log_dir, open_partition, open_segment
     from kafkalog.log.partition import Partition
@@ -103,6 +104,11 @@ _LAZY = {
     "cat": "operations.records",
     "PartitionEpochs": "operations.partition_facts",
     "epochs": "operations.partition_facts",
+    "groups": "internal.groups",
+    "Groups": "internal.groups",
+    "Group": "internal.groups",
+    "GroupMember": "internal.groups",
+    "GroupOffset": "internal.groups",
     "producers": "operations.partition_facts",
     "index_stats": "operations.partition_facts",
     "lookup": "operations.partition_facts",
@@ -184,6 +190,10 @@ __all__ = [
     "FileChangedError",
     "Finding",
     "FunctionWarning",
+    "Group",
+    "GroupMember",
+    "GroupOffset",
+    "Groups",
     "HeadersColumn",
     "IndexMeasures",
     "IndexStatistics",
@@ -237,6 +247,7 @@ __all__ = [
     "dump",
     "epochs",
     "export",
+    "groups",
     "index_stats",
     "install",
     "load",

@@ -88,6 +88,7 @@ class Reason(StrEnum):
     SNAPSHOT_VERSION = "snapshot_version"
     SNAPSHOT_CRC = "snapshot_crc"
     FUNCTION_ERROR = "function_error"
+    INTERNAL_RECORD = "internal_record"
     PARTITION_TWICE = "partition_twice"
     LINK_OUTSIDE = "link_outside"
     SWAP_FILE = "swap_file"

@@ -34,6 +34,7 @@ examples:
   kafkalog verify /var/lib/kafka                 checksums, indexes, snapshots, checkpoints: OK or what is wrong
   kafkalog producers --open /var/lib/kafka       open and hanging transactions, and what they block
   kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
+  kafkalog groups /var/lib/kafka                 groups of consumers: offsets, lag, members
   kafkalog preflight /var/lib/kafka              what a broker would do with it on its next start
   kafkalog recover /var/lib/kafka --dry-run      what a broker's recovery would cut; do it offline
   kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them

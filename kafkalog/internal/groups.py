@@ -6,8 +6,10 @@ topics is given; expired offsets are in it until a broker has written their tomb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import pyarrow as pa
@@ -167,7 +169,13 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def groups(path: Paths, *, end_timestamp: Any = None, limits: Limits | None = None) -> Groups:
+def groups(
+    path: Paths,
+    *,
+    groups: str | Sequence[str] | None = None,
+    end_timestamp: Any = None,
+    limits: Limits | None = None,
+) -> Groups:
     """Read the groups of a log dir: members, assignments, committed offsets and lag.
 
     Parameters
@@ -175,6 +183,8 @@ def groups(path: Paths, *, end_timestamp: Any = None, limits: Limits | None = No
     path : path-like or sequence of path-like
         A log dir, or partitions of ``__consumer_offsets`` and ``__share_group_state``. Lag and the names of topics
         that are stored by id need the other directories of the log dir.
+    groups : str or sequence of str, optional
+        Only these: names or globs such as ``billing-*``.
     end_timestamp : int (ms), str or aware datetime, optional
         The state right before this time instead of the latest. Records that compaction has removed are missing then.
     limits : Limits, optional
@@ -189,12 +199,15 @@ def groups(path: Paths, *, end_timestamp: Any = None, limits: Limits | None = No
     >>> kafkalog.groups("tests/golden/log_dir")
     []
     """
-    log_dir = LogDir(path, limits=limits or DEFAULT_LIMITS)
+    log_dir = LogDir([path] if isinstance(path, (str, os.PathLike)) else path, limits=limits or DEFAULT_LIMITS)
     loader = _Loader(log_dir)
     for topic, apply in ((CONSUMER_OFFSETS, loader.group_record), (SHARE_GROUP_STATE, loader.share_record)):
         if topic in log_dir.topics:
             loader.load(topic, apply, end_timestamp)
-    found = Groups(loader.finished())
+    wanted = [groups] if isinstance(groups, str) else groups
+    found = Groups(
+        one for one in loader.finished() if wanted is None or any(fnmatchcase(one.name, glob) for glob in wanted)
+    )
     found.findings = loader.findings
     return found
 
@@ -208,9 +221,8 @@ class _Loader:
         self._groups: dict[str, Group] = {}
         self._members: dict[tuple[str, str], GroupMember] = {}
         self._share: dict[tuple[str, str, int], tuple[int, int]] = {}
-        paths = log_dir.paths if hasattr(log_dir, "paths") else []
         self._names: dict[str, str] = {}
-        for root in paths:
+        for root in log_dir.paths:
             metadata = read_cluster_metadata(root)
             if metadata is not None:
                 self._names |= {topic_id: name for name, topic_id in metadata.topic_ids.items()}

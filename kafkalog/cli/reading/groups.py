@@ -1,0 +1,96 @@
+"""`kafkalog groups`: prints groups of consumers, where they stand, and who their members are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits, names, timestamp
+from kafkalog.cli.text import counted, escape_line, iso_seconds, table
+
+if TYPE_CHECKING:
+    from kafkalog.internal.groups import Group
+
+_HELP: Final = HelpText(
+    description="""\
+List groups of consumers, out of __consumer_offsets and __share_group_state: a line a group, its committed offsets with
+the lag of each partition, and its members with what they are assigned.
+
+Classic, consumer (KIP-848), share and streams groups are known. What is shown is what a broker keeps after it has
+loaded these topics. The lag needs the partitions themselves in the same log dir; the names of topics that are stored by
+their id need __cluster_metadata there.
+
+--end-timestamp shows the state right before a time, as far as compaction has left it.""",
+    examples="""\
+  kafkalog groups /var/lib/kafka
+  kafkalog groups /var/lib/kafka -g billing --members
+  kafkalog groups /var/lib/kafka --end-timestamp 2026-11-21T08:00Z
+  kafkalog groups /var/lib/kafka --json | jq -c 'select(.lag > 1000) | [.group, .lag]'""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command's arguments."""
+    parser = add_command(commands, "groups", _HELP)
+    what = parser.add_argument_group("which groups")
+    what.add_argument(
+        "-g",
+        "--groups",
+        metavar="G,...",
+        action="append",
+        type=names,
+        help="only these groups: names or globs such as 'billing-*'; may be repeated",
+    )
+    what.add_argument(
+        "--end-timestamp", metavar="T", type=timestamp, help="the state right before this time: ms, ISO 8601 or -1h"
+    )
+    how = parser.add_argument_group("how it is shown")
+    how.add_argument("--members", action="store_true", help="also the members and their assignments")
+    how.add_argument("--json", action="store_true", help="an object a line for each group, members included")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Print the groups."""
+    from kafkalog.cli.options import flatten
+    from kafkalog.internal.groups import groups
+
+    prepare_stdout(is_json=args.json)
+    found = groups(
+        args.paths, groups=flatten(args.groups), end_timestamp=args.end_timestamp, limits=make_limits(args.limits)
+    )
+    console.findings(found.findings)
+    if not found:
+        console.note("no groups: there is no __consumer_offsets, or it has none that match")
+    for number, group in enumerate(found):
+        if args.json:
+            console.write(json.dumps(group.as_dict()) + "\n")
+        else:
+            lines = [*([""] if number else []), *_text(group, with_members=args.members)]
+            console.write("".join(f"{line}\n" for line in lines))
+
+
+def _text(group: Group, *, with_members: bool) -> Iterator[str]:
+    lag = "" if group.lag is None else f", lag {group.lag}"
+    epoch = "" if group.epoch < 0 else f", {'generation' if group.type == 'classic' else 'epoch'} {group.epoch}"
+    yield escape_line(f"{group.name}: {group.type}, {group.state}{epoch}, {counted(len(group.members), 'member')}{lag}")
+    if group.offsets:
+        rows = [["TOPIC", "PARTITION", "OFFSET", "END", "LAG", "COMMITTED", "METADATA"]]
+        for one in group.offsets:
+            numbers = [_number(value) for value in (one.offset, one.log_end_offset, one.lag)]
+            rows.append([one.topic, str(one.partition), *numbers, iso_seconds(one.commit_timestamp), one.metadata])
+        yield from (f"  {escape_line(line)}" for line in table(rows, [False, True, True, True, True, False, False]))
+    if with_members:
+        for member in group.members:
+            client = " ".join(part for part in (member.client_id, member.client_host) if part)
+            yield escape_line(f"  member {member.member_id} ({client})")
+            for topic, partitions in sorted(member.assigned.items()):
+                yield escape_line(f"    {topic}: {', '.join(map(str, partitions))}")
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None or value < 0 else str(value)

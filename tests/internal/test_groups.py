@@ -1,0 +1,85 @@
+"""Groups of consumers in the log dirs that real brokers wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from golden_sets import unpacked
+
+import kafkalog
+from kafkalog import PartitionWriter
+from kafkalog.cli import main
+
+
+@pytest.fixture(scope="module")
+def groups() -> kafkalog.Groups:
+    return kafkalog.groups(unpacked("k44"))
+
+
+def test_offsets_and_lags_of_every_type_of_group(groups: kafkalog.Groups) -> None:
+    assert not groups.findings
+    assert [(group.name, group.type, group.state, group.lag) for group in groups] == [
+        ("p-g-848", "consumer", "Empty", 24),
+        ("p-g-848b", "consumer", "Empty", 500),
+        ("p-g-classic", "classic", "Empty", 24),
+        ("p-g-classic2", "classic", "Empty", 150),
+        ("p-g-otx", "classic", "Empty", 288),
+        ("p-g-share", "share", "Empty", 281),
+    ]
+    table = groups.to_arrow().to_pylist()
+    (otx,) = [row for row in table if row["group"] == "p-g-otx"]
+    assert (otx["offset"], otx["metadata"]) == (12, "otx2"), "committed in transactions, one of them aborted"
+    assert [row["offset"] for row in table if row["group"] == "p-g-share"] == [24, 0, 1]
+
+
+def test_members_and_assignments_as_of_a_time() -> None:
+    records = kafkalog.read_table(unpacked("k44"), topics="__consumer_offsets", columns=["timestamp", "key"])
+    times = {row["timestamp"] for row in records.to_pylist() if b"p-g-classic" in row["key"]}
+    seen = {}
+    for time in sorted(times):
+        for group in kafkalog.groups(unpacked("k44"), groups="p-g-classic", end_timestamp=time):
+            for member in group.members:
+                seen[group.epoch] = (group.state, member.client_id, member.subscribed, member.assigned)
+    assert len(seen) == 1
+    ((state, client, subscribed, assigned),) = seen.values()
+    assert (state, client, subscribed) == ("Stable", "consumer-p-g-classic-1", ["p-multi"])
+    assert set(assigned) == {"p-multi"}
+
+
+def test_some_groups(groups: kafkalog.Groups) -> None:
+    assert [group.name for group in kafkalog.groups(unpacked("k44"), groups=["p-g-c*", "p-g-otx"])] == [
+        group.name for group in groups if group.name in ("p-g-classic", "p-g-classic2", "p-g-otx")
+    ]
+
+
+def test_old_brokers_groups() -> None:
+    groups = kafkalog.groups(unpacked("k28"))
+    assert groups
+    assert not groups.findings
+    assert all(one.offset >= 0 for group in groups for one in group.offsets)
+
+
+def test_records_that_are_none_are_findings(tmp_path: Path) -> None:
+    with PartitionWriter(tmp_path / "__consumer_offsets-0") as writer:
+        keys = [b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\x63", b"\0\2\0\1h", b"\0\2\0\1i"]
+        values = [b"\0\0" + bytes(8) + b"\0\0" + bytes(8), b"\0\0", b"\0\x09", b"\0"]
+        writer.append({"key": keys, "value": values})
+    groups = kafkalog.groups(tmp_path)
+    assert [(group.name, group.offsets[0].offset) for group in groups] == [("g", 0)]
+    assert [finding.reason for finding in groups.findings] == ["internal_record"] * 3
+    assert [finding.base_offset for finding in groups.findings] == [1, 2, 3]
+    assert not any(finding.damage for finding in groups.findings)
+
+
+def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str], groups: kafkalog.Groups) -> None:
+    path = str(unpacked("k44"))
+    assert main(["groups", path, "--json"]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [one.as_dict() for one in groups]
+    assert main(["groups", path, "-g", "p-g-848", "--members"]) == 0
+    first, _, row, *_ = capsys.readouterr().out.splitlines()
+    assert first == "p-g-848: consumer, Empty, epoch 3, 0 members, lag 24"
+    assert row.split()[:5] == ["p-multi", "0", "119", "125", "6"]
+    assert main(["groups", path, "-g", "none-such"]) == 0
+    assert "no groups" in capsys.readouterr().err
