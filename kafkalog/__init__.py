@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.repair.diff import ReplicaDiff, diff
     from kafkalog.repair.recovering.recover import recover
     from kafkalog.repair.recovering.report import RecoveryReport
     from kafkalog.repair.salvaging.report import SalvageReport
@@ -150,6 +151,8 @@ _LAZY = {
     "RecordColumns": "records.columns",
     "RebuildReport": "operations.rebuilding.report",
     "reindex": "operations.rebuilding.rebuild",
+    "ReplicaDiff": "repair.diff",
+    "diff": "repair.diff",
     "SalvageReport": "repair.salvaging.report",
     "salvage": "repair.salvaging.salvage",
     "Scan": "scanning.scan",
@@ -212,6 +215,7 @@ __all__ = [
     "Record",
     "RecordColumns",
     "RecoveryReport",
+    "ReplicaDiff",
     "SalvageReport",
     "Scan",
     "Segment",
@@ -234,6 +238,7 @@ __all__ = [
     "batches",
     "cat",
     "convert",
+    "diff",
     "dump",
     "epochs",
     "export",

@@ -2,6 +2,7 @@
 
     `preflight`    says what a broker would do on its next start
     `recover`      a broker's recovery, done offline
+    `diff`         two replicas of a partition
     `salvage`      every intact batch of a damaged log
     `destination`  the options that say where changed files go
 
