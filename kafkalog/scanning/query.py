@@ -35,14 +35,22 @@ Opened = LogDir | Partition | Segment
 Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
 
 
-class ScanOptions(TypedDict, total=False):
-    """The keyword arguments of `scan`. Every function that reads records takes them."""
+class BatchOptions(TypedDict, total=False):
+    """The keyword arguments of `batches`."""
 
     columns: Sequence[str] | None
     topics: str | Sequence[str] | None
     partitions: Sequence[int] | int | None
     start_offset: Offsets | None
     end_offset: Offsets | None
+    on_corruption: OnCorruption
+    memory_map: bool | str
+    limits: Limits | None
+
+
+class ScanOptions(BatchOptions, total=False):
+    """The keyword arguments of `scan`. Every function that reads records takes them."""
+
     start_timestamp: Time | None
     end_timestamp: Time | None
     limit: int | None
@@ -53,13 +61,10 @@ class ScanOptions(TypedDict, total=False):
     include_control: bool
     include_deleted: bool
     internal: bool
-    on_corruption: OnCorruption
     check_crcs: bool
     threads: int | None
     batch_size: int | None
-    memory_map: bool | str
     binary_type: pa.DataType | None
-    limits: Limits | None
 
 
 @dataclass(frozen=True, slots=True)
