@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.repair.recovering.recover import recover
     from kafkalog.repair.recovering.report import RecoveryReport
+    from kafkalog.repair.salvaging.report import SalvageReport
+    from kafkalog.repair.salvaging.salvage import salvage
     from kafkalog.repair.startup.forecast import Preflight
     from kafkalog.repair.startup.preflight import preflight
     from kafkalog.scanning.batch_scan import BatchScan, batches
@@ -148,6 +150,8 @@ _LAZY = {
     "RecordColumns": "records.columns",
     "RebuildReport": "operations.rebuilding.report",
     "reindex": "operations.rebuilding.rebuild",
+    "SalvageReport": "repair.salvaging.report",
+    "salvage": "repair.salvaging.salvage",
     "Scan": "scanning.scan",
     "Preflight": "repair.startup.forecast",
     "preflight": "repair.startup.preflight",
@@ -208,6 +212,7 @@ __all__ = [
     "Record",
     "RecordColumns",
     "RecoveryReport",
+    "SalvageReport",
     "Scan",
     "Segment",
     "SegmentSummary",
@@ -249,6 +254,7 @@ __all__ = [
     "read_table",
     "recover",
     "reindex",
+    "salvage",
     "scan",
     "verify",
     "write_table",
