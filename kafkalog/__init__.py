@@ -77,6 +77,8 @@ if TYPE_CHECKING:
     from kafkalog.repair.cutting.truncate import truncate
     from kafkalog.repair.recovering.recover import recover
     from kafkalog.repair.recovering.report import RecoveryReport
+    from kafkalog.repair.salvaging.report import SalvageReport
+    from kafkalog.repair.salvaging.salvage import salvage
     from kafkalog.repair.startup.forecast import Preflight
     from kafkalog.repair.startup.preflight import preflight
     from kafkalog.scanning.batch_scan import BatchScan, batches
@@ -150,6 +152,8 @@ _LAZY = {
     "RecordColumns": "records.columns",
     "RebuildReport": "operations.rebuilding.report",
     "reindex": "operations.rebuilding.rebuild",
+    "SalvageReport": "repair.salvaging.report",
+    "salvage": "repair.salvaging.salvage",
     "Scan": "scanning.scan",
     "Preflight": "repair.startup.forecast",
     "preflight": "repair.startup.preflight",
@@ -212,6 +216,7 @@ __all__ = [
     "Record",
     "RecordColumns",
     "RecoveryReport",
+    "SalvageReport",
     "Scan",
     "Segment",
     "SegmentSummary",
@@ -253,6 +258,7 @@ __all__ = [
     "read_table",
     "recover",
     "reindex",
+    "salvage",
     "scan",
     "trim",
     "truncate",

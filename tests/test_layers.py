@@ -24,7 +24,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("format", "functions"),
     ("errors",),
     ("parsing", "verbs"),
-    ("storage",),
+    ("storage", "messages"),
     ("records",),
     ("state", "interchange"),
     ("indexes",),

@@ -8,6 +8,7 @@ Files are read in bounded parts, and error messages have the line number.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import json
@@ -29,10 +30,13 @@ from kafkalog.interchange.arrow_buffers import no_rows
 from kafkalog.interchange.text_output import bytes_list, check_encoding
 from kafkalog.interchange.text_values import (
     HEADERS_TYPE,
+    JSON_HEADERS_TYPE,
     SourceColumn,
     bytes_array,
     header_lists,
     integer_array,
+    json_table,
+    json_types,
     milliseconds,
     refuse_early,
     shown,
@@ -58,7 +62,6 @@ _OPEN_QUOTE: Final = re.compile(
 """A line that ends inside quotes. As in Arrow, a quote opens only at the start of a value."""
 _UNEVEN: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 """Arrow's error message about a row; rows count from 1."""
-
 _TYPES: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys(BYTES_ROLES, pa.large_binary()),
     **dict.fromkeys((*NUMBER_ROLES, "timestamp"), pa.int64()),
@@ -66,10 +69,15 @@ _TYPES: Final[dict[str, pa.DataType]] = {
     "topic": pa.large_string(),
     "is_control": pa.bool_(),
 }
-"""Types of the columns, by role."""
+_JSON_TYPES: Final[dict[str, pa.DataType]] = {
+    **dict.fromkeys((*BYTES_ROLES, "topic"), pa.string()),
+    **dict.fromkeys((*NUMBER_ROLES, "timestamp"), pa.int64()),
+    "headers": JSON_HEADERS_TYPE,
+    "is_control": pa.bool_(),
+}
 
+# returns the columns of a schema that are wanted; raises UnwritableError for columns that cannot be used
 Names = Callable[[pa.Schema], Sequence[str]]
-"""Returns the columns of a schema that are wanted; raises UnwritableError for columns that cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,23 +134,56 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
     A name that is missing in a line is null there, except the value: a null value is a tombstone, and has to be given
     explicitly.
     """
-    names: dict[str, None] = {}
+    usual = {**_JSON_TYPES, **{name: _JSON_TYPES[role] for name, role in options.roles.items()}}
+    types: dict[str, pa.DataType] = {}
     roles: dict[str, str] = {}
     for lines, texts in _lines(stream):
-        objects = [_object(text, line) for text, line in zip(texts, lines, strict=True)]
-        n_known = len(names)
-        for each in objects:
-            if not names.keys() >= each.keys():
-                names.update(dict.fromkeys(each))
-        if len(names) > n_known or not roles:
-            roles = options.wanted_roles(list(names), wanted)
-        columns = []
-        for name, role in roles.items():
-            column = SourceColumn(name, partial(_line, lines))
-            if role == "value":
-                _refuse_absent(objects, column)
-            columns.append(_json_column(role, [each.get(name) for each in objects], column, options))
+        columns: list[pa.Array] | None = None
+        if not types:
+            types = json_types([_object(texts[0], lines[0])], usual)
+        table = json_table(texts, types)
+        if table is not None:
+            roles = roles or options.wanted_roles(list(types), wanted)
+            with contextlib.suppress(UnwritableError):  # reading line by line finds which line it is
+                columns = _arrow_columns(table, roles, options)
+        if columns is None:
+            objects = [_object(text, line) for text, line in zip(texts, lines, strict=True)]
+            found = json_types(objects, usual)
+            if not roles or not types.keys() >= found.keys():
+                roles = options.wanted_roles(list({**types, **found}), wanted)
+            types.update(found)
+            columns = []
+            for name, role in roles.items():
+                column = SourceColumn(name, partial(_line, lines))
+                if role == "value":
+                    _refuse_absent(objects, column)
+                columns.append(_json_column(role, [each.get(name) for each in objects], column, options))
         yield pa.RecordBatch.from_arrays(columns, names=list(roles))
+
+
+def _arrow_columns(table: pa.Table, roles: Mapping[str, str], options: TextOptions) -> list[pa.Array] | None:
+    """The columns of lines that Arrow has read; None where each line has to be looked at."""
+    columns = []
+    for name, role in roles.items():
+        values = table.column(name).combine_chunks()
+        is_usual = values.type == _JSON_TYPES[role] or (role == "timestamp" and values.type == pa.string())
+        if not is_usual or (role == "value" and values.null_count):  # a null value may be one that is not there
+            return None
+        columns.append(_arrow_column(role, values, SourceColumn(name, str), options))
+    return columns
+
+
+def _arrow_column(role: str, values: pa.Array, column: SourceColumn, options: TextOptions) -> pa.Array:
+    if role in BYTES_ROLES:
+        values = values.cast(pa.binary())
+        return values if options.encoding == "utf8" else bytes_array(bytes_list(values), column, options.encoding)
+    if role == "headers":
+        return header_lists(values.to_pylist(), column, options.encoding)
+    if role == "timestamp":
+        if values.type == pa.string():
+            return _milliseconds(values, column, options)
+        refuse_early(values, values, column)
+    return pc.fill_null(values, False) if role == "is_control" else values.cast(_TYPES[role])
 
 
 def _line(lines: list[int], row: int) -> str:

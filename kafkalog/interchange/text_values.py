@@ -7,9 +7,10 @@ converted value by value. A value that cannot be converted raises `UnwritableErr
 from __future__ import annotations
 
 import binascii
+import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json
 
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnwritableError
@@ -31,6 +33,8 @@ _N_FIRST: Final = 64
 HEADERS_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.large_binary(), nullable=False), pa.field("value", pa.large_binary())])
 )
+
+JSON_HEADERS_TYPE: Final = pa.list_(pa.list_(pa.string()))
 
 Decoder = Callable[[str | bytes], bytes]
 
@@ -87,6 +91,42 @@ def texts_of(values: pa.Array, column: SourceColumn) -> pa.Array:
             except UnicodeDecodeError as error:
                 raise column.refused(row, f"is not UTF-8: {shown(value)}") from error
         raise
+
+
+def json_types(objects: Iterable[dict[str, Any]], usual: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """Types for `json_table`, by the first value of each name that is not null; `usual` has those of nulls."""
+    values: dict[str, Any] = {}
+    for each in objects:
+        if None in values.values() or not values.keys() >= each.keys():
+            values |= {name: value for name, value in each.items() if values.get(name) is None}
+    known = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), list: JSON_HEADERS_TYPE}
+    return {
+        name: usual.get(name, pa.string()) if value is None else known.get(type(value), pa.null())
+        for name, value in values.items()
+    }
+
+
+def json_table(lines: Sequence[bytes], types: Mapping[str, pa.DataType]) -> pa.Table | None:
+    """JSON lines as columns of these types, read by Arrow; None unless they have these names and types alone.
+
+    It reads what Python's decoder reads, and several times as fast.
+    """
+    data = b"".join(lines)
+    # Arrow cares neither where lines end nor whether text is UTF-8: an object has to begin and end in each line
+    n = len(lines)
+    between = b"}\r\n{" if lines[0].endswith(b"\r\n") else b"}\n{"
+    if data[:1] != b"{" or data[-3:].rstrip()[-1:] != b"}" or data.count(between) != n - 1:
+        return None
+    try:
+        data.decode()
+        table = pa.json.read_json(
+            io.BytesIO(data),
+            pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            pa.json.ParseOptions(explicit_schema=pa.schema(types.items()), unexpected_field_behavior="error"),
+        )
+    except (UnicodeDecodeError, pa.ArrowInvalid):
+        return None
+    return table if table.num_rows == n else None
 
 
 def whole_numbers(texts: pa.Array, column: SourceColumn) -> pa.Array:

@@ -27,7 +27,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.log_config import LogConfig
-from kafkalog.state.transaction_outcomes import Outcomes
+from kafkalog.state.transaction_outcomes import TransactionOutcomes
 from kafkalog.verbs import Verbs
 
 
@@ -336,7 +336,7 @@ class Partition(Verbs):
         KafkalogError
             The last segment is damaged, or a segment in which a transaction is open.
         """
-        _, first = self.reader.read_committed().replay()
+        first = self.learn_outcomes().or_raise().end
         return self.log_end_offset if first is None else max(first.first_offset, self.log_start_offset)
 
     def aborted_transactions(self, start: int | None = None, end: int | None = None) -> npt.NDArray[np.void]:
@@ -364,7 +364,9 @@ class Partition(Verbs):
         """
         return self.reader.aborted_transactions(start, end)
 
-    def learn_outcomes(self, until_offset: int | None = None, *, on_corruption: OnCorruption = "raise") -> Outcomes:
+    def learn_outcomes(
+        self, until_offset: int | None = None, *, on_corruption: OnCorruption = "raise"
+    ) -> TransactionOutcomes:
         """How the transactions ended, for readers of parts of the partition. Only headers are read.
 
         Parameters
@@ -430,6 +432,7 @@ class Partition(Verbs):
         on_corruption: OnCorruption = "raise",
         report: Callable[[Finding], None] = lambda finding: None,
         progress: Callable[[int], object] = lambda n_bytes: None,
+        totals: PartitionMeter | None = None,
     ) -> IndexStatistics:
         """How well the indexes serve lookups, per segment and in total, compared with other values of the interval.
 
@@ -445,6 +448,8 @@ class Partition(Verbs):
             Called with each finding; an index that cannot be measured gives one.
         progress : callable
             Called with the number of bytes read since the last call.
+        totals : PartitionMeter, optional
+            The partition is added to these totals of several partitions.
 
         Returns
         -------
@@ -456,25 +461,6 @@ class Partition(Verbs):
         >>> statistics.index.n_entries, statistics.what_if[0].n_entries
         (3, 9)
         """
-        meter = self.measure_indexes(
-            intervals=intervals,
-            config=config,
-            on_corruption=on_corruption,
-            report=report,
-            progress=progress,
-        )
-        return meter.statistics(keep_gaps=True)
-
-    def measure_indexes(
-        self,
-        *,
-        intervals: Sequence[int] = (),
-        config: LogConfig | None = None,
-        on_corruption: OnCorruption = "raise",
-        report: Callable[[Finding], None] = lambda finding: None,
-        progress: Callable[[int], object] = lambda n_bytes: None,
-    ) -> PartitionMeter:
-        """Like `index_statistics`, but returns a result that can be added up over partitions."""
         total = PartitionMeter(str(self.path), self.topic_partition, intervals)
         damaged: set[str | None] = set()
 
@@ -497,4 +483,6 @@ class Partition(Verbs):
             total.add(meter)
             if on_corruption == "stop" and not is_whole:
                 break  # a broker would delete the later segments
-        return total
+        if totals is not None:
+            totals.merge(total)
+        return total.statistics(keep_gaps=True)

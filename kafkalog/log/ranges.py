@@ -33,8 +33,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.records.batch_table import Window
-from kafkalog.state.read_committed import PLACE_BITS
-from kafkalog.state.transaction_outcomes import Outcomes
+from kafkalog.state.transaction_outcomes import POSITION_BITS, TransactionOutcomes
 from kafkalog.storage.source import ByteSource
 
 
@@ -81,7 +80,7 @@ class PartitionRange:
         The partition's log start offset.
     start_offset, end_offset : int or None
         Offsets of the wanted records; half-open.
-    outcomes : Outcomes or None
+    outcomes : TransactionOutcomes or None
         How the transactions ended, for `read_committed`. None if the reader computes this itself, because the range is
         the whole partition.
     following : SegmentRange or None
@@ -94,7 +93,7 @@ class PartitionRange:
     log_start_offset: int = 0
     start_offset: int | None = None
     end_offset: int | None = None
-    outcomes: Outcomes | None = None
+    outcomes: TransactionOutcomes | None = None
     following: SegmentRange | None = None
 
     @property
@@ -109,7 +108,8 @@ class PartitionRange:
             following = self.segments[number + 1] if number + 1 < len(self.segments) else self.following
             outcomes = self.outcomes
             if outcomes is not None:
-                outcomes = outcomes.between(place_of(number, segment.start), place_of(number, segment.stop))
+                begin, stop = log_position_of(number, segment.start), log_position_of(number, segment.stop)
+                outcomes = outcomes.between(begin, stop)
             parts.append(replace(self, segments=(segment,), outcomes=outcomes, following=following))
         return parts
 
@@ -246,9 +246,9 @@ class RangedSegment(Segment):
         )
 
 
-def place_of(number: int, position: int) -> int:
-    """One integer for a position in a segment of a partition, as `Outcomes` uses it."""
-    return (number << PLACE_BITS) + position
+def log_position_of(number: int, position: int) -> int:
+    """One integer for a position in a segment of a partition, as `TransactionOutcomes` uses it."""
+    return (number << POSITION_BITS) + position
 
 
 _FIRST_WINDOW_BYTES = 2**16

@@ -21,8 +21,8 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.selection import Selection
-from kafkalog.state.read_committed import PLACE_BITS, ReadCommitted, ReplayWindow
-from kafkalog.state.transaction_outcomes import KnownOutcomes, OutcomeLearner, Outcomes
+from kafkalog.state.read_committed import ReadCommitted
+from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
@@ -105,7 +105,7 @@ class Known:
         The segments to read; None for those in the directory.
     is_planned : bool
         Whether a plan chose and opened the segments. Then a file that has disappeared since raises.
-    outcomes : Outcomes or None
+    outcomes : TransactionOutcomes or None
         How the transactions of the segments ended.
     next_base_offset : int or None
         Base offset of the segment after these, which another reader reads.
@@ -117,7 +117,7 @@ class Known:
     high_watermark: int | None = None
     segments: tuple[Segment, ...] | None = None
     is_planned: bool = False
-    outcomes: Outcomes | None = None
+    outcomes: TransactionOutcomes | None = None
     next_base_offset: int | None = None
     at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None] | None = None
 
@@ -282,7 +282,7 @@ class SegmentReader:
             report(finding)
             damage.append(finding)
 
-        judge = self.read_committed(on_corruption, check_crcs)
+        selector = self.read_committed(on_corruption, check_crcs)
         windows = self.windows(
             selection,
             on_corruption=on_corruption,
@@ -293,8 +293,8 @@ class SegmentReader:
         )
         try:
             for window in windows:
-                replay = ReplayWindow(window.window, window.number << PLACE_BITS, tuple(damage))
-                committed = judge.select_committed(replay, selection.start_offset, selection.end_offset)
+                replay = ReplayWindow(window.window, window.number << POSITION_BITS, tuple(damage))
+                committed = selector.select_committed(replay, selection.start_offset, selection.end_offset)
                 damage.clear()
                 if len(committed.batches):
                     yield window._replace(window=window.window._replace(batches=committed.batches))
@@ -308,7 +308,7 @@ class SegmentReader:
                 if committed.is_end:
                     return
         finally:
-            judge.close()  # it may have read ahead for markers, and hold a file open
+            selector.close()  # it may have read ahead for markers, and hold a file open
 
     def lost_from(self, finding: Finding) -> Finding:
         """The finding, with all offsets from it to the end of the log counted as lost."""
@@ -322,12 +322,18 @@ class SegmentReader:
         return replace(finding, last_offset=end - 1, n_records=end - first, certainty="at_most")
 
     def read_committed(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
-        """The filter that selects the batches that a `read_committed` consumer gets."""
-        if self._known.outcomes is not None:
-            return KnownOutcomes(self._known.outcomes, check_crcs=check_crcs, limits=self._limits)
-        return ReadCommitted(
+        """What selects the batches that a `read_committed` consumer gets."""
+        known = self._known.outcomes
+        return ReadCommitted(known or self._learner(on_corruption, check_crcs), check_crcs=check_crcs)
+
+    def learn_outcomes(self, until_offset: int | None, *, on_corruption: OnCorruption) -> TransactionOutcomes:
+        """See `Partition.learn_outcomes`."""
+        return self._learner(on_corruption).learn(until_offset)
+
+    def _learner(self, on_corruption: OnCorruption, check_crcs: bool = True) -> OutcomeLearner:
+        return OutcomeLearner(
             [str(segment.path) for segment in self._segments],
-            partial(self.stretches, on_corruption=on_corruption),
+            partial(self.replay_windows, on_corruption=on_corruption),
             on_corruption=on_corruption,
             check_crcs=check_crcs,
             is_whole=not self._segments or self._segments[-1].is_last,
@@ -336,10 +342,10 @@ class SegmentReader:
 
     def aborted_transactions(self, start: int | None, end: int | None) -> npt.NDArray[np.void]:
         """See `Partition.aborted_transactions`."""
-        parts, _ = self.read_committed().replay(end)
-        found = np.empty(sum(part.size for part in parts), kf.ABORTED_TRANSACTION_DTYPE)
+        aborted = self.learn_outcomes(end, on_corruption="raise").or_raise().not_committed
+        found = np.empty(aborted.size, kf.ABORTED_TRANSACTION_DTYPE)
         for name in kf.ABORTED_TRANSACTION_DTYPE.names or ():
-            found[name] = np.concatenate([part[name] for part in parts]) if parts else 0
+            found[name] = aborted[name]
         mask = np.ones(found.size, np.bool_)
         if start is not None:
             mask &= found["last_offset"] >= start
@@ -347,22 +353,16 @@ class SegmentReader:
             mask &= found["first_offset"] < end
         return found[mask]
 
-    def learn_outcomes(self, until_offset: int | None, *, on_corruption: OnCorruption) -> Outcomes:
-        """See `Partition.learn_outcomes`."""
-        paths = [str(segment.path) for segment in self._segments]
-        ahead = partial(self.stretches, on_corruption=on_corruption)
-        learner = OutcomeLearner(paths, ahead, on_corruption=on_corruption, limits=self._limits)
-        return learner.learn(until_offset)
-
-    def stretches(
-        self, place: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
+    def replay_windows(
+        self, log_position: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
     ) -> Generator[ReplayWindow]:
-        """Windows from a place (segment number and position) on; damage is skipped, and passed on with the next window.
+        """Windows from a log position (segment number and position) on.
 
+        Damage is skipped, and passed on with the next window.
         A window is released when the next one is requested. A file that cannot be read counts as damage, unless
         `on_corruption` is "raise".
         """
-        first, position = place >> PLACE_BITS, place & (1 << PLACE_BITS) - 1
+        first, position = log_position >> POSITION_BITS, log_position & (1 << POSITION_BITS) - 1
         previous = previous_offset
         damage: list[Finding] = []
         for number in range(first, len(self._segments)):
@@ -381,7 +381,7 @@ class SegmentReader:
                     )
                     for window in stream.windows(begin):
                         begin = window.start + window.data.size
-                        yield ReplayWindow(window, number << PLACE_BITS, tuple(damage))
+                        yield ReplayWindow(window, number << POSITION_BITS, tuple(damage))
                         damage.clear()
                         source.release(window.data, window.start)
                         del window
@@ -392,7 +392,7 @@ class SegmentReader:
                 damage.append(_passed_over(error, segment, begin, "skip"))
         if damage:
             end = Window(np.empty(0, np.uint8), 0, BatchTable.empty())
-            yield ReplayWindow(end, len(self._segments) << PLACE_BITS, tuple(damage))
+            yield ReplayWindow(end, len(self._segments) << POSITION_BITS, tuple(damage))
 
 
 def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:

@@ -28,8 +28,8 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import Window, valid_crcs
-from kafkalog.state.read_committed import PLACE_BITS, IsolationLevel, ReplayWindow
-from kafkalog.state.transaction_outcomes import OutcomeLearner, Outcomes
+from kafkalog.state.read_committed import IsolationLevel
+from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
 from kafkalog.storage.source import file_status
 
 HighWatermark = Literal["ignore", "checkpoint"]
@@ -98,18 +98,18 @@ class LogTail:
         """The log start offset of each partition, from the checkpoint and the first segment's name."""
         return {key: tail.start for key, tail in self._partitions.items()}
 
-    def outcomes(self, partition: Partition, until_offset: int | None) -> Outcomes:
+    def outcomes(self, partition: Partition, until_offset: int | None) -> TransactionOutcomes:
         """How the transactions of a partition ended, up to the readable end."""
         key = partition.topic_partition
         if key is None or key not in self._partitions:
             return partition.learn_outcomes(until_offset, on_corruption=self._on_corruption)
         return self._partitions[key].outcomes()
 
-    def forget(self, ends: dict[kf.TopicPartition, int]) -> None:
+    def discard_below(self, ends: dict[kf.TopicPartition, int]) -> None:
         """Discard state that is needed only for offsets below these."""
         for key, offset in ends.items():
             if key in self._partitions:
-                self._partitions[key].forget(offset)
+                self._partitions[key].discard_below(offset)
 
     def _list(self) -> None:
         if self._roots and not any(watched.has_changed() for watched in self._roots.values()):
@@ -194,14 +194,14 @@ class PartitionTail:
             end = min(end, self._transactions.advance(self._bases, self._position, self._end))
         return max(end, self.start)
 
-    def outcomes(self) -> Outcomes:
-        """How the transactions ended, without those that `forget` has discarded."""
-        return Outcomes() if self._transactions is None else self._transactions.known()
+    def outcomes(self) -> TransactionOutcomes:
+        """How the transactions ended, without those that `discard_below` has discarded."""
+        return TransactionOutcomes() if self._transactions is None else self._transactions.known()
 
-    def forget(self, offset: int) -> None:
+    def discard_below(self, offset: int) -> None:
         """Discard state that is needed only below an offset."""
         if self._transactions is not None:
-            self._transactions.forget(offset)
+            self._transactions.discard_below(offset)
 
     def _list(self) -> None:
         watched = _Watched(self.path)  # before the listing, so that the next call sees any change in between
@@ -287,7 +287,7 @@ class _Transactions:
         self._paths: list[str] = []
         self._bases: list[int] = []
         self._position = 0
-        self._learner = OutcomeLearner(self._paths, self._stretches, on_corruption=on_corruption, limits=limits)
+        self._learner = OutcomeLearner(self._paths, self._replay_windows, on_corruption=on_corruption, limits=limits)
 
     def advance(self, bases: list[int], position: int, end: int) -> int:
         """The last stable offset, given the base offsets of the segments and the readable end of the last one."""
@@ -297,19 +297,19 @@ class _Transactions:
                     self._numbers[base] = len(self._paths)
                     self._paths.append(str(self._path / kf.segment_file_name(base)))
             self._bases, self._position = list(bases), position
-            self._learner.feed_all()
+            self._learner.learn_more()
         first = self._learner.first_open
         return end if first is None else min(first.first_offset, end)
 
-    def known(self) -> Outcomes:
+    def known(self) -> TransactionOutcomes:
         return self._learner.known()
 
-    def forget(self, offset: int) -> None:
-        self._learner.forget(offset)
+    def discard_below(self, offset: int) -> None:
+        self._learner.discard_below(offset)
 
-    def _stretches(self, place: int, previous_offset: int) -> Generator[ReplayWindow]:
-        """Windows from a place (segment number and position) on, up to the readable end of the last segment."""
-        number, position = place >> PLACE_BITS, place & (1 << PLACE_BITS) - 1
+    def _replay_windows(self, log_position: int, previous_offset: int) -> Generator[ReplayWindow]:
+        """Windows from a log position (segment number and position) on, up to the readable end of the last segment."""
+        number, position = log_position >> POSITION_BITS, log_position & (1 << POSITION_BITS) - 1
         lost: list[Finding] = []
         for base in [one for one in self._bases if self._numbers[one] >= number]:
             path, mine = self._path / kf.segment_file_name(base), self._numbers[base]
@@ -317,14 +317,15 @@ class _Transactions:
             size = file_status(path).st_size
             part = SegmentRange(path.name, size, 0, self._position if is_last else size, base, is_last)
             whole = PartitionRange(str(self._path), None, (part,))
-            for stretch in whole.open(limits=self._limits).reader.stretches(
+            for window in whole.open(limits=self._limits).reader.replay_windows(
                 position if mine == number else 0, previous_offset
             ):
-                if not len(stretch.window.batches):
-                    lost += stretch.damage  # damage up to the end of the segment: pass it on with the next window
+                if not len(window.window.batches):
+                    lost += window.damage  # damage up to the end of the segment: pass it on with the next window
                     continue
-                previous_offset = int(stretch.window.batches.last_offset[-1])
-                yield stretch._replace(place=stretch.place + (mine << PLACE_BITS), damage=(*lost, *stretch.damage))
+                previous_offset = int(window.window.batches.last_offset[-1])
+                start = window.segment_start + (mine << POSITION_BITS)
+                yield window._replace(segment_start=start, damage=(*lost, *window.damage))
                 lost.clear()
 
 

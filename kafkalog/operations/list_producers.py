@@ -139,16 +139,16 @@ def list_producers(
     state = _state_before(partition)
     begun: dict[int, tuple[int, int]] = {}  # by producer: first offset of its transaction, and when it began
     end = partition.log_start_offset
-    place = 0
+    n_seen = 0
     for window in partition.reader.windows(Selection(), on_corruption=on_corruption, report=report):
         batches, epochs = with_markers(window.window, window.batches, limits=window.segment.limits)
-        places = np.arange(place, place + len(batches))
-        state.update(batches, place=places, coordinator_epoch=epochs)
+        log_positions = np.arange(n_seen, n_seen + len(batches))
+        state.update(batches, log_position=log_positions, coordinator_epoch=epochs)
         for one in state.transactions.open_transactions():
             # it began in this window: keep the timestamp of its first batch, which the state does not have
-            if one.place >= place:
-                begun[one.producer_id] = one.first_offset, int(batches.base_timestamp[one.place - place])
-        place += len(batches)
+            if one.log_position >= n_seen:
+                begun[one.producer_id] = one.first_offset, int(batches.base_timestamp[one.log_position - n_seen])
+        n_seen += len(batches)
         end = max(end, int(batches.last_offset[-1]) + 1)
         progress(window.n_bytes)
         window.release()

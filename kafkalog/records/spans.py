@@ -282,7 +282,7 @@ def record_counts(batches: BatchTable, n_done: int) -> npt.NDArray[np.int64]:
     return counts
 
 
-def batch_error(status: int, batches: BatchTable, row: int, path: str | None) -> KafkalogError:
+def batch_error(status: int, batches: BatchTable, row: int, path: str | None, *, detail: str = "") -> KafkalogError:
     """Return the error for a kernel's status about a batch."""
     base_offset = int(batches.base_offset[row])
     return error_from_status(
@@ -291,6 +291,7 @@ def batch_error(status: int, batches: BatchTable, row: int, path: str | None) ->
         position=int(batches.position[row]),
         base_offset=base_offset if base_offset >= 0 else int(batches.last_offset[row]),
         length=int(batches.size_in_bytes[row]),
+        detail=detail,
     )
 
 

@@ -135,7 +135,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
 
     def commit(self, end: JsonOffsets) -> None:
         """Discard the state that only finished batches needed."""
-        self._followed().forget(from_json(end))
+        self._followed().discard_below(from_json(end))
 
     def _followed(self) -> LogTail:
         if self._tail is None:

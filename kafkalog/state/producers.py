@@ -148,7 +148,7 @@ def with_markers(
     window : Window
         Must have its bytes.
     batches : BatchTable
-        Rows of the window. Their `control_type` is set in place, also for compressed control batches.
+        Rows of the window. Their `control_type` is set in log_position, also for compressed control batches.
     limits : Limits
     """
     epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)
@@ -264,7 +264,7 @@ class ProducerState:
         self,
         batches: BatchTable,
         *,
-        place: npt.NDArray[np.int64] | None = None,
+        log_position: npt.NDArray[np.int64] | None = None,
         coordinator_epoch: npt.NDArray[np.int32] | None = None,
     ) -> npt.NDArray[np.void]:
         """Update the state with the next batches.
@@ -272,7 +272,7 @@ class ProducerState:
         Parameters
         ----------
         batches : BatchTable
-        place : int64[n], optional
+        log_position : int64[n], optional
             See `TransactionReplay.update`.
         coordinator_epoch : int32[n], optional
             Coordinator epochs of the markers among them (`with_markers`); default: unchanged.
@@ -284,7 +284,7 @@ class ProducerState:
         """
         rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))
         if not rows.size:
-            return self.transactions.update(batches, place, rows=rows)
+            return self.transactions.update(batches, log_position, rows=rows)
         is_control = (batches.attributes[rows] & kf.CONTROL_BIT) != 0
         # A control batch that compaction emptied only makes its producer known: it has no marker to apply
         says = ~is_control | (batches.records_count[rows] != 0)
@@ -292,7 +292,7 @@ class ProducerState:
         rows, entry, is_data = rows[says], entry[says], ~is_control[says]
         if rows.size:
             self._set(batches, rows, entry, is_data, coordinator_epoch)
-        return self.transactions.update(batches, place)
+        return self.transactions.update(batches, log_position)
 
     def entries(self) -> npt.NDArray[np.void]:
         """PRODUCER_SNAPSHOT_DTYPE[n]: the entries of a snapshot taken now, in the order that a broker writes them."""
@@ -320,7 +320,7 @@ class ProducerState:
             self._entries[name][rows] = entries[name]
         ids = entries["producer_id"].tolist()
         order = [row for row in np.argsort(begun, kind="stable").tolist() if begun[row] >= 0]
-        # negative places, so that they lie before all batches passed to `update`
+        # negative positions, so that they lie before all batches passed to `update`
         self.transactions.resume(
             [OpenTransaction(ids[row], int(begun[row]), number - len(order)) for number, row in enumerate(order)]
         )

@@ -1,35 +1,57 @@
-"""How the transactions of a partition ended: learned once from batch headers, used by readers of its parts.
+"""How the transactions of a partition ended, learned from batch headers that are read ahead of the records.
 
-A part of a partition does not show which of its records are committed: the marker may come after it, and the
-transaction may begin before it. `ReadCommitted` reads ahead, which suits a reader of the whole partition. If several
-processes read parts of a partition, one of them learns the outcomes (`OutcomeLearner.learn`), and each part gets its
-share (`Outcomes.between`), which is small enough to send.
+A transactional batch is committed if the next marker of its producer is a commit. The marker may come much later than
+the batch, so headers are read ahead, but only until the transactions of a window have ended; without transactions,
+nothing is read twice. Memory: the transactions that are open at once, and 48 bytes for each aborted one that ends while
+an earlier one is still open. No index or snapshot is used.
+
+A part of a partition does not show how its transactions ended. If several processes read parts of a partition, one of
+them learns the outcomes (`OutcomeLearner.learn`), and each part gets its share (`TransactionOutcomes.between`), which
+is small enough to send. Mirrors the combination of `TransactionIndex.collectAbortedTxns` and
+`UnifiedLog.lastStableOffset`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
-from kafkalog.records.batch_table import BatchTable
-from kafkalog.state.read_committed import (
-    PLACE_BITS,
-    CommittedWindow,
-    ReadCommitted,
-    ReplayWindow,
-    unknown_outcome,
-    wanted_rows,
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionError,
+    Finding,
+    KafkalogError,
+    LimitExceededError,
+    Limits,
+    Reason,
 )
-from kafkalog.state.transactions import ENDED_DTYPE, OpenTransaction, rows_of_transactions
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.spans import batch_error
+from kafkalog.state.producers import read_markers
+from kafkalog.state.transactions import ENDED_DTYPE, OpenTransaction, Outcome, TransactionReplay, rows_of_transactions
+
+POSITION_BITS: Final = 32
+"""A log position is the number of a segment, shifted left by this many bits, plus a position in the segment."""
+
+
+class ReplayWindow(NamedTuple):
+    """A window of one of a partition's segments, to be replayed."""
+
+    window: Window
+    segment_start: int
+    """Log position of the first byte of its segment."""
+    damage: Sequence[Finding] = ()
+    """Damage that was skipped right before it. Damage at the end of the log comes with a window without batches."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcomes:
+class TransactionOutcomes:
     """Outcomes that a `read_committed` reader of a partition, or of a part of it, needs.
 
     Attributes
@@ -37,7 +59,7 @@ class Outcomes:
     not_committed : ENDED_DTYPE[n]
         Transactions that were aborted, or whose outcome is unknown.
     causes : dict of int to Finding
-        Why an outcome is unknown, by the place where the transaction began.
+        Why an outcome is unknown, by the log position where the transaction began.
     end : OpenTransaction or None
         Reading ends where this transaction begins.
     findings : tuple of Finding
@@ -45,12 +67,12 @@ class Outcomes:
     error : KafkalogError or None
         Error to raise there.
     is_by_offset : bool
-        Whether batches are matched by offset instead of place: for readers that learned the outcomes earlier, since
+        Whether batches are matched by offset instead of position: for readers that learned the outcomes earlier, since
         the cleaner may have rewritten segments in the meantime.
 
     Notes
     -----
-    Places (see `TransactionReplay`) count from the first segment of the partition, or of the part.
+    Log positions (see `TransactionReplay`) count from the first segment of the partition, or of the part.
     """
 
     not_committed: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, ENDED_DTYPE))
@@ -60,34 +82,121 @@ class Outcomes:
     error: KafkalogError | None = None
     is_by_offset: bool = False
 
-    def between(self, begin: int, stop: int) -> Outcomes:
+    def or_raise(self) -> TransactionOutcomes:
+        """Return this object, or raise `error` if there is one."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def between(self, begin: int, stop: int) -> TransactionOutcomes:
         """Return the outcomes that concern a part of the partition.
 
         Parameters
         ----------
         begin, stop : int
-            Places of its first byte and of the byte after its last. Places in the result count from the segment of
-            `begin`.
+            Log positions of its first byte and of the byte after its last. Those in the result count from the segment
+            of `begin`.
         """
         if self.is_by_offset:
             return self
         mine = self.not_committed[
-            (self.not_committed["end_place"] > begin) & (self.not_committed["start_place"] < stop)
+            (self.not_committed["end_position"] > begin) & (self.not_committed["start_position"] < stop)
         ].copy()
-        shift = begin >> PLACE_BITS << PLACE_BITS
-        mine["start_place"] -= shift
-        mine["end_place"] -= shift
-        started = set(mine["start_place"].tolist())
-        causes = {place - shift: cause for place, cause in self.causes.items() if place - shift in started}
-        if self.end is None or self.end.place >= stop:
-            return Outcomes(mine, causes)
-        return Outcomes(mine, causes, self.end._replace(place=self.end.place - shift), self.findings, self.error)
+        shift = begin >> POSITION_BITS << POSITION_BITS
+        mine["start_position"] -= shift
+        mine["end_position"] -= shift
+        started = set(mine["start_position"].tolist())
+        causes = {at - shift: cause for at, cause in self.causes.items() if at - shift in started}
+        if self.end is None or self.end.log_position >= stop:
+            return TransactionOutcomes(mine, causes)
+        end = self.end._replace(log_position=self.end.log_position - shift)
+        return TransactionOutcomes(mine, causes, end, self.findings, self.error)
 
 
-class OutcomeLearner(ReadCommitted):
-    """Learns the outcomes from batch headers; damage has the same effects as for a reader of the whole partition."""
+@dataclass(slots=True)
+class LearnedOutcomes:
+    """The outcomes known so far, as they are learned and used up; attributes as in `TransactionOutcomes`."""
 
-    def learn(self, until_offset: int | None = None) -> Outcomes:
+    not_committed: list[npt.NDArray[np.void]] = field(default_factory=list)
+    causes: dict[int, Finding] = field(default_factory=dict)
+    damaged: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    """Log positions of batches with a wrong checksum, which are left to the decoder to report."""
+    end: OpenTransaction | None = None
+    findings: list[Finding] = field(default_factory=list)
+    error: KafkalogError | None = None
+    is_by_offset: bool = False
+
+    @classmethod
+    def of(cls, known: TransactionOutcomes) -> LearnedOutcomes:
+        """Outcomes that another reader has learned."""
+        not_committed = [known.not_committed] if known.not_committed.size else []
+        return cls(
+            not_committed, dict(known.causes), [], known.end, list(known.findings), known.error, known.is_by_offset
+        )
+
+    def all_not_committed(self) -> npt.NDArray[np.void]:
+        """ENDED_DTYPE[n]: the transactions that were aborted, or whose outcome is unknown."""
+        return np.concatenate([*self.not_committed, np.empty(0, ENDED_DTYPE)])
+
+
+class OutcomeLearner:
+    """Learns how transactions ended from the batch headers of a partition.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        The segments, for messages.
+    ahead : callable
+        ``ahead(log_position, previous_offset)`` yields the windows of the partition from there on, and skips damage.
+    on_corruption : {"raise", "stop", "skip"}
+    check_crcs : bool
+        Whether batches with a wrong checksum count as damaged.
+    is_whole : bool
+        Whether the log ends where the last segment does.
+    limits : Limits
+
+    Attributes
+    ----------
+    outcomes : LearnedOutcomes
+        What is known so far.
+
+    Notes
+    -----
+    Damaged bytes may have contained a marker. So the outcome of a transaction that is open there is unknown, unless the
+    damage is one batch that is larger than any marker and fills the gap in the offsets by itself. If an outcome is
+    unknown, ``raise`` raises; ``stop`` ends, like a broker's recovery, at the last stable offset of the log before the
+    damage; ``skip`` leaves out the transaction's records before the damage, adds a finding, and does not hold back the
+    records after it. Damage where no transaction is open has no effect.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        ahead: Callable[[int, int], Generator[ReplayWindow]],
+        *,
+        on_corruption: str = "raise",
+        check_crcs: bool = True,
+        is_whole: bool = True,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._paths, self._open_ahead, self._is_whole = paths, ahead, is_whole
+        self._on_corruption, self._check_crcs, self._limits = on_corruption, check_crcs, limits
+        self.outcomes = LearnedOutcomes()
+        self._replay = TransactionReplay(limits=limits)
+        self._position = 0
+        self._last_offset = -1
+        self._stream: Generator[ReplayWindow] | None = None
+        self._stream_position = 0
+        self._lost_at_end: Finding | None = None
+        self._is_in_range = False  # before the first batch of interest, outcomes need not be kept
+
+    def close(self) -> None:
+        """Close the stream of windows that were read ahead."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def learn(self, until_offset: int | None = None) -> TransactionOutcomes:
         """Learn the outcomes of all transactions, or of those that began before an offset.
 
         Raises
@@ -97,22 +206,17 @@ class OutcomeLearner(ReadCommitted):
         ReadError
             A file cannot be read.
         """
-        self._is_in_range = True
         try:
-            while self._cut is None and (replay := self._next()) is not None:
-                self._feed(replay)
-                if until_offset is not None and self._last_offset >= until_offset - 1:
-                    first = self._replay.first_unstable_offset
-                    if first is None or first >= until_offset:
-                        break
-            else:
+            if self._read_on(until_offset):
                 self._resolve(2**63 - 1)
         finally:
             self.close()
-        not_committed = np.concatenate([*self._not_committed, np.empty(0, ENDED_DTYPE)])
-        return Outcomes(not_committed, dict(self._causes), self._cut, tuple(self._cut_findings), self._error)
+        known = self.outcomes
+        return TransactionOutcomes(
+            known.all_not_committed(), dict(known.causes), known.end, tuple(known.findings), known.error
+        )
 
-    def feed_all(self) -> None:
+    def learn_more(self) -> None:
         """Learn from the batches that were added to the log since the last call.
 
         Raises
@@ -120,90 +224,272 @@ class OutcomeLearner(ReadCommitted):
         KafkalogError
             The outcome of a transaction cannot be determined.
         """
-        self.close()
-        self._is_in_range = True
-        while self._cut is None and (replay := self._next()) is not None:
-            self._feed(replay)
-        self.close()
-        if self._error is not None:
-            raise self._error
+        try:
+            self._read_on(None)
+        finally:
+            self.close()
+        if self.outcomes.error is not None:
+            raise self.outcomes.error
 
     @property
     def first_open(self) -> OpenTransaction | None:
         """The open transaction that began first."""
         return self._replay.first_open
 
-    def known(self) -> Outcomes:
-        """The outcomes known so far, without those removed by `forget`, to be matched by offset."""
-        return Outcomes(
-            np.concatenate([*self._not_committed, np.empty(0, ENDED_DTYPE)]), dict(self._causes), is_by_offset=True
-        )
+    def known(self) -> TransactionOutcomes:
+        """The outcomes known so far, without those removed by `discard_below`, to be matched by offset."""
+        return TransactionOutcomes(self.outcomes.all_not_committed(), dict(self.outcomes.causes), is_by_offset=True)
 
-    def forget(self, offset: int) -> None:
+    def discard_below(self, offset: int) -> None:
         """Remove transactions that ended below an offset."""
-        not_committed = np.concatenate([*self._not_committed, np.empty(0, ENDED_DTYPE)])
+        not_committed = self.outcomes.all_not_committed()
         not_committed = not_committed[not_committed["last_offset"] >= offset]
-        self._not_committed = [not_committed] if not_committed.size else []
-        started = set(not_committed["start_place"].tolist())
-        self._causes = {place: cause for place, cause in self._causes.items() if place in started}
+        self.outcomes.not_committed = [not_committed] if not_committed.size else []
+        self.outcomes.damaged.clear()
+        started = set(not_committed["start_position"].tolist())
+        self.outcomes.causes = {at: cause for at, cause in self.outcomes.causes.items() if at in started}
 
+    def follow(self, replay: ReplayWindow, first: int, stop: int) -> None:
+        """Replay a window, and read ahead until the transactions of its rows from `first` to `stop` have ended.
 
-class KnownOutcomes(ReadCommitted):
-    """Selects the committed batches of a part's windows by outcomes learned before; nothing is read ahead.
-
-    Parameters
-    ----------
-    outcomes : Outcomes
-    check_crcs : bool
-    limits : Limits
-    """
-
-    def __init__(self, outcomes: Outcomes, *, check_crcs: bool = True, limits: Limits = DEFAULT_LIMITS) -> None:
-        super().__init__([], _nothing, check_crcs=check_crcs, limits=limits)
-        self._not_committed = [outcomes.not_committed] if outcomes.not_committed.size else []
-        self._causes = dict(outcomes.causes)
-        self._cut, self._error = outcomes.end, outcomes.error
-        self._cut_findings = list(outcomes.findings)
-        self._is_by_offset = outcomes.is_by_offset
-
-    def select_committed(
-        self, replay: ReplayWindow, start_offset: int | None = None, end_offset: int | None = None
-    ) -> CommittedWindow:
-        """Select the batches that a consumer gets; see `ReadCommitted.select_committed`."""
+        Rows before `first` are replayed too, to know which transactions are open.
+        """
         batches = replay.window.batches
-        first, n = wanted_rows(batches, start_offset, end_offset)
-        if self._not_committed and rows_of_transactions(batches).size:
-            # Damaged batches stay in, so that decoding reports the damage
-            damaged = self._damaged_rows(replay.window, batches)
-            if damaged.size:
-                self._damaged.append(batches.position[damaged] + replay.place)
-        return self._committed(replay, first, n)
+        begin = replay.segment_start + int(batches.position[0])
+        if self._is_behind(begin):
+            self._catch_up(begin)
+        if not self._is_in_range:
+            self._feed(replay._replace(window=replay.window._replace(batches=batches[:first])))
+            self._is_in_range = first < stop
+        self._feed(replay)
+        if first < stop:
+            self._resolve(replay.segment_start + int(batches.next_position[stop - 1]))
 
-    def _unwanted(
-        self, batches: BatchTable, first: int, stop: int, place: int, findings: list[Finding]
-    ) -> npt.NDArray[np.int64]:
-        if not self._is_by_offset:
-            return super()._unwanted(batches, first, stop, place, findings)
-        damaged = np.concatenate([*self._damaged, np.empty(0, np.int64)])
-        self._damaged = []
-        rows = rows_of_transactions(batches[first:stop]) + first
-        rows = rows[(batches.attributes[rows] & kf.CONTROL_BIT) == 0]
-        rows = rows[~np.isin(batches.position[rows] + place, damaged)]
-        if not self._not_committed or not rows.size:
-            return np.empty(0, np.int64)
-        offset, producer_id = batches.base_offset[rows], batches.producer_id[rows]
-        (ranges,) = self._not_committed
-        ranges = ranges[(ranges["last_offset"] >= offset.min()) & (ranges["first_offset"] <= offset.max())]
-        unwanted = np.zeros(rows.size, np.bool_)
-        for one in ranges:
-            mine = (producer_id == one["producer_id"]) & (offset >= one["first_offset"]) & (offset < one["last_offset"])
-            unwanted |= mine
-            cause = self._causes.pop(int(one["start_place"]), None) if mine.any() else None
-            if cause is not None:
-                findings.append(unknown_outcome(int(one["producer_id"]), int(one["first_offset"]), cause))
-        found: npt.NDArray[np.int64] = rows[unwanted]
-        return found
+    # ------------------------------------------------------------------------------------------------ reading ahead
+
+    def _read_on(self, until_offset: int | None) -> bool:
+        """Replay until all transactions that began before an offset have ended; whether the end was reached."""
+        self._is_in_range = True
+        while self.outcomes.end is None and (replay := self._next()) is not None:
+            self._feed(replay)
+            if until_offset is not None and self._last_offset >= until_offset - 1:
+                first = self._replay.first_unstable_offset
+                if first is None or first >= until_offset:
+                    return False
+        return True
+
+    def _next(self) -> ReplayWindow | None:
+        """Read the next window after those replayed; None at the end of the log."""
+        if self._stream is None or self._stream_position != self._position:
+            self.close()
+            self._stream = self._open_ahead(self._position, self._last_offset)
+        replay = next(self._stream, None)
+        if replay is not None and not len(replay.window.batches):
+            self._lost_at_end = next(filter(_passes_over, replay.damage), None)
+            return None
+        if replay is not None:
+            self._stream_position = replay.segment_start + int(replay.window.batches.next_position[-1])
+        return replay
+
+    def _is_behind(self, begin: int) -> bool:
+        """Whether batches before this window were skipped: the start of the log, or whole segments.
+
+        A gap within a segment, or from one to the next, is damage, and comes with the window.
+        """
+        if self._position == 0:
+            return begin > 0
+        return begin >> POSITION_BITS > (self._position >> POSITION_BITS) + 1
+
+    def _catch_up(self, begin: int) -> None:
+        """Replay the headers of batches that the caller skipped."""
+        while self.outcomes.end is None and self._position < begin and (replay := self._next()) is not None:
+            batches = replay.window.batches
+            n = int(np.searchsorted(batches.position, begin - replay.segment_start))
+            if n:
+                self._feed(replay._replace(window=replay.window._replace(batches=batches[:n])))
+            if n < len(batches):
+                break
+
+    def _resolve(self, until: int) -> None:
+        """Read ahead until all transactions that began before a log position have ended, or to the end of the log."""
+        while (
+            self.outcomes.end is None and (first := self._replay.first_open) is not None and first.log_position < until
+        ):
+            replay = self._next()
+            if replay is not None:
+                self._feed(replay)
+                continue
+            if self._end_is_uncertain():
+                continue
+            self.outcomes.end = first
+            detail = f"the transaction of producer {first.producer_id} from offset {first.first_offset} on is open"
+            path, position = self._where(first.log_position)
+            self.outcomes.findings = [
+                Finding(
+                    Reason.OPEN_TRANSACTION,
+                    f"{detail}: read_committed ends here" + ("" if self._is_whole else _IS_PART),
+                    path=path,
+                    position=position,
+                    base_offset=first.first_offset,
+                    damage=False,
+                )
+            ]
+
+    def _end_is_uncertain(self) -> bool:
+        """Whether damage at the end of the log may have contained markers of open transactions; if so, handles it."""
+        if self._lost_at_end is None or self._replay.first_open is None:
+            return False
+        self._handle_lost_marker(self._lost_at_end, self._last_offset + 1, self._position)
+        return True
+
+    def _where(self, log_position: int) -> tuple[str, int]:
+        return self._paths[log_position >> POSITION_BITS], log_position & (1 << POSITION_BITS) - 1
+
+    def _feed(self, replay: ReplayWindow) -> None:
+        """Replay the batches of a window that were not read ahead and replayed before."""
+        batches = replay.window.batches
+        first = int(np.searchsorted(batches.position, self._position - replay.segment_start))
+        if first == len(batches) or self.outcomes.end is not None:
+            return
+        if first:
+            batches = batches[first:]
+        rows = rows_of_transactions(batches)
+        if rows.size or len(self._replay):
+            # if the first batches were read ahead, the damage before them was handled then
+            damage = [] if first else [finding for finding in replay.damage if _passes_over(finding)]
+            try:
+                self._replay_rows(replay, batches, rows, damage)
+            except LimitExceededError as error:
+                error.path, _ = self._where(replay.segment_start)
+                raise
+        self._last_offset = int(batches.last_offset[-1])
+        self._position = replay.segment_start + int(batches.next_position[-1])
+
+    def _replay_rows(
+        self, replay: ReplayWindow, batches: BatchTable, rows: npt.NDArray[np.int64], damage: list[Finding]
+    ) -> None:
+        damaged = np.empty(0, np.int64)
+        if self._check_crcs:
+            damaged = np.flatnonzero(~valid_crcs(replay.window, batches))
+        log_position = batches.position + replay.segment_start
+        if damaged.size:
+            self.outcomes.damaged.append(log_position[damaged])
+            rows = rows[~np.isin(rows, damaged)]
+        batches = self._with_control_types(replay.window, batches, rows)
+        causes = self._possibly_lost_markers(replay, batches, damaged, damage)
+        done = 0
+        for row, cause in [*sorted(causes.items()), (len(batches), None)]:
+            part = rows[np.searchsorted(rows, done) : np.searchsorted(rows, row)]
+            if part.size:
+                self._record(self._replay.update(batches, log_position, rows=part))
+            if cause is not None and len(self._replay):
+                self._handle_lost_marker(cause, int(batches.base_offset[row]), int(log_position[row]))
+            if self.outcomes.end is not None:
+                return
+            done = row
+
+    def _with_control_types(self, window: Window, batches: BatchTable, rows: npt.NDArray[np.int64]) -> BatchTable:
+        """Return the batches with `control_type` filled in for compressed control batches.
+
+        No known writer compresses control batches, but Kafka's readers accept them.
+        """
+        unread = rows[(batches.control_type[rows] == kf.NO_CONTROL_RECORD) & (batches.codec[rows] != 0)]
+        if not unread.size:
+            return batches
+        kinds = batches.control_type.copy()
+        kinds[unread] = read_markers(window, batches, unread, limits=self._limits).control_type
+        return replace(batches, control_type=kinds)
+
+    def _possibly_lost_markers(
+        self, replay: ReplayWindow, batches: BatchTable, damaged: npt.NDArray[np.int64], damage: list[Finding]
+    ) -> dict[int, Finding]:
+        """Rows at or right before which a marker may have been lost, each with the finding about the damage."""
+        causes: dict[int, Finding] = {}
+        all_of_it = self._on_corruption == "stop" and self._is_in_range
+        if damaged.size:
+            # A damaged batch that is larger than a marker and fills the gap in the offsets leaves no room for a lost
+            # marker. With "stop" any damage ends reading, so all of it counts
+            before = np.concatenate([[self._last_offset], batches.last_offset[:-1]])
+            after = np.concatenate([batches.base_offset[1:], batches.last_offset[-1:] + 1])
+            fills = (batches.base_offset == before + 1) & (after == batches.last_offset + 1)
+            fills &= batches.size_in_bytes > _MAX_MARKER_BYTES
+            path, _ = self._where(replay.segment_start)
+            for row in damaged.tolist() if all_of_it else damaged[~fills[damaged]].tolist():
+                causes[row] = batch_error(STATUS["CRC_MISMATCH"], batches, row, path).to_finding()
+        if damage and (all_of_it or batches.base_offset[0] != self._last_offset + 1):
+            causes[0] = damage[0]
+        return causes
+
+    def _record(self, ended: npt.NDArray[np.void]) -> None:
+        """Keep the transactions that were not committed; ends reading at one whose outcome is unknown, or skips it."""
+        not_committed = ended[ended["outcome"] != Outcome.COMMITTED]
+        for one in not_committed[not_committed["outcome"] == Outcome.UNKNOWN]:
+            path, position = self._where(int(one["end_position"]))
+            cause = Finding(
+                Reason.CONTROL_RECORD,
+                "the marker is neither a commit nor an abort",
+                path=path,
+                position=position,
+                base_offset=int(one["last_offset"]),
+            )
+            begun = OpenTransaction(int(one["producer_id"]), int(one["first_offset"]), int(one["start_position"]))
+            if self._goes_on:
+                self.outcomes.causes[begun.log_position] = cause
+            elif self.outcomes.end is None or begun.log_position < self.outcomes.end.log_position:
+                first = self._replay.first_open
+                self._end_at(begun if first is None or begun.log_position < first.log_position else first, cause)
+        if not_committed.size and self._is_in_range:
+            self.outcomes.not_committed.append(not_committed)
+
+    def _handle_lost_marker(self, cause: Finding, offset: int, log_position: int) -> None:
+        """Handle damage that may have contained a marker: give the open transactions up, or end at the first one."""
+        if self._goes_on:
+            given_up = self._replay.give_up(offset, log_position)
+            if self._is_in_range:
+                self.outcomes.not_committed.append(given_up)
+                self.outcomes.causes.update(dict.fromkeys(given_up["start_position"].tolist(), cause))
+        elif (first := self._replay.first_open) is not None:
+            self._end_at(first, cause)
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._on_corruption == "skip" or (self._on_corruption == "stop" and not self._is_in_range)
+
+    def _end_at(self, transaction: OpenTransaction, cause: Finding) -> None:
+        """End reading where a transaction begins, with findings (`stop`) or an error (`raise`)."""
+        self.outcomes.end = transaction
+        if self._on_corruption == "stop":
+            self.outcomes.findings = [cause, unknown_outcome(transaction.producer_id, transaction.first_offset, cause)]
+        else:
+            self.outcomes.error = CorruptionError(
+                cause.reason,
+                f"{cause.detail} (and {_doubt_about(transaction.producer_id, transaction.first_offset)})",
+                path=cause.path,
+                position=cause.position,
+                base_offset=cause.base_offset,
+                length=cause.length,
+            )
 
 
-def _nothing(place: int, previous_offset: int) -> Any:
-    yield from ()
+def _passes_over(finding: Finding) -> bool:
+    """Whether damage caused records to be skipped; false for a batch read in spite of its offset, or read before."""
+    return finding.damage and finding.n_records != 0
+
+
+def unknown_outcome(producer_id: int, first_offset: int, cause: Finding) -> Finding:
+    """Return the finding about a transaction whose outcome is unknown."""
+    why = cause.reason.value + (f": {cause.detail}" if cause.detail else "")
+    detail = f"{_doubt_about(producer_id, first_offset)} ({why})"
+    return replace(cause, reason=Reason.TRANSACTION_OUTCOME, detail=detail)
+
+
+def _doubt_about(producer_id: int, first_offset: int) -> str:
+    return (
+        f"whether producer {producer_id} committed its transaction from offset {first_offset} on is not known: "
+        "its marker may have been here"
+    )
+
+
+_MAX_MARKER_BYTES: Final = 128
+"""More than the size of any marker: 78 bytes as written, up to 87 once the cleaner has added a delete horizon."""
+_IS_PART: Final = "; its end may lie in a later segment: read the partition's directory for what was committed"

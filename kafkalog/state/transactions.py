@@ -37,12 +37,12 @@ ENDED_DTYPE: Final = np.dtype(
         ("first_offset", np.int64),
         ("last_offset", np.int64),
         ("last_stable_offset", np.int64),
-        ("start_place", np.int64),
-        ("end_place", np.int64),
+        ("start_position", np.int64),
+        ("end_position", np.int64),
     ]
 )
 """A transaction that ended: offsets of its first batch and of its marker, the last stable offset right after the
-marker, and the places of first batch and marker (see `TransactionReplay`)."""
+marker, and the positions of first batch and marker (see `TransactionReplay`)."""
 
 
 class OpenTransaction(NamedTuple):
@@ -50,7 +50,7 @@ class OpenTransaction(NamedTuple):
 
     producer_id: int
     first_offset: int
-    place: int
+    log_position: int
 
 
 def rows_of_transactions(batches: BatchTable) -> npt.NDArray[np.int64]:
@@ -77,14 +77,15 @@ class TransactionReplay:
 
     Notes
     -----
-    A *place* is any number that rises from batch to batch, such as the position in the file, with the number of the
-    segment in the higher bits. Offsets are not used as places, because in a damaged log they may fall.
+    A *log position* is any number that rises from batch to batch, such as the position in the file, with the number of
+    the segment in the higher bits. Offsets are not used, because in a damaged log they may fall.
 
     Source: ProducerAppendInfo.append, ProducerStateManager.lastStableOffset and completeTxn, Kafka 4.3.
     """
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._open: dict[int, tuple[int, int]] = {}  # first offset and place by producer id, in the order they began
+        # first offset and log position by producer id, in the order they began
+        self._open: dict[int, tuple[int, int]] = {}
         self._limits = limits
 
     def __len__(self) -> int:
@@ -101,8 +102,8 @@ class TransactionReplay:
     @property
     def first_open(self) -> OpenTransaction | None:
         """The open transaction that began first."""
-        for producer_id, (first_offset, place) in self._open.items():
-            return OpenTransaction(producer_id, first_offset, place)
+        for producer_id, (first_offset, log_position) in self._open.items():
+            return OpenTransaction(producer_id, first_offset, log_position)
         return None
 
     @property
@@ -117,12 +118,13 @@ class TransactionReplay:
 
     def resume(self, transactions: list[OpenTransaction]) -> None:
         """Set the open transactions, such as those of a snapshot; to be called before the first `update`."""
-        self._open = {one.producer_id: (one.first_offset, one.place) for one in sorted(transactions, key=_place_of)}
+        ordered = sorted(transactions, key=lambda one: one.log_position)
+        self._open = {one.producer_id: (one.first_offset, one.log_position) for one in ordered}
 
     def update(
         self,
         batches: BatchTable,
-        place: npt.NDArray[np.int64] | None = None,
+        log_position: npt.NDArray[np.int64] | None = None,
         *,
         rows: npt.NDArray[np.int64] | None = None,
     ) -> npt.NDArray[np.void]:
@@ -133,8 +135,8 @@ class TransactionReplay:
         batches : BatchTable
             The `control_type` of compressed control batches has to be filled in. Any type other than ABORT and COMMIT
             (-2 included) counts as a marker of unknown outcome.
-        place : int64[n], optional
-            Place of each batch; default: its position.
+        log_position : int64[n], optional
+            Default: the position of each batch.
         rows : int64[m], optional
             Row numbers to replay; default: `rows_of_transactions`.
 
@@ -153,7 +155,7 @@ class TransactionReplay:
             return _NONE_ENDED
         row_ids = batches.producer_id[rows]
         # Open transactions of the producers seen here are put in front, as one row each. Of the others only the
-        # earliest matters. `_open` is in the order in which they began; places may be plain positions, which do not
+        # earliest matters. `_open` is in the order in which they began; positions may be those in a file, which do not
         # compare across segments
         seen = set(np.unique(row_ids).tolist()) if self._open else set()
         before = [producer_id for producer_id in self._open if producer_id in seen]
@@ -161,17 +163,17 @@ class TransactionReplay:
         begun = np.array([self._open[one] for one in before], np.int64).reshape(-1, 2)
         ids = np.concatenate([np.array(before, np.int64), row_ids])
         offset = np.concatenate([begun[:, 0], batches.base_offset[rows]])
-        places = np.concatenate([begun[:, 1], (batches.position if place is None else place)[rows]])
+        positions = np.concatenate([begun[:, 1], (batches.position if log_position is None else log_position)[rows]])
         is_marker = np.concatenate([np.zeros(len(before), np.bool_), (batches.attributes[rows] & kf.CONTROL_BIT) != 0])
 
-        order = np.argsort(ids, kind="stable")  # by producer, then by place
+        order = np.argsort(ids, kind="stable")  # by producer, then by position
         head = np.concatenate([[True], ids[order[1:]] != ids[order[:-1]]])
         marker = is_marker[order]
         fresh = head | np.concatenate([[True], marker[:-1]])  # nothing is open before this row
         begins, ends = ~marker & fresh, marker & ~fresh
         begin_of = np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
 
-        ended_at = np.sort(order[ends])  # indices into ids, offset and places
+        ended_at = np.sort(order[ends])  # indices into ids, offset and positions
         begun_at = np.empty(ids.size, np.int64)
         begun_at[order[ends]] = order[begin_of[ends]]
         begun_at = begun_at[ended_at]
@@ -183,22 +185,22 @@ class TransactionReplay:
             ended["producer_epoch"] = batches.producer_epoch[row]
             ended["outcome"] = np.where((kind == 0) | (kind == 1), kind, np.int16(Outcome.UNKNOWN))
             ended["first_offset"], ended["last_offset"] = offset[begun_at], offset[ended_at]
-            ended["start_place"], ended["end_place"] = places[begun_at], places[ended_at]
+            ended["start_position"], ended["end_position"] = positions[begun_at], positions[ended_at]
             ended["last_stable_offset"] = _last_stable_offsets(
                 np.sort(order[begins]), begun_at, ended_at, offset, earliest_other
             )
 
         still = begin_of[np.concatenate([head[1:], [True]]) & ~marker]
-        self._replace(before, np.sort(order[still]), ids, offset, places)
+        self._replace(before, np.sort(order[still]), ids, offset, positions)
         return ended
 
-    def give_up(self, offset: int, place: int) -> npt.NDArray[np.void]:
+    def give_up(self, offset: int, log_position: int) -> npt.NDArray[np.void]:
         """End all open transactions with an unknown outcome: their markers may be in a part that could not be read.
 
         Parameters
         ----------
-        offset, place : int
-            Offset and place of the next batch that could be read.
+        offset, log_position : int
+            Offset and position of the next batch that could be read.
 
         Returns
         -------
@@ -211,9 +213,9 @@ class TransactionReplay:
             ended["producer_id"] = np.array(list(self._open), np.int64)
             ended["producer_epoch"] = kf.NO_EPOCH
             ended["outcome"] = Outcome.UNKNOWN
-            ended["first_offset"], ended["start_place"] = begun[:, 0], begun[:, 1]
+            ended["first_offset"], ended["start_position"] = begun[:, 0], begun[:, 1]
             ended["last_offset"] = ended["last_stable_offset"] = offset
-            ended["end_place"] = place
+            ended["end_position"] = log_position
             self._open = {}
         return ended
 
@@ -227,7 +229,7 @@ class TransactionReplay:
         still: npt.NDArray[np.int64],
         ids: npt.NDArray[np.int64],
         offset: npt.NDArray[np.int64],
-        place: npt.NDArray[np.int64],
+        log_position: npt.NDArray[np.int64],
     ) -> None:
         """Update the open transactions: remove those that ended, append those that began in these batches."""
         kept = set(still[still < len(before)].tolist())
@@ -243,7 +245,7 @@ class TransactionReplay:
                 base_offset=int(offset[new[0]]),
             )
         self._open.update(
-            zip(ids[new].tolist(), zip(offset[new].tolist(), place[new].tolist(), strict=True), strict=True)
+            zip(ids[new].tolist(), zip(offset[new].tolist(), log_position[new].tolist(), strict=True), strict=True)
         )
 
 
@@ -264,10 +266,6 @@ def _last_stable_offsets(
     is_open = (latest_end[first] > ended_at) & (begins[first] < ended_at)
     stable = np.where(is_open, offset[begins[first]], offset[ended_at] + 1)
     return stable if earliest_other is None else np.minimum(stable, earliest_other)
-
-
-def _place_of(transaction: OpenTransaction) -> int:
-    return transaction.place
 
 
 _NO_ROWS: Final = np.empty(0, np.int64)

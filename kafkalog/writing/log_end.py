@@ -203,5 +203,5 @@ def _producers(
         for batches, coordinator_epoch in found.replay:
             rows = np.flatnonzero(batches.base_offset >= since)
             told = batches[rows]
-            state.update(told, place=told.base_offset, coordinator_epoch=coordinator_epoch[rows])
+            state.update(told, log_position=told.base_offset, coordinator_epoch=coordinator_epoch[rows])
     return state

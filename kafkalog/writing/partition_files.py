@@ -166,7 +166,7 @@ class PartitionFiles:
         if not rows.size:
             return
         told, coordinator_epoch = with_markers(window, batches[rows], limits=self._limits)
-        ended = self.producers.update(told, place=told.base_offset, coordinator_epoch=coordinator_epoch)
+        ended = self.producers.update(told, log_position=told.base_offset, coordinator_epoch=coordinator_epoch)
         if ended.size:
             segment.add_aborted(ended)
 

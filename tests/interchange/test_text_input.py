@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.interchange.text_input import TextOptions, read_csv
+from kafkalog.interchange import text_input
+from kafkalog.interchange.text_input import TextOptions, read_csv, read_json_lines
 
 Load = Callable[..., list[dict[str, Any]]]
 
@@ -329,3 +330,66 @@ def test_the_line_of_a_row_is_found_below_a_value_with_many_quotes() -> None:
     value = '""' * 100_000 + ',"",\n' * 100_000
     text = f'timestamp,key,value\n1,"{value}",b\n1,"""a",k"\n\n1,a"b,"c"d\n?,a,b\n'
     assert refusal(text, 2**22).startswith(f"line {100_000 + 6}: timestamp is neither")
+
+
+# what Arrow reads differently from Python's decoder, or not at all, among lines that it reads
+ODD_LINES = [
+    '{"key": "k", "value": "v", "value": "w"}',
+    '{"key": "k", "value": null}',
+    '{"key": "k"}',
+    '{"key": "k", "value": "v"} {"key": "k", "value": "v"}',
+    '{"key": "k", "value": "v", "offset": 7.0}',
+    '{"key": "k", "value": "v", "offset": true}',
+    '{"key": "k", "value": "v", "offset": 99999999999999999999}',
+    '{"key": "k", "value": "v", "timestamp": -2}',
+    '{"key": "k", "value": "v", "timestamp": "2024-01-01T00:00:00Z"}',
+    '{"key": "k", "value": "v", "timestamp": null}',
+    '{"key": "k", "value": "v", "headers": [["a", null], ["", "b"]]}',
+    '{"key": "k", "value": "v", "headers": [["a"]]}',
+    '{"key": "k", "value": {"base64": "AA=="}}',
+    '{"key": "\\ud800", "value": "v"}',
+    '{"key": "\\ud83d\\ude00\\u0000", "value": "v"}',
+    '{"key": "k", "value": 1}',
+    '{"key": "k", "value": "v", "more": "x"}',
+    '  {"key": "k", "value": "v"}  ',
+    '{"key": "k", "value": "v"},',
+    '[{"key": "k", "value": "v"}]',
+    '{"key": "k", "value": "v"',
+    "",
+    b'{"key": "\xff", "value": "v"}',
+    '{"key": "caf\u00e9", "value": "v"}',
+    '{"key": "k", "value": "v", "timestamp_type": 0}',
+]
+
+
+def outcome(text: bytes) -> Any:
+    batches = read_json_lines(io.BytesIO(text), TextOptions(encoding="utf8"), lambda schema: schema.names)
+    try:
+        return pa.Table.from_batches(batches).to_pydict()
+    except (UnwritableError, KeyError) as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("place", ["first", "in the middle", "last", "at the end of the file", "CR LF"])
+@pytest.mark.parametrize("odd", ODD_LINES)
+def test_lines_read_by_arrow_are_those_read_one_by_one(
+    odd: str | bytes, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = odd if isinstance(odd, bytes) else odd.encode()
+    usual = [
+        b'{"key": "%d", "value": "v%d", "offset": %d, "timestamp": %d, "headers": []}' % (n, n, n, n) for n in range(5)
+    ]
+    usual.insert({"first": 0, "in the middle": 3}.get(place, 5), line)
+    end = b"\r\n" if place == "CR LF" else b"\n"
+    text = end.join(usual) + (b"" if place == "at the end of the file" else end)
+    found = outcome(text)
+    monkeypatch.setattr(text_input, "json_table", lambda lines, types: None)
+    assert found == outcome(text)
+
+
+def test_usual_lines_are_read_by_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(text_input, "_json_column", lambda *given: calls.append(given))
+    text = b'{"key": null, "value": "v", "headers": [["a", "b"]], "timestamp": "2024-01-01T00:00:00Z"}\n' * 9
+    assert outcome(text)["key"] == [None] * 9
+    assert calls == []

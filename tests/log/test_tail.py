@@ -175,7 +175,7 @@ def test_read_committed_ends_before_the_first_open_transaction(tmp_path: Path) -
 
     assert read(0, 14) == [0, 1, 2, 3, 8, 9, 10, 11]
     assert read(5, 9) == [8]
-    tail.forget({T0: 13})
+    tail.discard_below({T0: 13})
     assert read(13, 14) == []
     append(tmp_path, batch(14, producer_id=7) + batch(18), base=13)
     assert tail.ends() == {T0: 14}

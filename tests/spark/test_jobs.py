@@ -19,6 +19,7 @@ import pytest
 import kafkalog
 import kafkalog.spark as jobs
 from kafkalog.errors import OutputExistsError, UnsafePathError
+from kafkalog.scanning.planning import plan
 from kafkalog.spark import types
 from kafkalog.spark.jobs import export as exporting
 from kafkalog.spark.jobs import rebuild as rebuilding
@@ -354,16 +355,19 @@ def test_keys_of_tasks_tell_apart_what_differs(tmp_path: Path) -> None:
     assert key == key_of("x", [1], files=[path])
     os.utime(path, ns=(1, 2))
     assert key_of("x", [1], files=[path]) != key
-    limit = 1
+    assert key_of(pc.field("offset") > 1) != key_of(pc.field("offset") > 2)
 
-    def over(value: Any) -> bool:
-        return len(value) > limit
 
-    def over_two(value: Any) -> bool:
-        return len(value) > 2
+def test_an_export_with_a_function_resumes_by_its_key_alone(log_dir: Path, tmp_path: Path) -> None:
+    task = plan(log_dir).tasks[0]
 
-    assert exporting._stable(over) == exporting._stable(over) != exporting._stable(over_two)
-    assert repr(exporting._stable(pc.field("offset") > 1)) != repr(exporting._stable(pc.field("offset") > 2))
+    def key(resume_key: str, **reading: Any) -> str:
+        ledger, form = exporting.Ledger(str(tmp_path)), exporting.OutputFormat("parquet")
+        return exporting._Writing(ledger, ("key",), (), form, reading, kafkalog.Limits(), resume_key).key(task)
+
+    assert key("a", where=len) == key("a", where=max) != key("b", where=len)
+    assert key("a") == key("b") != key("a", check_crcs=False)
+    assert key("a", where=len) != key("a")
 
 
 def test_options_that_make_no_sense_are_refused(spark: SparkSession, log_dir: Path, tmp_path: Path) -> None:

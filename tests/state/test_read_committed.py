@@ -23,7 +23,7 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Limits
 from kafkalog.records.decode import Selection, decode
-from kafkalog.state.read_committed import PLACE_BITS, ReplayWindow
+from kafkalog.state.transaction_outcomes import POSITION_BITS, ReplayWindow
 
 COMMITTED: dict[str, Any] = {"isolation_level": "read_committed"}
 TOPICS_WITH_ABORTED = [("k44", "p-txn"), ("k28", "p-v2-txn"), ("k44_extra", "p-txn-now")]
@@ -282,7 +282,7 @@ def test_windows_may_be_left_out_between_those_that_are_judged() -> None:
             for number in chosen:
                 with partition.segments[number].open() as source:
                     (window,) = partition.segments[number].iter_windows(source)
-                    verdict = judge.select_committed(ReplayWindow(window, number << PLACE_BITS))
+                    verdict = judge.select_committed(ReplayWindow(window, number << POSITION_BITS))
                     kept += verdict.batches.base_offset[~verdict.batches.is_control].tolist()
                     assert verdict.is_end == (number == 4)
             judge.close()

@@ -53,8 +53,8 @@ def test_any_history_in_any_pieces_equals_the_twin(log: strategies.TransactionLo
     aborted = ended[ended["outcome"] == Outcome.ABORTED] if ended.size else ended
     assert [tuple(one)[:1] + tuple(one)[3:6] for one in aborted.tolist()] == [tuple(txn) for txn in twin.aborted]
     if ended.size:
-        assert (ended["start_place"] < ended["end_place"]).all()
-        assert (np.diff(ended["end_place"]) > 0).all()
+        assert (ended["start_position"] < ended["end_position"]).all()
+        assert (np.diff(ended["end_position"]) > 0).all()
 
 
 def test_what_is_no_transaction_is_not_looked_at() -> None:

@@ -16,14 +16,11 @@ from typing import Any
 import pytest
 from faults import Faulty
 
-import kafkalog
 from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
 from kafkalog.storage import atomic as file_steps
 from kafkalog.storage import staging as publish
 from kafkalog.storage.atomic import STAGED_SUFFIX
-from kafkalog.storage.output_paths import check_outside, check_stage_in
 from kafkalog.storage.staging import staged_directory, staged_file
-from kafkalog.writing.staging_area import StagingArea
 
 NEW = {"a": b"new" * 1000, "d/b": b"", "d/e/c": b"more"}
 OLD = {"old": b"kept"}
@@ -430,79 +427,6 @@ def test_the_lock_is_one_that_others_can_see(tmp_path: Path) -> None:
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_output_is_refused_where_it_would_do_harm(log_dir_copy: Path, tmp_path: Path) -> None:
-    partition = log_dir_copy / "p-multi-0"
-    log = partition / "00000000000000000000.log"
-    away = tmp_path / "away"
-    away.mkdir()
-    (away / "into").symlink_to(partition)
-    for target, source in [
-        (log_dir_copy / "x.parquet", log_dir_copy),
-        (log_dir_copy / "deep" / "x.parquet", log_dir_copy),
-        (log_dir_copy, log_dir_copy),
-        (tmp_path, log_dir_copy),
-        (partition / "x.parquet", partition),
-        (log_dir_copy / "x.parquet", partition),  # beside a partition, in a log dir
-        (log, log),
-        (partition / "x.parquet", log),
-        (away / "into" / "x.parquet", partition),
-        (log_dir_copy / "x.parquet", away / "other"),  # into a log dir, whatever is read
-    ]:
-        with pytest.raises(UnsafePathError):
-            check_outside(target, [source])
-    check_outside(away / "x.parquet", [log_dir_copy, partition, log])
-    lone = away / "segment.log"
-    lone.write_bytes(log.read_bytes())
-    check_outside(away / "x.parquet", [lone])
-    copy = away / "orders-0"
-    copy.mkdir()
-    check_outside(away / "x.parquet", [copy])
-    check_outside(copy / "x.parquet", [lone])  # named like a partition, and holds no segments
-
-
-def test_nothing_is_staged_where_partitions_lie(log_dir_copy: Path, tmp_path: Path) -> None:
-    for name in os.listdir(log_dir_copy):
-        if (log_dir_copy / name).is_file():
-            (log_dir_copy / name).unlink()
-    (log_dir_copy / "within").mkdir()
-    (tmp_path / "link").symlink_to(log_dir_copy)
-    for place in (log_dir_copy, log_dir_copy / "within", log_dir_copy / "within" / "absent", tmp_path / "link"):
-        with pytest.raises(UnsafePathError, match="is a log dir, with partitions such as"):
-            check_stage_in(place)
-    with pytest.raises(UnsafePathError, match="partition directory"):
-        check_stage_in(log_dir_copy / "p-multi-0")
-    check_stage_in(log_dir_copy.parent)
-    (log_dir_copy / "another").mkdir()  # whose parent is no log dir, as a broker would not start on it
-    check_stage_in(log_dir_copy / "within")
-    with pytest.raises(UnsafePathError):
-        check_stage_in(log_dir_copy)
-    (tmp_path / "stage").mkdir()
-    (tmp_path / "stage" / "orders-0").mkdir()  # of the name alone
-    check_stage_in(tmp_path / "stage")
-    with staged_directory(tmp_path / "new") as directory:
-        directory.create("orders-0/00000000000000000000.log").close()
-        check_stage_in(directory.path)
-    with pytest.raises(UnsafePathError):
-        check_stage_in(tmp_path / "new")
-
-
-def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy: Path, tmp_path: Path) -> None:
-    for name in os.listdir(log_dir_copy):
-        if (log_dir_copy / name).is_file():
-            (log_dir_copy / name).unlink()
-    (tmp_path / "broker").mkdir()
-    (tmp_path / "broker" / "meta.properties").write_text("version=0\n")
-    record = {"value": [b""]}
-    for action in (
-        lambda: kafkalog.PartitionWriter(log_dir_copy / "new-0", stage_in=log_dir_copy),
-        lambda: kafkalog.install(log_dir_copy / "p-multi-0", tmp_path / "broker", stage_in=log_dir_copy),
-        lambda: kafkalog.write_table(record, tmp_path / "other", topic="t", stage_in=log_dir_copy),
-        lambda: StagingArea.of(tmp_path / "other", log_dir_copy),
-    ):
-        with pytest.raises(UnsafePathError, match="is a log dir"):
-            action()
-
-
 # ------------------------------------------------------------------------------------ what others do to staged files
 
 
@@ -596,18 +520,3 @@ def test_the_time_that_a_file_is_given_is_its_own(tmp_path: Path) -> None:
         file.set_modified(1_700_000_000_123)
     found = (tmp_path / "out").stat()
     assert (found.st_mtime_ns, found.st_atime_ns) == (1_700_000_000_123 * 10**6,) * 2
-
-
-def test_a_name_that_is_taken_is_not_renamed_to_where_the_file_system_cannot_tell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def cannot(*_: object) -> None:
-        raise OSError(errno.EINVAL, "no flags here")
-
-    monkeypatch.setattr(file_steps, "_renameat2", cannot)
-    for name in ("new", "taken"):
-        (tmp_path / name).write_text(name)
-    with pytest.raises(FileExistsError):
-        file_steps.rename_new(tmp_path / "new", tmp_path / "taken")
-    file_steps.rename_new(tmp_path / "new", tmp_path / "free")
-    assert [(tmp_path / name).read_text() for name in ("taken", "free")] == ["taken", "new"]

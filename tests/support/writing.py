@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 import kafkalog
 from kafkalog import LogConfig, PartitionWriter
@@ -94,3 +96,35 @@ def sound(path: Path) -> list[str]:
     """What is wrong with a partition; offsets that no segment holds were left out on purpose here."""
     found = kafkalog.verify(path, deep=True).all_findings()
     return [str(finding) for finding in found if finding.damage or finding.reason is not Reason.OFFSET_GAP]
+
+
+def read(path: Path) -> list[Record]:
+    """Everything, as it was given."""
+    table = kafkalog.read_table(path)
+    return [
+        Record(
+            row["timestamp"],
+            row["key"],
+            row["value"],
+            tuple((one["key"], one["value"]) for one in row["headers"]),
+        )
+        for row in table.set_column(
+            table.schema.get_field_index("timestamp"), "timestamp", table.column("timestamp").cast(pa.int64())
+        ).to_pylist()
+    ]
+
+
+def nothing_left(path: Path) -> bool:
+    """Whether there is nothing but the partition in the log dir, and nothing hidden beside it."""
+    return os.listdir(path.parent) in ([], [path.name]) and os.listdir(path.parent.parent) == [path.parent.name]
+
+
+def unclean(path: Path, tail: bytes) -> None:
+    """As a crash leaves it: indexes allocated ahead, no last snapshot, a torn batch."""
+    partition = kafkalog.Partition(path)
+    last = partition.segments[-1]
+    for suffix, size in ((".index", 4096), (".timeindex", 4092)):
+        os.truncate(last.path.with_suffix(suffix), size)
+    (path / f"{partition.log_end_offset:020d}.snapshot").unlink()
+    with last.path.open("ab") as file:
+        file.write(tail)

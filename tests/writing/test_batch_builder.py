@@ -1,16 +1,26 @@
-"""However records are cut into pieces, the same batches come of them, and small pieces cost no more than large ones."""
+"""However records are cut into pieces, the same batches come of them; what no reader could read is refused."""
 
 from __future__ import annotations
 
 import itertools
+import warnings
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from writing import Record, columns_of, draw
 
-from kafkalog.errors import UnwritableError
+import kafkalog
+from kafkalog import ConfigWarning, LogConfig, PartitionWriter
+from kafkalog.errors import (
+    Limits,
+    Reason,
+    UnwritableError,
+)
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches, encode_batches
 from kafkalog.writing import batch_builder
@@ -119,3 +129,117 @@ def test_a_record_that_cannot_be_written_is_named_by_its_row_in_the_whole() -> N
         with pytest.raises(UnwritableError, match="row 250: its offset") as caught:
             fill(accumulator, columns, list(range(0, 300, size)))
         assert caught.value.row == 250
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a partition may go: what is above the log dir is for staging."""
+    (tmp_path / "logs").mkdir()
+    return tmp_path / "logs" / "orders-0"
+
+
+def test_a_record_larger_than_a_broker_takes_is_warned_of_once(path: Path) -> None:
+    topic = LogConfig(max_message_bytes=2000)
+    big = Record(value=np.random.default_rng(0).bytes(2000))
+    writer = PartitionWriter(path, config=topic)
+    with pytest.warns(ConfigWarning, match=r"orders-0: the batch at offset 40 has 20\d\d bytes") as caught:
+        writer.append(columns_of([*draw(40), big, big]))
+    writer.append(columns_of([big]))
+    writer.close()
+    assert "max.message.bytes is 2000" in str(caught[0].message)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert kafkalog.scan(path).count_rows() == 43
+    with warnings.catch_warnings():  # what counts is the batch as it is written
+        warnings.simplefilter("error")
+        with PartitionWriter(path.with_name("orders-1"), config=topic, compression="zstd") as writer:
+            writer.append(columns_of([Record(value=bytes(100_000))]))
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path: Path) -> None:
+    compacted = LogConfig(cleanup_policy=("compact",))
+    for columns in ({"value": [b"1"]}, {"key": [b"k", None], "value": [b"1", b"2"]}):
+        with (
+            pytest.raises(UnwritableError, match=r"row \d has no key, and compacted topics"),
+            PartitionWriter(tmp_path / "t-0", config=compacted) as writer,
+        ):
+            writer.append(columns)
+        assert not (tmp_path / "t-0").exists()
+    with PartitionWriter(tmp_path / "t-0", config=compacted) as writer:
+        assert writer.append({"key": [b"k"], "value": [None]}).last_offset == 0
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_what_could_not_be_read_again_is_not_written(compression: str, tmp_path: Path) -> None:
+    limits = Limits(max_batch_bytes=10_000, max_decompressed_bytes=20_000, max_headers_per_record=100)
+    noise = np.random.default_rng(1).bytes(10_000)
+    cases = [
+        ({"value": [noise]}, "max_batch_bytes"),
+        ({"value": [b"small"], "headers": [[("h", b"")] * 101]}, "max_headers_per_record"),
+    ]
+    if compression == "zstd":
+        cases.append(({"value": [bytes(20_001)]}, "max_decompressed_bytes"))
+    for columns, name in cases:
+        with (
+            pytest.raises(UnwritableError, match=name),
+            PartitionWriter(tmp_path / "t-0", compression=compression, limits=limits) as writer,
+        ):
+            writer.append(columns)
+        assert not (tmp_path / "t-0").exists()
+    with PartitionWriter(tmp_path / "t-0", compression=compression, limits=limits) as writer:
+        writer.append({"value": [noise[:9000]], "headers": [[("h", b"")] * 100]})
+    assert kafkalog.scan(tmp_path / "t-0", limits=limits).count_rows() == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "error"), [(-1, ValueError), (2**63, ValueError), (2**63 - 1, ValueError), (1.5, TypeError)]
+)
+def test_an_offset_that_cannot_be_one_is_refused_with_its_name(
+    offset: Any, error: type[Exception], tmp_path: Path
+) -> None:
+    with pytest.raises(error, match="start_offset"):
+        PartitionWriter(tmp_path / "t-0", start_offset=offset)
+    with pytest.raises(error, match="base_offset"), PartitionWriter(tmp_path / "t-0") as writer:
+        writer.roll(offset)
+    assert not (tmp_path / "t-0").exists()
+
+
+LAST = 2**63 - 2
+
+
+def test_the_last_offset_is_written_and_none_behind_it(path: Path) -> None:
+    with PartitionWriter(path, start_offset=LAST - 1) as writer:
+        writer.append({"value": [b"a"]})
+        assert writer.append({"value": [b"b"], "offset": [LAST]}).last_offset == LAST
+    assert kafkalog.read_table(path, columns=["offset"]).column(0).to_pylist() == [LAST - 1, LAST]
+    numbers = RecordColumns(2, {**columns_of(draw(2)), "offset": np.array([5, 2**63 - 1])})
+    for data, row, what in (
+        ({"value": [b"a", b"b"], "offset": [5, 2**63 - 1]}, 1, "row 1 is 2\\^63 - 1, the largest there is"),
+        ({"value": [b"a", b"b"], "offset": pa.array([5, 2**63], pa.uint64())}, 1, "row 1 is beyond 2\\^63 - 1"),
+        (numbers, 1, "row 1 is beyond 2\\^63 - 2"),
+        ({"value": [b"a"] * 4}, 2, f"row 2 would come behind offset {LAST}"),
+    ):
+        with (
+            pytest.raises(UnwritableError, match=what) as caught,
+            PartitionWriter(path.with_name("orders-1"), start_offset=None if "offset" in data else LAST - 1) as other,
+        ):
+            other.append(data)
+        assert caught.value.row == row
+    full = PartitionWriter(path.with_name("orders-1"), start_offset=LAST, producer=(1, 0))
+    full.append({"value": [b"a"]}, transactional=True)
+    with pytest.raises(ValueError, match="no batch has offset 9223372036854775807"):
+        full.commit_transaction()
+    full.abort()
+
+
+def test_a_table_with_the_largest_offset_is_refused_for_that(tmp_path: Path) -> None:
+    table = {"value": [b"a"], "offset": [2**63 - 1]}
+    with pytest.raises(UnwritableError, match=r"'offset', row 0 is 2\^63 - 1, the largest"):
+        kafkalog.write_table(table, tmp_path / "log", topic="t")
+
+
+def test_records_with_times_before_1970_are_named_by_their_row(path: Path) -> None:
+    records = [Record(timestamp=-1, value=bytes(100_000))] * 100 + [Record(timestamp=-2)]
+    with pytest.raises(UnwritableError, match="row 100 is before 1970") as caught, PartitionWriter(path) as writer:
+        writer.append(columns_of(records))
+    assert (caught.value.row, caught.value.reason) == (100, Reason.COLUMN_VALUE)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +18,6 @@ from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, OutputExistsError, TruncatedTailError, UnsafePathError, WriteError
 from kafkalog.storage import moves
 from kafkalog.storage.atomic import rename_new
-from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.writing import job_commit
 from kafkalog.writing.job_commit import StagedPartition, StagedWriter, commit, recover
 from kafkalog.writing.staging_area import StagingArea, create_job, remove_job, this_owner
@@ -214,38 +210,6 @@ def test_two_tasks_on_a_partition_are_refused_and_told_what_helps(log_dir: Path)
     job = area.job("job-1")
     with pytest.raises(UnsafePathError, match=r"kafkalog\.spark\.prepare"):
         commit(area, job, stage(area, job, "t-0", "t-0"))
-
-
-def test_what_dead_jobs_left_is_removed_and_what_the_living_have_is_not(log_dir: Path) -> None:
-    area = StagingArea.of(log_dir)
-    owner = this_owner(os.getpid())
-    for name, whose in (("job-dead", {**owner, "started": "1"}), ("job-live", owner)):
-        job = area.job(name)
-        stage(area, job, "t-0")
-        (job / "owner.json").write_text(json.dumps(whose))
-    assert recover(area) == []
-    assert area.jobs() == [area.job("job-live")]
-
-
-def test_a_broker_keeps_jobs_out(log_dir: Path) -> None:
-    area = StagingArea.of(log_dir)
-    job = area.job("job-1")
-    staged = stage(area, job, "t-0")
-    (log_dir / "meta.properties").write_text("version=1\n")
-    hold = (
-        "import sys; from kafkalog.storage.broker_lock import hold_locks\n"
-        "with hold_locks([sys.argv[1]]): print(1, flush=True); input()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", hold, str(log_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as broker:
-        assert broker.stdout is not None
-        assert broker.stdout.readline()
-        with pytest.raises(UnsafePathError, match="a broker holds the lock"):
-            commit(area, job, staged)
-        broker.communicate(b"\n")
-    with hold_locks([log_dir]):
-        assert commit(area, job, staged)
 
 
 def test_a_torn_end_is_not_continued(log_dir: Path) -> None:

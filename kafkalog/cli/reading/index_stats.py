@@ -132,9 +132,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
         try:
-            for meter in _measure(scan, intervals, config, args, console):
-                total.merge(meter)
-                statistics = meter.statistics()
+            for statistics in _measure(scan, total, intervals, config, args, console):
                 if args.json:
                     rows = statistics.segments if args.segments else (statistics,)
                     console.write("".join(json.dumps(_fields(row, args)) + "\n" for row in rows))
@@ -159,9 +157,14 @@ def _config(args: argparse.Namespace) -> LogConfig:
 
 
 def _measure(
-    scan: BatchScan, intervals: Sequence[int], config: LogConfig, args: argparse.Namespace, console: Console
-) -> Iterator[PartitionMeter]:
-    """Yield the partitions; report one that cannot be read to its end, unless damage ends the run."""
+    scan: BatchScan,
+    total: PartitionMeter,
+    intervals: Sequence[int],
+    config: LogConfig,
+    args: argparse.Namespace,
+    console: Console,
+) -> Iterator[IndexStatistics]:
+    """Yield the partitions, and add them to the total; report one that cannot be read to its end."""
     if console.shows_progress:
         console.start_progress(sum(partition.size_in_bytes for _, partition in scan.partitions()), "headers")
     console.findings(getattr(scan.target, "findings", ()))
@@ -169,12 +172,13 @@ def _measure(
     for _, partition in scan.partitions():
         console.findings(partition.findings)
         try:
-            yield partition.measure_indexes(
+            yield partition.index_statistics(
                 intervals=intervals,
                 config=config,
                 on_corruption=args.on_corruption,
                 report=partial(_report, console),
                 progress=console.progress.advance,
+                totals=total,
             )
         except KafkalogError as error:
             if args.on_corruption == "raise":

@@ -55,16 +55,16 @@ def find_needed_batches(partition: Partition, start_offset: int | None, on_corru
     """
     state = ProducerState(limits=partition.limits)
     begun: list[npt.NDArray[np.int64]] = []
-    place = 0
+    n_seen = 0
     selection = Selection(start_offset, include_control=True)
     for window in partition.reader.windows(selection, on_corruption=on_corruption):
         batches = window.batches
         window.release()
         if start_offset is not None:
             batches = batches[batches.last_offset >= start_offset]
-        ended = state.update(batches, place=np.arange(place, place + len(batches)))
+        ended = state.update(batches, log_position=np.arange(n_seen, n_seen + len(batches)))
         begun.append(ended["first_offset"].astype(np.int64))
-        place += len(batches)
+        n_seen += len(batches)
     begun.append(np.array([one.first_offset for one in state.transactions.open_transactions()], np.int64))
     last = state.entries()["last_offset"].astype(np.int64)
     return NeededBatches(np.unique(np.concatenate(begun)), np.unique(last[last >= 0]))

@@ -65,7 +65,7 @@ class ProducerReplay:
         ended = [np.empty(0, ENDED_DTYPE)]
         for batches, coordinator_epoch in found.replay:
             # offsets, not positions: a transaction may have begun in an earlier segment
-            ended.append(state.update(batches, place=batches.base_offset, coordinator_epoch=coordinator_epoch))
+            ended.append(state.update(batches, log_position=batches.base_offset, coordinator_epoch=coordinator_epoch))
         if found.map_end_offset > last_snapshot:
             self._take(found.map_end_offset, state)
         return aborted_entries(np.concatenate(ended))

@@ -20,7 +20,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import Finding, KafkalogError, Reason, error_from_status
+from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import TransactionIndex
 from kafkalog.indexes.transaction_check import TransactionIndexCheck
 from kafkalog.log.partition import Partition
@@ -30,6 +30,7 @@ from kafkalog.operations.verifying.losses import OffsetGap, check_losses
 from kafkalog.operations.verifying.segment import LogDirState, VerifiedSegment, open_index
 from kafkalog.records.batch_table import BatchTable, valid_crcs
 from kafkalog.records.header_walk import walk
+from kafkalog.records.spans import batch_error
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.storage.source import open_source
@@ -284,11 +285,6 @@ def _check_raft_snapshot(path: Path, partition: Partition, add: Add) -> None:
             for window in walk(source, limits=partition.limits):
                 batches = window.batches
                 for row in np.flatnonzero(~valid_crcs(window))[:1].tolist():
-                    raise error_from_status(
-                        STATUS["CRC_MISMATCH"],
-                        path=str(path),
-                        position=int(batches.position[row]),
-                        length=int(batches.size_in_bytes[row]),
-                    )
+                    raise batch_error(STATUS["CRC_MISMATCH"], batches, row, str(path))
     except KafkalogError as error:
         add(error.to_finding())

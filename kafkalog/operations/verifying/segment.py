@@ -24,7 +24,6 @@ from kafkalog.errors import (
     Limits,
     ReadError,
     Reason,
-    error_from_status,
 )
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
@@ -36,6 +35,7 @@ from kafkalog.operations.verifying import record_headers as coherence
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
+from kafkalog.records.spans import batch_error
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource
 
@@ -250,14 +250,8 @@ class SegmentCheck:
         batches = window.batches
         valid = valid_crcs(window)
         for row in np.flatnonzero(~valid).tolist():
-            error = error_from_status(
-                STATUS["CRC_MISMATCH"],
-                path=str(segment.path),
-                position=int(batches.position[row]),
-                base_offset=int(batches.base_offset[row]),
-                length=int(batches.size_in_bytes[row]),
-                detail="a broker serves it as it is; one that recovers the segment cuts it off here",
-            )
+            detail = "a broker serves it as it is; one that recovers the segment cuts it off here"
+            error = batch_error(STATUS["CRC_MISMATCH"], batches, row, str(segment.path), detail=detail)
             add(lost_batch(error, batches))
         if not self._deep:
             return

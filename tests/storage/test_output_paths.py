@@ -1,0 +1,87 @@
+"""Output never lands in what is read, nor where a broker would find foreign files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import UnsafePathError
+from kafkalog.storage.output_paths import check_outside, check_stage_in
+from kafkalog.storage.staging import staged_directory
+from kafkalog.writing.staging_area import StagingArea
+
+
+def test_output_is_refused_where_it_would_do_harm(log_dir_copy: Path, tmp_path: Path) -> None:
+    partition = log_dir_copy / "p-multi-0"
+    log = partition / "00000000000000000000.log"
+    away = tmp_path / "away"
+    away.mkdir()
+    (away / "into").symlink_to(partition)
+    for target, source in [
+        (log_dir_copy / "x.parquet", log_dir_copy),
+        (log_dir_copy / "deep" / "x.parquet", log_dir_copy),
+        (log_dir_copy, log_dir_copy),
+        (tmp_path, log_dir_copy),
+        (partition / "x.parquet", partition),
+        (log_dir_copy / "x.parquet", partition),  # beside a partition, in a log dir
+        (log, log),
+        (partition / "x.parquet", log),
+        (away / "into" / "x.parquet", partition),
+        (log_dir_copy / "x.parquet", away / "other"),  # into a log dir, whatever is read
+    ]:
+        with pytest.raises(UnsafePathError):
+            check_outside(target, [source])
+    check_outside(away / "x.parquet", [log_dir_copy, partition, log])
+    lone = away / "segment.log"
+    lone.write_bytes(log.read_bytes())
+    check_outside(away / "x.parquet", [lone])
+    copy = away / "orders-0"
+    copy.mkdir()
+    check_outside(away / "x.parquet", [copy])
+    check_outside(copy / "x.parquet", [lone])  # named like a partition, and holds no segments
+
+
+def test_nothing_is_staged_where_partitions_lie(log_dir_copy: Path, tmp_path: Path) -> None:
+    for name in os.listdir(log_dir_copy):
+        if (log_dir_copy / name).is_file():
+            (log_dir_copy / name).unlink()
+    (log_dir_copy / "within").mkdir()
+    (tmp_path / "link").symlink_to(log_dir_copy)
+    for place in (log_dir_copy, log_dir_copy / "within", log_dir_copy / "within" / "absent", tmp_path / "link"):
+        with pytest.raises(UnsafePathError, match="is a log dir, with partitions such as"):
+            check_stage_in(place)
+    with pytest.raises(UnsafePathError, match="partition directory"):
+        check_stage_in(log_dir_copy / "p-multi-0")
+    check_stage_in(log_dir_copy.parent)
+    (log_dir_copy / "another").mkdir()  # whose parent is no log dir, as a broker would not start on it
+    check_stage_in(log_dir_copy / "within")
+    with pytest.raises(UnsafePathError):
+        check_stage_in(log_dir_copy)
+    (tmp_path / "stage").mkdir()
+    (tmp_path / "stage" / "orders-0").mkdir()  # of the name alone
+    check_stage_in(tmp_path / "stage")
+    with staged_directory(tmp_path / "new") as directory:
+        directory.create("orders-0/00000000000000000000.log").close()
+        check_stage_in(directory.path)
+    with pytest.raises(UnsafePathError):
+        check_stage_in(tmp_path / "new")
+
+
+def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy: Path, tmp_path: Path) -> None:
+    for name in os.listdir(log_dir_copy):
+        if (log_dir_copy / name).is_file():
+            (log_dir_copy / name).unlink()
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "meta.properties").write_text("version=0\n")
+    record = {"value": [b""]}
+    for action in (
+        lambda: kafkalog.PartitionWriter(log_dir_copy / "new-0", stage_in=log_dir_copy),
+        lambda: kafkalog.install(log_dir_copy / "p-multi-0", tmp_path / "broker", stage_in=log_dir_copy),
+        lambda: kafkalog.write_table(record, tmp_path / "other", topic="t", stage_in=log_dir_copy),
+        lambda: StagingArea.of(tmp_path / "other", log_dir_copy),
+    ):
+        with pytest.raises(UnsafePathError, match="is a log dir"):
+            action()

@@ -1,0 +1,94 @@
+"""The files of a partition: those of a real broker, out of its batches alone; offsets must increase."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import golden_sets
+import numpy as np
+import pytest
+
+import kafkalog
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.state.cluster_metadata import TOPIC, read_cluster_metadata
+from kafkalog.state.log_config import LogConfig
+from kafkalog.state.producers import ProducerState
+from kafkalog.storage.staging import staged_directory
+from kafkalog.writing.partition_files import PartitionFiles
+
+pytestmark = pytest.mark.kernels
+
+
+def table(size: object, last_offset: object, max_timestamp: object = -1) -> BatchTable:
+    """Batches of one record each."""
+    n = np.broadcast(size, last_offset, max_timestamp).size
+    batches = BatchTable.empty(n)
+    batches.magic[:] = 2
+    batches.size_in_bytes[:] = size
+    batches.last_offset[:] = batches.base_offset[:] = last_offset
+    batches.max_timestamp[:] = max_timestamp
+    return batches
+
+
+RESTARTED = {"p-epochs-0", "p-delrec-0"}
+"""Their broker was restarted, which begins the spacing of index entries anew."""
+
+
+def test_what_brokers_appended_comes_out_the_same_file_by_file(tmp_path: Path) -> None:
+    """Segment boundaries, indexes, transaction indexes and snapshots of a real broker, out of its batches alone."""
+    configs = read_cluster_metadata(golden_sets.unpacked("k44"))
+    assert configs is not None
+    n_segments = 0
+    for name, path in golden_sets.partitions("k44").items():
+        partition = kafkalog.Partition(path)
+        settings = configs.settings.get((TOPIC, name.rpartition("-")[0]), {})
+        if partition.kind or name.startswith("__") or "compact" in settings.get("cleanup.policy", ""):
+            continue  # cleaned segments were put together by other rules
+        conditions = LogConfig(
+            segment_bytes=int(settings.get("internal.segment.bytes", settings.get("segment.bytes", 2**30))),
+            segment_ms=int(settings.get("segment.ms", LogConfig().segment_ms)),
+            segment_index_bytes=int(settings.get("segment.index.bytes", 10485760)),
+            index_interval_bytes=int(settings.get("index.interval.bytes", 4096)),
+        )
+        with staged_directory(tmp_path / name) as staged:
+            first = partition.segments[0].base_offset
+            files = PartitionFiles(staged, conditions, next_offset=first, producers=ProducerState())
+            for segment in partition.segments:
+                with segment.open() as source:
+                    for window in segment.iter_windows(source):
+                        half = len(window.batches) // 2
+                        files.append(Window(window.data, window.start, window.batches[:half]))
+                        files.append(Window(window.data, window.start, window.batches[half:]))
+            files.close()
+        ours = {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()}
+        theirs = {
+            file.name: file.read_bytes()
+            for file in path.iterdir()
+            if kafkalog.format.parse_base_offset(file.name) is not None
+        }
+        assert sorted(ours) == sorted(theirs), name
+        for file in theirs:
+            if not (name in RESTARTED and file.endswith("index")):
+                assert ours[file] == theirs[file], f"{name}/{file}"
+        n_segments += len(partition.segments)
+    assert n_segments > 60
+
+
+def test_offsets_have_to_rise(tmp_path: Path) -> None:
+    data = np.zeros(300, np.uint8)
+    for wrong, said in (
+        (table(100, [1, 1]), "have to rise"),
+        (table(100, [5, 4]), "have to rise"),
+        (table(100, 3), "have to rise"),
+        (table(100, 2**63 - 1), "the largest there is"),
+    ):
+        wrong.position[:] = np.arange(len(wrong)) * 100
+        with contextlib.suppress(RuntimeError), staged_directory(tmp_path / "t-0") as staged:
+            files = PartitionFiles(staged, LogConfig(), next_offset=4, producers=ProducerState())
+            with pytest.raises(ValueError, match=said):
+                files.append(Window(data, 0, wrong))
+            with pytest.raises(ValueError, match="before the end of the log"):
+                files.roll(3)
+            raise RuntimeError
+    assert not (tmp_path / "t-0").exists()
