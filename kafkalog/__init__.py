@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.repair.cutting.trim import trim
+    from kafkalog.repair.cutting.truncate import truncate
     from kafkalog.repair.diff import ReplicaDiff, diff
     from kafkalog.repair.recovering.recover import recover
     from kafkalog.repair.recovering.report import RecoveryReport
@@ -158,6 +160,8 @@ _LAZY = {
     "Scan": "scanning.scan",
     "Preflight": "repair.startup.forecast",
     "preflight": "repair.startup.preflight",
+    "truncate": "repair.cutting.truncate",
+    "trim": "repair.cutting.trim",
     "RecoveryReport": "repair.recovering.report",
     "recover": "repair.recovering.recover",
     "Segment": "log.segment",
@@ -261,6 +265,8 @@ __all__ = [
     "reindex",
     "salvage",
     "scan",
+    "trim",
+    "truncate",
     "verify",
     "write_table",
 ]
