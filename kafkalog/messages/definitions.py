@@ -124,7 +124,7 @@ def _field(source: dict[str, Any]) -> Field:
 def _default(source: dict[str, Any], fields: tuple[Field, ...]) -> Any:
     """The default as Kafka's generator makes it: what the definition says, else zero, an empty string and so on."""
     kind, given = source["type"], source.get("default", "")
-    if given is None or given == "null":
+    if given == "null":
         return None
     if kind.startswith("[]"):
         return ()  # shared by all messages, so it must not be one that can change

@@ -64,7 +64,7 @@ def _field(source: dict[str, Any], structs: dict[str, Any]) -> dict[str, Any]:
     for ours, theirs in (("nullable", "nullableVersions"), ("tagged", "taggedVersions"), ("tag", "tag")):
         if theirs in source:
             field[ours] = source[theirs]
-    if "default" in source:
+    if source.get("default") is not None:  # null without quotes is no default to Kafka's generator
         field["default"] = source["default"]
     inner = source.get("fields") or structs.get(source["type"].removeprefix("[]"))
     if inner is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkalog.text import counted
 from kafkalog.writing.routing import RoutedPartition
 
 
@@ -70,5 +71,6 @@ class LoadResult:
         return sum(each.n_bytes for each in self.partitions)
 
     def __repr__(self) -> str:
+        what = f"{counted(self.n_records, 'record')} in {counted(len(self.partitions), 'partition')}"
         notes = f", notes={self.notes}" if self.notes else ""
-        return f"LoadResult({self.n_records} records in {len(self.partitions)} partitions, {self.path!r}{notes})"
+        return f"LoadResult({what}, {self.path!r}{notes})"
