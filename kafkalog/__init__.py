@@ -73,8 +73,12 @@ if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.repair.cutting.trim import trim
+    from kafkalog.repair.cutting.truncate import truncate
     from kafkalog.repair.recovering.recover import recover
     from kafkalog.repair.recovering.report import RecoveryReport
+    from kafkalog.repair.salvaging.report import SalvageReport
+    from kafkalog.repair.salvaging.salvage import salvage
     from kafkalog.repair.startup.forecast import Preflight
     from kafkalog.repair.startup.preflight import preflight
     from kafkalog.scanning.batch_scan import BatchScan, batches
@@ -148,9 +152,13 @@ _LAZY = {
     "RecordColumns": "records.columns",
     "RebuildReport": "operations.rebuilding.report",
     "reindex": "operations.rebuilding.rebuild",
+    "SalvageReport": "repair.salvaging.report",
+    "salvage": "repair.salvaging.salvage",
     "Scan": "scanning.scan",
     "Preflight": "repair.startup.forecast",
     "preflight": "repair.startup.preflight",
+    "truncate": "repair.cutting.truncate",
+    "trim": "repair.cutting.trim",
     "RecoveryReport": "repair.recovering.report",
     "recover": "repair.recovering.recover",
     "Segment": "log.segment",
@@ -208,6 +216,7 @@ __all__ = [
     "Record",
     "RecordColumns",
     "RecoveryReport",
+    "SalvageReport",
     "Scan",
     "Segment",
     "SegmentSummary",
@@ -249,7 +258,10 @@ __all__ = [
     "read_table",
     "recover",
     "reindex",
+    "salvage",
     "scan",
+    "trim",
+    "truncate",
     "verify",
     "write_table",
 ]

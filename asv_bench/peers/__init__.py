@@ -55,7 +55,7 @@ def consume(batches: Iterable[Any]) -> tuple[int, int]:
     value_bytes = -1
     for batch in batches:
         n_records += batch.num_rows
-        if "value" in batch.schema.names:
+        if "value" in batch.schema.names and batch.schema.field("value").type != "binary_view":
             values = batch.column("value")
             offsets = np.frombuffer(values.buffers()[1], np.int32)
             taken = int(offsets[values.offset + len(values)] - offsets[values.offset])

@@ -2,13 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import kafkalog
+from kafkalog.interchange.arrow_output import ArrowWriter, columns_needed, record_schema
+from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import walk
+from kafkalog.storage.source import BufferSource
 from peers import Side, consume, timed
+
+COLUMNS = ("offset", "timestamp", "key", "value")
 
 
 def streaming(path: str, **options: Any) -> Side:
     """`scan(path, **options).to_reader()` batch by batch; one thread unless `threads` says otherwise."""
     options = {"threads": 1, **options}
     return timed(lambda: consume(kafkalog.scan(path, **options).to_reader()))
+
+
+def whole(read: Callable[..., Any], path: str, **options: Any) -> Side:
+    """A function that gives all records at once, in two threads; the result is dropped."""
+
+    def work() -> tuple[int, int]:
+        found = read(path, threads=2, **options)
+        return (found.n_records if isinstance(found, kafkalog.RecordColumns) else len(found)), -1
+
+    return timed(work)
+
+
+def viewing_memory(path: str) -> Side:
+    """Four columns of a segment that is in memory, byte strings as views into it."""
+    import pyarrow as pa
+
+    source = BufferSource(Path(path).read_bytes())
+    schema = record_schema(COLUMNS, pa.binary_view())
+    names = columns_needed(schema)
+
+    def work() -> tuple[int, int]:
+        n_records = 0
+        writer = ArrowWriter(schema)
+        for window in walk(source):
+            first = 0
+            while first < len(window.batches):
+                decoded = decode(window, names, first=first, form="views")
+                if decoded.error is not None:
+                    raise decoded.error
+                first += decoded.n_batches
+                if decoded.columns is not None:
+                    n_records += len(writer.batch(decoded.columns))
+        return n_records, -1
+
+    return timed(work)

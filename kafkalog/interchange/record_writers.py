@@ -40,8 +40,8 @@ _DICTIONARY_COLUMNS |= {"compression", "leader_epoch", "producer_id", "producer_
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions:
-    """The format that a sink writes, and its options.
+class OutputFormat:
+    """The format of a file of records, and its options.
 
     Attributes
     ----------

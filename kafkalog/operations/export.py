@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Unpack, cast
+from typing import Any, BinaryIO, Final, TypedDict, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, OutputE
 from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
-from kafkalog.interchange.record_writers import ROW_GROUP_BYTES, RecordSink, SinkOptions
+from kafkalog.interchange.record_writers import ROW_GROUP_BYTES, OutputFormat, RecordSink
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
@@ -64,6 +64,23 @@ class ExportResult:
     findings: list[Finding] = field(repr=False)
 
 
+class OutputOptions(TypedDict, total=False):
+    """The options of `export` about what is written."""
+
+    format: str | None
+    partition_by: str | Sequence[str]
+    compression: str | None
+    row_group_rows: int | None
+    encoding: str | None
+    null: str | None
+    escape_formulas: bool
+    overwrite: bool
+
+
+class ExportOptions(OutputOptions, ScanOptions, total=False):
+    """The keyword arguments of `export`."""
+
+
 class Exporter:
     """An export that has not run yet; takes the parameters of `kafkalog.export`.
 
@@ -79,23 +96,17 @@ class Exporter:
         self,
         path: Any,
         output: str | os.PathLike[str] | BinaryIO,
-        *,
-        format: str | None = None,
-        partition_by: str | Sequence[str] = (),
-        compression: str | None = None,
-        row_group_rows: int | None = None,
-        encoding: str | None = None,
-        null: str | None = None,
-        escape_formulas: bool = False,
-        overwrite: bool = False,
-        **scan: Unpack[ScanOptions],
+        **options: Unpack[ExportOptions],
     ) -> None:
+        scan: dict[str, Any] = {**options}
+        given = {name: scan.pop(name) for name in OutputOptions.__annotations__ if name in scan}
         self._to = to = output
-        self._overwrite = overwrite
-        self._keys = check_keys(partition_by)
-        self._options = SinkOptions(
-            *_format_of(to, format, compression, bool(self._keys)), row_group_rows, encoding, null, escape_formulas
+        self._overwrite = given.pop("overwrite", False)
+        self._keys = check_keys(given.pop("partition_by", ()))
+        format, compression = _format_of(
+            to, given.pop("format", None), given.pop("compression", None), bool(self._keys)
         )
+        self._options = OutputFormat(format, compression, **given)
         if self._keys and not isinstance(to, (str, os.PathLike)):
             raise ValueError("partition_by makes a directory: name one to write to")
         self._limits = scan.get("limits") or DEFAULT_LIMITS
@@ -105,7 +116,7 @@ class Exporter:
         if not self._schema.names:
             raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
 
-    def _open(self, path: Any, options: ScanOptions) -> Scan:
+    def _open(self, path: Any, options: dict[str, Any]) -> Scan:
         """Return the scan, with the columns that `partition_by` needs added to those that are written."""
         self._columns: Sequence[str] | None = None
         needed = ["timestamp" if key == "date" else key for key in self._keys]
@@ -178,7 +189,7 @@ class PartitionedFiles:
     directory : StagedDirectory
     schema : pyarrow.Schema
         Schema of the files.
-    options : SinkOptions
+    options : OutputFormat
     max_directories : int
         The most directories to make.
 
@@ -189,7 +200,7 @@ class PartitionedFiles:
     """
 
     def __init__(
-        self, directory: StagedDirectory, schema: pa.Schema, options: SinkOptions, max_directories: int
+        self, directory: StagedDirectory, schema: pa.Schema, options: OutputFormat, max_directories: int
     ) -> None:
         self._directory, self._schema, self._options = directory, schema, options
         self._max_directories = max_directories
@@ -346,16 +357,7 @@ def check_replaceable(path: Path) -> None:
 def export(
     path: Paths | LogDir | Partition | Segment | Scan,
     output: str | os.PathLike[str] | BinaryIO,
-    *,
-    format: str | None = None,
-    partition_by: str | Sequence[str] = (),
-    compression: str | None = None,
-    row_group_rows: int | None = None,
-    encoding: str | None = None,
-    null: str | None = None,
-    escape_formulas: bool = False,
-    overwrite: bool = False,
-    **scan: Unpack[ScanOptions],
+    **options: Unpack[ExportOptions],
 ) -> ExportResult:
     """Write records to a file or a directory, all of them or nothing, in bounded memory.
 
@@ -385,8 +387,8 @@ def export(
         carriage return in front). Such values are changed.
     overwrite : bool
         Replace a file, or a directory that an export made.
-    **scan
-        Options of `scan`: columns, topics, ranges, on_corruption, threads, ...
+    columns, topics, start_offset, on_corruption, threads, ...
+        The options of `scan`.
 
     Returns
     -------
@@ -414,16 +416,4 @@ def export(
     >>> pyarrow.parquet.read_table(to).equals(kafkalog.read_table("tests/golden/log_dir", topics="p-multi"))
     True
     """
-    return Exporter(
-        path,
-        output,
-        format=format,
-        partition_by=partition_by,
-        compression=compression,
-        row_group_rows=row_group_rows,
-        encoding=encoding,
-        null=null,
-        escape_formulas=escape_formulas,
-        overwrite=overwrite,
-        **scan,
-    ).run()
+    return Exporter(path, output, **options).run()

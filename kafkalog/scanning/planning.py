@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, log_position_of
 from kafkalog.log.segment import Segment
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
-from kafkalog.scanning.query import check_isolation_level, check_on_corruption, offset_of
+from kafkalog.scanning.query import Offsets, RecordOptions, check_options, offset_of
 from kafkalog.scanning.scan import Scan
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.state.transaction_outcomes import TransactionOutcomes
@@ -46,8 +46,6 @@ _SEGMENT_COST: Final = 2**17  # cost of opening a segment, as the number of byte
 _CHAIN_BYTES: Final = 2**18  # a short check is enough: the reader of the previous part checks the cut again
 _THREADS: Final = 8
 _TRIES: Final = 8
-
-Offsets = int | Mapping[kf.TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +99,8 @@ class Plan:
 def plan(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
     *,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: str | Sequence[str] | None = None,
+    partitions: Sequence[int] | int | None = None,
     topic_partitions: Collection[kf.TopicPartition] | None = None,
     start_offset: Offsets | None = None,
     end_offset: Offsets | None = None,
@@ -121,7 +119,7 @@ def plan(
     Parameters
     ----------
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
-    topics, partitions : list, optional
+    topics, partitions : str or int, or a sequence of them, optional
         Only these; default: all.
     topic_partitions : collection of TopicPartition, optional
         Only these.
@@ -153,13 +151,14 @@ def plan(
     >>> len(tasks), sum(batch.num_rows for task in tasks for batch in read_task(task))
     (..., 303)
     """
-    check_isolation_level("isolation_level", isolation_level)
-    check_on_corruption("on_corruption", on_corruption)
+    check_options(isolation_level=isolation_level, on_corruption=on_corruption)
+    chosen = check_options(topics=topics, partitions=partitions)
+    offsets = check_options(start_offset=start_offset, end_offset=end_offset)
     target = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     found: list[Finding] = list(target.findings) if isinstance(target, LogDir) else []
     wanted: list[Partition] = []
     internal = internal or topic_partitions is not None  # then those that are wanted have been named
-    for partition in partitions_of(target, topics, partitions, among=topic_partitions, internal=internal):
+    for partition in partitions_of(target, **chosen, among=topic_partitions, internal=internal):
         if isinstance(partition, KafkalogError):
             if on_corruption == "raise":
                 raise partition
@@ -187,7 +186,7 @@ def plan(
 
     def cut(partition: Partition) -> list[_Part]:
         key = partition.topic_partition
-        return planner.cut(partition, offset_of(start_offset, key), offset_of(end_offset, key))
+        return planner.cut(partition, offset_of(offsets["start_offset"], key), offset_of(offsets["end_offset"], key))
 
     with ThreadPoolExecutor(_THREADS, "kafkalog-plan") as pool:
         parts = [part for some in pool.map(cut, wanted) for part in some]
@@ -201,9 +200,8 @@ def read_task(
     *,
     report: Callable[[Finding], object] = lambda finding: None,
     on_data_loss: str = "raise",
-    threads: int = 1,
     limits: Limits = DEFAULT_LIMITS,
-    **scan: Any,
+    **options: Unpack[RecordOptions],
 ) -> Iterator[pa.RecordBatch]:
     """Read the records of a task with `kafkalog.scan`, in bounded memory.
 
@@ -214,10 +212,9 @@ def read_task(
         Called with each finding.
     on_data_loss : {"raise", "skip"}
         What to do if a segment has disappeared, or was replaced, since it was planned.
-    threads : int
     limits : Limits
-    **scan
-        Further options of `kafkalog.scan`, such as columns, filters and check_crcs.
+    **options
+        columns, start_timestamp, end_timestamp, filters, where, include_control and check_crcs; see `kafkalog.scan`.
 
     Raises
     ------
@@ -232,7 +229,7 @@ def read_task(
         parts += part.segment_by_segment() if tolerates_data_loss and is_free else [part]
     for part in parts:
         try:
-            yield from _read_part(task, part, report, {**scan, "threads": threads}, limits)
+            yield from _read_part(task, part, report, limits, options)
         except (ReadError, FileChangedError) as error:
             if on_data_loss == "raise":
                 raise
@@ -243,8 +240,8 @@ def _read_part(
     task: ReadTask,
     part: PartitionRange,
     report: Callable[[Finding], object],
-    options: dict[str, Any],
     limits: Limits,
+    options: RecordOptions,
 ) -> Iterator[pa.RecordBatch]:
     one = Scan(
         part.open(limits=limits),
@@ -253,6 +250,7 @@ def _read_part(
         isolation_level=task.isolation_level,
         on_corruption=task.on_corruption,
         include_deleted=task.include_deleted,
+        threads=1,
         **options,
     )
     try:

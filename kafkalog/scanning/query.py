@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -35,31 +35,74 @@ Opened = LogDir | Partition | Segment
 Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
 
 
-class ScanOptions(TypedDict, total=False):
+class PlanOptions(TypedDict, total=False):
+    """The options of `scan` that choose files and offsets; `plan` takes them."""
+
+    topics: str | Sequence[str] | None
+    partitions: Sequence[int] | int | None
+    start_offset: Offsets | None
+    end_offset: Offsets | None
+    isolation_level: IsolationLevel
+    include_deleted: bool
+    internal: bool
+    on_corruption: OnCorruption
+
+
+class RecordOptions(TypedDict, total=False):
+    """The options of `scan` that choose records and columns; `read_task` takes them."""
+
+    columns: Sequence[str] | None
+    start_timestamp: Time | None
+    end_timestamp: Time | None
+    filters: Filters | pc.Expression | None
+    where: Callable[..., Any] | None
+    include_control: bool
+    check_crcs: bool
+
+
+class TaskOptions(PlanOptions, RecordOptions, total=False):
+    """The options of `scan` for a scan that is divided into tasks."""
+
+
+class ScanOptions(TaskOptions, total=False):
     """The keyword arguments of `scan`. Every function that reads records takes them."""
+
+    limit: int | None
+    extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None
+    threads: int | None
+    batch_size: int | None
+    memory_map: bool | str
+    binary_type: pa.DataType | None
+    limits: Limits | None
+
+
+class BatchOptions(TypedDict, total=False):
+    """The keyword arguments of `batches`: those of `scan` that do not need records."""
 
     columns: Sequence[str] | None
     topics: str | Sequence[str] | None
     partitions: Sequence[int] | int | None
     start_offset: Offsets | None
     end_offset: Offsets | None
-    start_timestamp: Time | None
-    end_timestamp: Time | None
-    limit: int | None
-    filters: Filters | pc.Expression | None
-    where: Callable[..., Any] | None
-    extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None
-    isolation_level: IsolationLevel
-    include_control: bool
-    include_deleted: bool
-    internal: bool
     on_corruption: OnCorruption
-    check_crcs: bool
-    threads: int | None
-    batch_size: int | None
     memory_map: bool | str
-    binary_type: pa.DataType | None
     limits: Limits | None
+
+
+def split_options(options: TaskOptions) -> tuple[PlanOptions, RecordOptions]:
+    """Divide the options of a scan into those of `plan` and those of `read_task`.
+
+    Raises
+    ------
+    TypeError
+        There is an option that tasks do not have.
+    """
+    for name in sorted(set(options) - set(TaskOptions.__annotations__)):
+        known = name in ScanOptions.__annotations__
+        raise TypeError(f"a scan in tasks takes no {name!r}" if known else _unknown_option(name))
+    planning = {name: value for name, value in options.items() if name in PlanOptions.__annotations__}
+    reading = {name: value for name, value in options.items() if name not in planning}
+    return cast(PlanOptions, planning), cast(RecordOptions, reading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +161,7 @@ class Query:
         """
         if unknown := sorted(set(options) - set(ScanOptions.__annotations__)):
             raise TypeError(_unknown_option(unknown[0]))
-        checked = {name: CHECKS[name](name, options[name]) for name in CHECKS if name in options}  # type: ignore[literal-required]
+        checked = check_options(**options)
         target, limits = _opened(path, options)
         functions = options.get("extract")
         extract = Extract(functions) if functions else None
@@ -278,6 +321,11 @@ def _opened(path: Paths | Opened, options: ScanOptions) -> tuple[Opened, Limits]
     if limits is not None or memory_map != "auto":
         raise ValueError("limits and memory_map are those of what is open already; give them to kafkalog.open")
     return path, path.limits
+
+
+def check_options(**options: Any) -> dict[str, Any]:
+    """Check options of a scan, and convert them to the values of a `Query`; leaves out those that need more."""
+    return {name: CHECKS[name](name, value) for name, value in options.items() if name in CHECKS}
 
 
 def check_on_corruption(name: str, value: str) -> str:

@@ -524,7 +524,7 @@ def test_a_directory_is_replaced_only_if_an_export_made_it(log_dir: Path, tmp_pa
 
 def test_no_records_are_an_empty_table(log_dir: Path, tmp_path: Path) -> None:
     for name in ("x.parquet", "x.arrow", "x.arrows", "x.csv", "x.jsonl"):
-        assert kafkalog.export(log_dir, tmp_path / name, max_records=0).n_records == 0
+        assert kafkalog.export(log_dir, tmp_path / name, limit=0).n_records == 0
     schema = kafkalog.scan(log_dir).schema
     for read, name in [(read_parquet, "x.parquet"), (read_arrow, "x.arrow"), (read_stream, "x.arrows")]:
         assert read(tmp_path / name).equals(schema.empty_table())
@@ -553,7 +553,7 @@ def test_all_scan_options_are_taken(log_dir: Path, tmp_path: Path) -> None:
     table = kafkalog.read_table(log_dir, **options)
     assert table.num_rows > 50
     assert pq.read_table(tmp_path / "x.parquet").equals(table)
-    kafkalog.export(log_dir, tmp_path / "first.parquet", max_records=33, **options)
+    kafkalog.export(log_dir, tmp_path / "first.parquet", limit=33, **options)
     assert pq.read_table(tmp_path / "first.parquet").equals(table.slice(0, 33))
 
 
@@ -596,7 +596,7 @@ def test_a_binary_file_takes_any_format(log_dir: Path) -> None:
         ("x.csv", {"null": '"'}, "without quotes"),
         ("x.csv", {"row_group_rows": 10}, "no row groups"),
         ("x.parquet", {"row_group_rows": 0}, "at least 1"),
-        ("x.parquet", {"max_records": -1}, "max_records must be at least 0, not -1"),
+        ("x.parquet", {"limit": -1}, "limit must be at least 0, not -1"),
         ("x", {"partition_by": "offset"}, "partition_by takes"),
         ("x", {"partition_by": ["date", "date"]}, "twice"),
         ("x.parquet", {"columns": ["offset", "offset"], "partition_by": "date"}, "twice"),

@@ -116,6 +116,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def options_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the keyword arguments of `kafkalog.reindex` for the options of `add_options`."""
+    if args.backup and not args.in_place:
+        raise UsageError("--backup goes with --in-place")
+    return {
+        "kinds": args.kinds,
+        "output": args.output,
+        "in_place": args.in_place,
+        "backup": args.backup,
+        "damaged": args.damaged,
+        "index_interval_bytes": args.index_interval_bytes,
+        "topics": flatten(args.topics),
+        "partitions": flatten(args.partitions),
+        "dry_run": args.dry_run,
+        "now": args.now,
+    }
+
+
 def note_backups(n_backups: int, console: Console) -> None:
     """Print a note with the names of the old files."""
     if n_backups:
@@ -159,8 +177,7 @@ def _threads(text: str) -> int:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Rebuild, and print what became of each file."""
-    if args.backup and not args.in_place:
-        raise UsageError("--backup goes with --in-place")
+    options = options_of(args)
     from kafkalog.log.open import open as open_path
     from kafkalog.operations.rebuilding.rebuild import reindex
 
@@ -190,17 +207,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     report = reindex(
         opened,
-        kinds=args.kinds,
-        output=args.output,
-        in_place=args.in_place,
-        backup=args.backup,
-        damaged=args.damaged,
-        index_interval_bytes=args.index_interval_bytes,
-        topics=flatten(args.topics),
-        partitions=flatten(args.partitions),
+        **options,
         threads=args.threads,
-        dry_run=args.dry_run,
-        now=args.now,
         progress=progress,
         on_file=show,
         limits=limits,

@@ -369,7 +369,7 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
             counted(totals["partition"], "partition"),
             counted(totals["segment"], "segment"),
             counted(totals["batches"], "batch"),
-            f"{totals['bytes']} bytes",
+            counted(totals["bytes"], "byte"),
         ]
         told = filter(None, [f"total: {', '.join(parts)}", "" if totals["damage"] else not_checked, state])
         console.write("; ".join(told) + "\n")
@@ -401,8 +401,7 @@ def _write_findings(findings: list[Finding], console: Console) -> None:
 
 
 def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
-    if args.backup and not args.in_place:
-        raise UsageError("--backup goes with --in-place")
+    options = reindex.options_of(args)
     changes: dict[str, int] = {}
     n_backups = 0
     with _running(args, console) as spark:
@@ -411,16 +410,7 @@ def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
         frame = run_job(
             spark,
             path_of(args),
-            kinds=args.kinds,
-            output=args.output,
-            in_place=args.in_place,
-            backup=args.backup,
-            damaged=args.damaged,
-            index_interval_bytes=args.index_interval_bytes,
-            topics=flatten(args.topics),
-            partitions=flatten(args.partitions),
-            dry_run=args.dry_run,
-            now=args.now,
+            **options,
             work_dir=args.work_dir,
             limits=make_limits(args.limits),
             **_task_bytes(args),

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack, cast
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -25,22 +26,28 @@ from kafkalog.errors import (
     Finding,
     KafkalogError,
     Limits,
-    OnCorruption,
     OutputExistsError,
     Reason,
     WriteError,
 )
 from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS, record_schema
-from kafkalog.interchange.record_writers import SinkOptions
+from kafkalog.interchange.record_writers import OutputFormat
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.export import MANIFEST, PartitionedFiles, check_keys, check_replaceable, split_by_directory
-from kafkalog.parsing import Time
+from kafkalog.operations.export import (
+    MANIFEST,
+    OutputOptions,
+    PartitionedFiles,
+    check_keys,
+    check_replaceable,
+    split_by_directory,
+)
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan, read_task
+from kafkalog.scanning.query import RecordOptions, TaskOptions, split_options
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
-from kafkalog.spark.jobs.scan import listed, warn_of
+from kafkalog.spark.jobs.scan import warn_of
 from kafkalog.spark.jobs.tables import (
     FINDING,
     MAX_FINDINGS,
@@ -51,7 +58,6 @@ from kafkalog.spark.jobs.tables import (
     map_tasks,
     run_now,
 )
-from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 
@@ -91,15 +97,21 @@ class _Writing:
     ledger: Ledger
     columns: tuple[str, ...]
     keys: tuple[str, ...]
-    options: SinkOptions
-    scan: dict[str, Any]
+    options: OutputFormat
+    reading: RecordOptions
     limits: Limits
+    resume_key: str
 
     def key(self, task: ReadTask) -> str:
         """Return a hash of everything that the files of a task depend on."""
         paths = [f"{part.path}/{segment.name}" for part in task.parts for segment in part.segments]
-        scan = {name: _stable(value) for name, value in self.scan.items()}
-        return key_of("export", task, self.columns, self.keys, self.options, scan, self.limits, files=paths)
+        reading = {**self.reading, "where": self.resume_key if self.reading.get("where") else None}
+        options = sorted(reading.items())
+        return key_of("export", task, self.columns, self.keys, self.options, options, self.limits, files=paths)
+
+
+class ExportJobOptions(OutputOptions, TaskOptions, total=False):
+    """The keyword arguments of `export` that are those of `kafkalog.export`."""
 
 
 def export(
@@ -107,32 +119,11 @@ def export(
     path: Any,
     out: str | os.PathLike[str],
     *,
-    format: str = "parquet",
-    partition_by: str | Sequence[str] = (),
-    columns: Sequence[str] | None = None,
-    compression: str | None = None,
-    row_group_rows: int | None = None,
-    encoding: str | None = None,
-    null: str | None = None,
-    escape_formulas: bool = False,
-    overwrite: bool = False,
-    topics: str | Sequence[str] | None = None,
-    partitions: int | Sequence[int] | None = None,
-    start_offset: Any = None,
-    end_offset: Any = None,
-    start_timestamp: Time | None = None,
-    end_timestamp: Time | None = None,
-    filters: Any = None,
-    where: Callable[..., Any] | None = None,
-    isolation_level: IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    include_deleted: bool = False,
-    internal: bool = False,
-    on_corruption: OnCorruption = "raise",
-    check_crcs: bool = True,
     task_bytes: int = 2 * TASK_BYTES,
+    resume_key: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
     report: Callable[[Finding], object] = lambda finding: None,
+    **options: Unpack[ExportJobOptions],
 ) -> DataFrame:
     """Write records to a directory of files, all of them or nothing; the job runs before this returns.
 
@@ -150,6 +141,9 @@ include_control, include_deleted, internal, on_corruption, check_crcs
         See `kafkalog.scan`.
     task_bytes : int
         About how many bytes of `.log` files a task reads; this also sets the size of the files written.
+    resume_key : str, optional
+        Stands for `where`, whose code cannot be compared with that of an earlier run: give another one when the
+        function changes. Without it a job with `where` does not resume.
     limits : Limits
     report : callable
         Called with each finding that is about no segment that is read, such as a partition that cannot be opened.
@@ -179,40 +173,23 @@ include_control, include_deleted, internal, on_corruption, check_crcs
     --------
     >>> kafkalog.spark.export(spark, "/backup/kafka", "/lake/kafka", partition_by=["topic", "date"])  # doctest: +SKIP
     """
-    keys = check_keys(partition_by)
-    options = SinkOptions(format, compression, row_group_rows, encoding, null, escape_formulas)
-    chosen = tuple(DEFAULT_COLUMNS if columns is None else columns)
+    scan: dict[str, Any] = {**options}
+    output = {name: scan.pop(name) for name in OutputOptions.__annotations__ if name in scan}
+    overwrite, keys = output.pop("overwrite", False), check_keys(output.pop("partition_by", ()))
+    output_format = OutputFormat(output.pop("format", None) or "parquet", **output)
+    planning, reading = split_options(cast(TaskOptions, scan))
+    chosen = tuple(reading.pop("columns", None) or DEFAULT_COLUMNS)
     record_schema(chosen)
     if not set(chosen) - set(keys):
         raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     check_outside(out, opened.paths if isinstance(opened, LogDir) else [opened.path])
-    planned = plan(
-        opened,
-        topics=listed(topics),
-        partitions=listed(partitions),
-        start_offset=start_offset,
-        end_offset=end_offset,
-        isolation_level=isolation_level,
-        on_corruption=on_corruption,
-        include_deleted=include_deleted,
-        internal=internal,
-        task_bytes=task_bytes,
-        limits=limits,
-    )
+    planned = plan(opened, task_bytes=task_bytes, limits=limits, **planning)
     warn_of(planned)
     for finding in planned.findings:
         report(finding)
-    scan = {
-        "start_timestamp": start_timestamp,
-        "end_timestamp": end_timestamp,
-        "filters": filters,
-        "where": where,
-        "include_control": include_control,
-        "check_crcs": check_crcs,
-    }
     ledger = Ledger(str(job_directory(out)))
-    writing = _Writing(ledger, chosen, keys, options, scan, limits)
+    writing = _Writing(ledger, chosen, keys, output_format, reading, limits, resume_key or uuid4().hex)
     fingerprint = key_of([writing.key(task) for task in planned.tasks])
     if os.path.lexists(out):
         rows = _present(Path(out), fingerprint)
@@ -273,7 +250,8 @@ def _write(task: ReadTask, writing: _Writing, directory: StagedDirectory) -> lis
     found: list[Finding] = []
     rows = _Rows(task)
     try:
-        for batch in read_task(task, report=found.append, columns=columns, limits=writing.limits, **writing.scan):
+        reading: RecordOptions = {**writing.reading, "columns": columns}
+        for batch in read_task(task, report=found.append, limits=writing.limits, **reading):
             rows.add(batch)
             parts = split_by_directory(batch, writing.keys) if writing.keys else [(".", batch)]
             for name, part in parts:
@@ -373,13 +351,3 @@ def _has_size(path: Path, size: int) -> bool:
     with contextlib.suppress(OSError):
         return path.stat().st_size == size
     return False
-
-
-def _stable(value: Any) -> Any:
-    """Return a value whose `repr` is the same in another process; a function is represented by its code."""
-    code = getattr(value, "__code__", None)
-    if code is None:
-        return value
-    cells = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
-    known = {name: value.__globals__[name] for name in code.co_names if name in value.__globals__}
-    return value.__qualname__, code.co_code, code.co_consts, code.co_names, value.__defaults__, cells, known

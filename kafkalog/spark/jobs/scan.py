@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Limits, OnCorruption
-from kafkalog.parsing import Time
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan, read_task
+from kafkalog.scanning.query import TaskOptions, split_options
 from kafkalog.spark import types
 from kafkalog.spark.jobs.tables import TaskFindings, map_tasks
-from kafkalog.state.read_committed import IsolationLevel
 
 _SPARK_TYPES: Final = {
     pa.int8(): pa.int32(),
@@ -34,26 +33,12 @@ def scan(
     spark: SparkSession,
     path: Any,
     *,
-    columns: Sequence[str] | None = None,
     include_headers: bool = False,
-    topics: str | Sequence[str] | None = None,
-    partitions: int | Sequence[int] | None = None,
-    start_offset: Any = None,
-    end_offset: Any = None,
-    start_timestamp: Time | None = None,
-    end_timestamp: Time | None = None,
-    filters: Any = None,
-    where: Callable[..., Any] | None = None,
-    isolation_level: IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    include_deleted: bool = False,
-    internal: bool = False,
-    on_corruption: OnCorruption = "raise",
-    check_crcs: bool = True,
     task_bytes: int = TASK_BYTES,
     min_tasks: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
     found: TaskFindings | None = None,
+    **options: Unpack[TaskOptions],
 ) -> DataFrame:
     """Return records as a DataFrame with the columns of Spark's Kafka source.
 
@@ -95,37 +80,17 @@ include_control, include_deleted, internal, on_corruption, check_crcs
     >>> frame = kafkalog.spark.scan(spark, "/backup/kafka", topics="orders")  # doctest: +SKIP
     >>> frame.groupBy("partition").count().show()  # doctest: +SKIP
     """
-    chosen = types.check_columns(columns or (*types.KAFKA_COLUMNS, *(["headers"] if include_headers else [])))
-    planned = plan(
-        path,
-        topics=listed(topics),
-        partitions=listed(partitions),
-        start_offset=start_offset,
-        end_offset=end_offset,
-        isolation_level=isolation_level,
-        on_corruption=on_corruption,
-        include_deleted=include_deleted,
-        internal=internal,
-        task_bytes=task_bytes,
-        min_tasks=min_tasks,
-        limits=limits,
-    )
+    planning, reading = split_options(options)
+    columns = reading.get("columns") or (*types.KAFKA_COLUMNS, *(["headers"] if include_headers else []))
+    chosen = types.check_columns(columns)
+    reading["columns"] = types.record_columns(chosen)
+    planned = plan(path, task_bytes=task_bytes, min_tasks=min_tasks, limits=limits, **planning)
     warn_of(planned)
     report = _reporter(planned, found)
-    options = {
-        "columns": types.record_columns(chosen),
-        "start_timestamp": start_timestamp,
-        "end_timestamp": end_timestamp,
-        "filters": filters,
-        "where": where,
-        "include_control": include_control,
-        "check_crcs": check_crcs,
-        "limits": limits,
-    }
     schema = types.arrow_schema(chosen)
 
     def work(task: ReadTask) -> Iterator[pa.RecordBatch]:
-        for batch in read_task(task, report=report, **options):
+        for batch in read_task(task, report=report, limits=limits, **reading):
             yield from types.split(types.to_spark(batch, schema))
 
     return map_tasks(spark, planned.tasks, work, schema)
@@ -172,8 +137,8 @@ def batches(
     """
     planned = plan(
         path,
-        topics=listed(topics),
-        partitions=listed(partitions),
+        topics=topics,
+        partitions=partitions,
         start_offset=start_offset,
         end_offset=end_offset,
         on_corruption=on_corruption,
@@ -222,8 +187,3 @@ def warn_of(planned: Plan) -> None:
 
 def _warn(finding: Finding) -> None:
     warnings.warn(str(finding), CorruptionWarning, stacklevel=4)
-
-
-def listed(one: Any) -> list[Any] | None:
-    """Return one value or several as a list; None stays None."""
-    return None if one is None else [one] if isinstance(one, (str, int)) else list(one)

@@ -1,0 +1,23 @@
+import numpy as np
+from numpy.typing import NDArray
+
+KINDS: dict[str, int]
+BLOCK_BYTES: int
+
+def scan_window(
+    window: NDArray[np.uint8],
+    start: int,
+    window_start: int,
+    file_size: int,
+    max_batch_bytes: int,
+    sums: NDArray[np.uint32],
+    legacy_sums: NDArray[np.uint32],
+    n_sums: NDArray[np.int64],
+    state: NDArray[np.int64],
+    position: NDArray[np.int64],
+    size_in_bytes: NDArray[np.int32],
+    first_offset: NDArray[np.int64],
+    last_offset: NDArray[np.int64],
+    leader_epoch: NDArray[np.int32],
+    kind: NDArray[np.int8],
+) -> tuple[int, int, int, int]: ...

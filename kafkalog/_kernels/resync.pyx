@@ -1,0 +1,495 @@
+"""Finds every intact batch in bytes of which some are damaged, in time linear in their number.
+
+Kafka has nothing like it: FileLogInputStream ends where a batch does not parse.
+"""
+
+from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
+
+from kafkalog._kernels.crc cimport crc32, crc32c
+from kafkalog._kernels.wire cimport (
+    NEED_MORE, OK, OUTPUT_FULL, Cursor, load_be32, load_be64, read_varint, read_varlong, remaining,
+)
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    /* Polynomials over GF(2), reflected as in the CRCs: bit 31 is x^0. crc(AB) = crc(A) * x^(8 len B) + crc(B). */
+    static inline uint32_t kl_gf_multiply(uint32_t a, uint32_t b, uint32_t poly) {
+        uint32_t product = 0;
+        while (a) {
+            product ^= b & (uint32_t)((int32_t)a >> 31);
+            b = (b >> 1) ^ (poly & (uint32_t)-(int32_t)(b & 1));
+            a <<= 1;
+        }
+        return product;
+    }
+    static uint32_t kl_gf_powers[2][4][256]; /* x^(8 n 256^k), constant once the module is imported */
+    static const uint32_t kl_gf_poly[2] = {0x82f63b78u, 0xedb88320u};
+    static void kl_gf_setup(void) {
+        for (int which = 0; which < 2; which++) {
+            uint32_t step = 0x00800000u;
+            for (int k = 0; k < 4; k++) {
+                uint32_t *row = kl_gf_powers[which][k];
+                row[0] = 0x80000000u;
+                for (int d = 1; d < 256; d++) row[d] = kl_gf_multiply(row[d - 1], step, kl_gf_poly[which]);
+                step = kl_gf_multiply(row[255], step, kl_gf_poly[which]);
+            }
+        }
+    }
+    /* the checksum of bytes, as it changes when n more follow, without what these contribute themselves */
+    static inline uint32_t kl_gf_shift(uint32_t crc, uint32_t n, int which) {
+        for (int k = 0; n; k++, n >>= 8)
+            if (n & 255) crc = kl_gf_multiply(kl_gf_powers[which][k][n & 255], crc, kl_gf_poly[which]);
+        return crc;
+    }
+    """
+    void gf_setup "kl_gf_setup"()
+    uint32_t gf_shift "kl_gf_shift"(uint32_t crc, uint32_t n, int which) noexcept nogil
+
+gf_setup()
+
+cdef enum:
+    ENVELOPE = 12
+    MAGIC_END = 17
+    MIN_SIZE_ANY = 14
+    MIN_SIZE_V1 = 22
+    MIN_SIZE_V2 = 49
+    V2_OVERHEAD = 61
+    CODEC_MASK = 0x07
+    BLOCK = 256
+    SHORT = 4096  # to checksum a batch this short is cheaper than to combine prefix sums
+    CREDIT = 1048576  # bytes to checksum in vain where batches are expected, beyond those of intact ones
+    LOOK_BACK = 160  # bytes before a batch in which the record that encloses it may begin
+    MAX_LINKS = 16
+    # kinds of rows
+    CHAINED = 1
+    SEARCHED = 2
+    INSIDE = 3
+    LINKED = 4
+
+KINDS = {"CHAINED": CHAINED, "SEARCHED": SEARCHED, "INSIDE": INSIDE, "LINKED": LINKED}
+BLOCK_BYTES = BLOCK
+
+
+cdef struct View:
+    const uint8_t* bytes
+    Py_ssize_t size
+    int64_t left_behind  # bytes of the file after the view
+    int64_t max_batch_bytes
+    uint32_t* sums[2]  # checksums of the first 0, 1, 2 ... blocks: CRC-32C, CRC-32
+    int64_t* n_sums
+    int64_t credit
+
+
+cdef int64_t plausible_size(View* view, Py_ssize_t at, bint any_magic) noexcept nogil:
+    """Size of the batch that the 17 bytes at `at` announce, 0 if there can be none."""
+    cdef const uint8_t* p = view.bytes + at
+    cdef int32_t size
+    cdef uint8_t magic
+    if view.size - at < MAGIC_END:
+        return 0
+    size = <int32_t>load_be32(p + 8)
+    if size < MIN_SIZE_ANY:
+        return 0
+    magic = p[16]
+    if not any_magic:
+        if magic > 2 or (magic == 1 and size < MIN_SIZE_V1) or (magic == 2 and size < MIN_SIZE_V2):
+            return 0
+    if <int64_t>size + ENVELOPE > view.size - at + view.left_behind:
+        return 0
+    if <int64_t>size + ENVELOPE > view.max_batch_bytes:
+        return 0
+    return <int64_t>size + ENVELOPE
+
+
+cdef uint32_t prefix_sum(View* view, Py_ssize_t end, int which) noexcept nogil:
+    """The checksum of the view's first `end` bytes."""
+    cdef Py_ssize_t block = end // BLOCK
+    cdef Py_ssize_t rest = end - block * BLOCK
+    cdef Py_ssize_t n = <Py_ssize_t>view.n_sums[which]
+    cdef uint32_t result
+    cdef const uint8_t* p
+    while n <= block:
+        p = view.bytes + (n - 1) * BLOCK
+        view.sums[which][n] = gf_shift(view.sums[which][n - 1], BLOCK, which) ^ (
+            crc32(p, BLOCK) if which else crc32c(p, BLOCK))
+        n += 1
+    if n > view.n_sums[which]:
+        view.n_sums[which] = n
+    result = view.sums[which][block]
+    if rest:
+        p = view.bytes + block * BLOCK
+        result = gf_shift(result, <uint32_t>rest, which) ^ (crc32(p, rest) if which else crc32c(p, rest))
+    return result
+
+
+cdef bint sums_match(View* view, Py_ssize_t at, int64_t total, bint is_expected) noexcept nogil:
+    """Whether the checksum of the batch of `total` bytes at `at` is right; the view holds all of it."""
+    cdef const uint8_t* p = view.bytes + at
+    cdef int which = 0 if p[16] == 2 else 1
+    cdef Py_ssize_t start = 16 if which else 21
+    cdef uint32_t stored = load_be32(p + 12) if which else load_be32(p + 17)
+    cdef Py_ssize_t n = <Py_ssize_t>total - start
+    cdef bint is_right
+    if total <= SHORT or (is_expected and total <= view.credit):
+        is_right = (crc32(p + start, n) if which else crc32c(p + start, n)) == stored
+        if is_expected:
+            view.credit += total if is_right else -total
+        return is_right
+    return (prefix_sum(view, at + <Py_ssize_t>total, which)
+            ^ gf_shift(prefix_sum(view, at + start, which), <uint32_t>n, which)) == stored
+
+
+cdef bint looks_like_batch(const uint8_t* p, int64_t total, int64_t there) noexcept nogil:
+    """Signs in what the checksum covers that these are not just any bytes, as far as `there` bytes can tell.
+
+    For batches that nothing leads to.
+    """
+    cdef int64_t at
+    cdef int32_t length
+    if p[16] == 2:
+        return there < V2_OVERHEAD or (p[21] == 0 and p[22] & 0x80 == 0 and p[22] & CODEC_MASK <= 4
+                                       and p[23] & 0x80 == 0 and p[57] & 0x80 == 0)
+    at = 18 if p[16] == 0 else 26
+    if there < at + 4:
+        return True
+    length = <int32_t>load_be32(p + at)
+    at += 4
+    if p[17] & 0xF0 or length < -1 or length > total - at - 4:
+        return False
+    if length > 0:
+        at += length
+    if there < at + 4:
+        return True
+    length = <int32_t>load_be32(p + at)
+    return length >= -1 and at + 4 + (length if length > 0 else 0) == total
+
+
+cdef int judge(View* view, Py_ssize_t at, bint is_expected, int64_t* total) noexcept nogil:
+    """OK for an intact batch at `at`, NEED_MORE for one that leaves the view, OUTPUT_FULL for none."""
+    cdef const uint8_t* p = view.bytes + at
+    cdef int64_t first
+    total[0] = plausible_size(view, at, False)
+    if total[0] == 0:
+        return OUTPUT_FULL
+    first = <int64_t>load_be64(p)
+    if first < 0:
+        return OUTPUT_FULL
+    if p[16] == 2 and view.size - at >= V2_OVERHEAD:
+        if p[23] & 0x80 or first > INT64_MAX - <int32_t>load_be32(p + 23):
+            return OUTPUT_FULL
+    if not is_expected and not looks_like_batch(p, total[0], view.size - at):
+        return OUTPUT_FULL
+    if total[0] > view.size - at:
+        return NEED_MORE
+    return OK if sums_match(view, at, total[0], is_expected) else OUTPUT_FULL
+
+
+cdef int follow(View* view, Py_ssize_t at, int64_t* total, int64_t* needed) noexcept nogil:
+    """OK if the size field of the damaged batch at `at` leads to an intact batch or to the end of the file.
+
+    It may lead there over more damaged batches. `total` is the size of the batch at `at`.
+    """
+    cdef int64_t size = 0
+    cdef Py_ssize_t there = at
+    cdef int links, status
+    total[0] = plausible_size(view, at, True)
+    needed[0] = 0
+    for links in range(MAX_LINKS):
+        size = plausible_size(view, there, links == 0)
+        if size == 0:
+            return OUTPUT_FULL
+        if size > view.size - there:
+            if size == view.size - there + view.left_behind:
+                return OK  # ends where the file ends
+            needed[0] = there - at + size + V2_OVERHEAD
+            return NEED_MORE if needed[0] <= view.max_batch_bytes else OUTPUT_FULL
+        there += <Py_ssize_t>size
+        if there == view.size and view.left_behind == 0:
+            return OK
+        if view.size - there < V2_OVERHEAD and view.left_behind > 0:
+            needed[0] = there - at + V2_OVERHEAD
+            return NEED_MORE
+        status = judge(view, there, True, &size)
+        if status == OK:
+            return OK
+        if status == NEED_MORE:
+            needed[0] = there - at + size
+            return NEED_MORE
+    return OUTPUT_FULL
+
+
+cdef int64_t proven_end(View* view, Py_ssize_t at, int64_t total) noexcept nogil:
+    """Where the batch at `at` ends, if its size field is wrong and leads over batches; 0 if that is not proved.
+
+    It is proved by its own checksum: that of the bytes up to an intact batch inside is the one in the batch.
+    """
+    cdef const uint8_t* p = view.bytes + at
+    cdef int which = 0 if p[16] == 2 else 1
+    cdef Py_ssize_t start = 16 if which else 21
+    cdef uint32_t stored, before
+    cdef Py_ssize_t there, end
+    cdef int64_t size = 0
+    if p[16] > 2 or total <= 2 * (MIN_SIZE_ANY + ENVELOPE) or view.size - at < V2_OVERHEAD:
+        return 0
+    stored = load_be32(p + 12) if which else load_be32(p + 17)
+    before = prefix_sum(view, at + start, which)
+    there = at + MIN_SIZE_ANY + ENVELOPE
+    end = at + <Py_ssize_t>total - MIN_SIZE_ANY - ENVELOPE
+    while there < end:
+        if judge(view, there, False, &size) == OK:
+            if prefix_sum(view, there, which) ^ gf_shift(before, <uint32_t>(there - at - start), which) == stored:
+                return there - at
+        there += 1
+    return 0
+
+
+cdef bint message_ends(View* view, int64_t end) noexcept nogil:
+    """Whether the file ends at `end`, or the next batch seems to begin there."""
+    if end >= view.size - MAGIC_END:
+        return end == view.size + view.left_behind
+    return plausible_size(view, <Py_ssize_t>end, False) > 0
+
+
+cdef bint read_headers(Cursor* cursor) noexcept nogil:
+    """Whether a count of headers and as many headers come next; moves the cursor behind them."""
+    cdef int32_t n = 0
+    cdef int32_t length = 0
+    cdef int32_t i
+    if read_varint(cursor, &n) != OK or n < 0 or n > remaining(cursor):
+        return False
+    for i in range(n):
+        if read_varint(cursor, &length) != OK or length < 0 or length > remaining(cursor):
+            return False
+        cursor.pointer += length
+        if read_varint(cursor, &length) != OK or length > remaining(cursor):
+            return False
+        if length > 0:
+            cursor.pointer += length
+    return True
+
+
+cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t total) noexcept nogil:
+    """End of the record in whose value the batch at `at` lies, as an index; 0 if no record is seen around it."""
+    cdef Py_ssize_t start = at - 6
+    cdef Py_ssize_t floor = at - LOOK_BACK
+    cdef Cursor cursor
+    cdef int32_t body = 0
+    cdef int32_t length = 0
+    cdef int32_t key = 0
+    cdef int64_t delta = 0
+    cdef Py_ssize_t inside
+    if floor < lowest:
+        floor = lowest
+    while start >= floor:
+        cursor.pointer = view.bytes + start
+        cursor.end = view.bytes + at
+        start -= 1
+        if read_varint(&cursor, &body) != OK or body < total + 6 or remaining(&cursor) < 5 or cursor.pointer[0] != 0:
+            continue
+        inside = at - remaining(&cursor)
+        if body - (at - inside) > view.size - at + view.left_behind:
+            continue
+        cursor.pointer += 1
+        if read_varlong(&cursor, &delta) != OK or read_varint(&cursor, &length) != OK or length < 0:
+            continue
+        if read_varint(&cursor, &key) != OK or key < -1:
+            continue
+        if key > 0:
+            if key > remaining(&cursor):
+                continue
+            cursor.pointer += key
+        if read_varint(&cursor, &length) != OK or remaining(&cursor) != 0 or length < total:
+            continue
+        # a value, and the headers after it
+        if <int64_t>inside + body < <int64_t>at + length + 1:
+            continue
+        if <int64_t>inside + body <= view.size:
+            cursor.pointer = view.bytes + at + length
+            cursor.end = view.bytes + inside + body
+            if not read_headers(&cursor) or remaining(&cursor) != 0:
+                continue
+        return <int64_t>inside + body
+    # a message of v0 or v1 ends with its value, whose size stands before it: there the next batch begins, or the
+    # damaged one ends by its own size field
+    if at - 4 >= floor:
+        length = <int32_t>load_be32(view.bytes + at - 4)
+        if length >= total and length <= view.size - at + view.left_behind:
+            if (message_ends(view, <int64_t>at + length)
+                    or lowest + plausible_size(view, lowest, True) == <int64_t>at + length):
+                return <int64_t>at + length
+    return 0
+
+
+cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    """Whether the bytes are the rest of a v2 record after its value, and whole records after it."""
+    cdef Cursor cursor
+    cdef int32_t length = 0
+    if stop <= start:
+        return False
+    cursor.pointer = view.bytes + start
+    cursor.end = view.bytes + stop
+    # a count of no headers, at the end of a batch, is one zero byte: that alone says nothing
+    if not read_headers(&cursor) or (remaining(&cursor) == 0 and stop - start < 3):
+        return False
+    while remaining(&cursor) > 0:
+        if read_varint(&cursor, &length) != OK or length < 6 or length > remaining(&cursor) or cursor.pointer[0] != 0:
+            return False
+        cursor.pointer += length
+    return True
+
+
+def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t window_start, int64_t file_size,
+                int64_t max_batch_bytes, uint32_t[::1] sums not None, uint32_t[::1] legacy_sums not None,
+                int64_t[::1] n_sums not None, int64_t[::1] state not None, int64_t[::1] position not None,
+                int32_t[::1] size_in_bytes not None, int64_t[::1] first_offset not None,
+                int64_t[::1] last_offset not None, int32_t[::1] leader_epoch not None, int8_t[::1] kind not None):
+    """Find intact batches from `window[start]` on, a row each; `(status, n_rows, index, needed)`.
+
+    A row of kind CHAINED begins where the one before ends. One of kind SEARCHED was found by looking at every byte, or
+    follows such a one; INSIDE says that it lies in the value of a record that is seen around it. LINKED is a damaged
+    batch whose size field leads to an intact one, or to the end of the file, maybe over more such damaged ones: what is
+    inside is not looked at.
+
+    The scan stops at `index`: OK at the end of the file, OUTPUT_FULL when there is no more room for rows, NEED_MORE
+    when the window has to hold `needed` bytes from there on. `sums` are for checksums of parts of the window: room for
+    one a block of `BLOCK_BYTES`, and one more; `n_sums` (two, 1 for a new window) counts those that are computed.
+    `state`, which goes from call to call: whether a batch is expected here, the position where an enclosing record
+    ends, and the position where the last row ends.
+    """
+    cdef View view
+    cdef Py_ssize_t at = start
+    cdef Py_ssize_t capacity = position.shape[0]
+    cdef Py_ssize_t row = 0
+    cdef Py_ssize_t run_row = 0  # the first row of the searched run that the last row belongs to
+    cdef Py_ssize_t end = window.shape[0]
+    cdef Py_ssize_t lowest, i
+    cdef const uint8_t* p = NULL
+    cdef int64_t total = 0
+    cdef int64_t needed = 0
+    cdef int64_t size, around
+    cdef int status = OK
+    cdef int found
+    cdef int8_t what
+    cdef bint is_expected = state[0] != 0
+    cdef int8_t run_kind = <int8_t>state[3]
+    if start < 0 or start > end:
+        raise ValueError("start lies outside the window")
+    if window_start < 0 or file_size < end or window_start > file_size - end:
+        raise ValueError("the window lies outside the file")
+    if sums.shape[0] < end // BLOCK + 2 or legacy_sums.shape[0] < end // BLOCK + 2 or n_sums.shape[0] != 2:
+        raise ValueError("no room for checksums")
+    if n_sums[0] < 1 or n_sums[1] < 1 or n_sums[0] > sums.shape[0] or n_sums[1] > sums.shape[0]:
+        raise ValueError("the number of checksums is wrong")
+    if state.shape[0] != 4:
+        raise ValueError("the state has four numbers")
+    if (size_in_bytes.shape[0] != capacity or first_offset.shape[0] != capacity or last_offset.shape[0] != capacity
+            or leader_epoch.shape[0] != capacity or kind.shape[0] != capacity):
+        raise ValueError("columns differ in length")
+    if end == 0:
+        return OK, 0, 0, 0
+    view.bytes = &window[0]
+    view.size = end
+    view.left_behind = file_size - window_start - end
+    view.max_batch_bytes = max_batch_bytes
+    view.sums[0] = &sums[0]
+    view.sums[1] = &legacy_sums[0]
+    view.n_sums = &n_sums[0]
+    view.credit = CREDIT
+    sums[0] = 0
+    legacy_sums[0] = 0
+    with nogil:
+        while True:
+            if end - at <= MAGIC_END:
+                # at the end of the file no batch is this short
+                if view.left_behind > 0:
+                    status = NEED_MORE
+                    needed = MAGIC_END + V2_OVERHEAD
+                elif row and kind[row - 1] == SEARCHED and records_follow(
+                        &view, <Py_ssize_t>(state[2] - window_start), end):
+                    for i in range(run_row, row):
+                        kind[i] = INSIDE
+                break
+            if row >= capacity:
+                status = OUTPUT_FULL
+                break
+            p = view.bytes + at
+            if not is_expected and (p[16] > 2 or load_be32(p + 8) < MIN_SIZE_ANY):
+                at += 1
+                continue
+            found = judge(&view, at, is_expected, &total)
+            if found == NEED_MORE:
+                status = NEED_MORE
+                needed = total
+                break
+            if found != OK and is_expected:
+                found = follow(&view, at, &total, &needed)
+                if found == NEED_MORE:
+                    status = NEED_MORE
+                    break
+                if found != OK:
+                    is_expected = False
+                    at += 1
+                    continue
+                if total <= end - at:
+                    size = proven_end(&view, at, total)
+                    if size:
+                        total = size
+                position[row] = window_start + at
+                size_in_bytes[row] = <int32_t>total
+                first_offset[row] = <int64_t>load_be64(p)
+                last_offset[row] = first_offset[row]
+                if p[16] == 2 and end - at >= V2_OVERHEAD and p[23] & 0x80 == 0:
+                    if first_offset[row] <= INT64_MAX - <int32_t>load_be32(p + 23):
+                        last_offset[row] = first_offset[row] + <int32_t>load_be32(p + 23)
+                leader_epoch[row] = -1
+                kind[row] = LINKED
+                row += 1
+                run_kind = CHAINED
+                state[2] = window_start + at + total
+                if total >= end - at:
+                    at = end  # the end of the file: nothing more is wanted of it
+                    if view.left_behind > 0:
+                        view.left_behind = 0
+                    break
+                at += <Py_ssize_t>total
+                continue
+            if found != OK:
+                at += 1
+                continue
+            what = run_kind if is_expected else SEARCHED
+            if not is_expected:
+                # what was searched before this one may have been inside a record that reaches up to here
+                if row and kind[row - 1] == SEARCHED and records_follow(
+                        &view, <Py_ssize_t>(state[2] - window_start), at):
+                    for i in range(run_row, row):
+                        kind[i] = INSIDE
+                run_row = row
+                if window_start + at < state[1]:
+                    what = INSIDE
+                else:
+                    lowest = <Py_ssize_t>(state[2] - window_start) if state[2] > window_start else 0
+                    around = record_around(&view, lowest, at, total)
+                    if around:
+                        state[1] = window_start + around
+                        what = INSIDE
+            elif what == INSIDE and window_start + at >= state[1]:
+                what = CHAINED
+            run_kind = what
+            position[row] = window_start + at
+            size_in_bytes[row] = <int32_t>total
+            first_offset[row] = <int64_t>load_be64(p)
+            if p[16] == 2:
+                last_offset[row] = first_offset[row] + <int32_t>load_be32(p + 23)
+                leader_epoch[row] = <int32_t>load_be32(p + 12)
+            else:
+                last_offset[row] = first_offset[row]
+                leader_epoch[row] = -1
+            kind[row] = what
+            row += 1
+            at += <Py_ssize_t>total
+            state[2] = window_start + at
+            is_expected = True
+    state[0] = is_expected
+    state[3] = run_kind
+    return status, row, at, needed

@@ -1,0 +1,102 @@
+"""`kafkalog salvage`: saves every intact batch of damaged logs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+from typing import Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import (
+    HelpText,
+    add_command,
+    add_limits,
+    add_selection,
+    flatten,
+    make_limits,
+    selected_bytes,
+)
+from kafkalog.cli.text import escape_line
+
+_HELP: Final = HelpText(
+    description="""\
+Save every intact record batch of a damaged log, v0, v1 and v2, with its offsets, into partitions that a broker starts
+on. Run it before a broker touches the disk, or a copy of it: a broker cuts a log at the first damage, and deletes what
+is behind.
+
+--to DIR gets a directory a partition, with indexes, producer snapshots and leader epochs built anew; salvage.json,
+which says exactly what was lost; and TOPIC-N.quarantine, all bytes that were not kept. Sectors that the disk cannot
+read are stepped over.
+
+A right checksum is not enough: offsets and leader epochs have to agree, too. Batches in a record's value, copies and
+batches in a wrong place are suspects, which are not kept; their bytes are in the quarantine file. For each segment,
+bytes kept, lost, suspect and of padding add up to its size.
+
+On stdout is the report. The exit code is 1 if something is lost.""",
+    examples="""\
+  kafkalog salvage /mnt/disk/kafka -t orders --to /new/salvaged
+  kafkalog salvage /mnt/disk/kafka/orders-0 --dry-run --json
+  kafkalog salvage orders-0/00000000000000000000.log --to salvaged --records""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command's arguments."""
+    parser = add_command(commands, "salvage", _HELP)
+    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
+    where.add_argument("--to", metavar="DIR", help="make this directory, outside of any log dir")
+    where.add_argument("--dry-run", action="store_true", help="write nothing: say what would be kept and lost")
+    what = parser.add_argument_group("what")
+    add_selection(what)  # type: ignore[arg-type]
+    what.add_argument(
+        "--records",
+        action="store_true",
+        help="also try the single records of damaged batches, into TOPIC-N.unverified.jsonl: no checksum vouches for"
+        " them",
+    )
+    parser.add_argument("--threads", metavar="N", type=int, default=1, help="segments to search at a time (default: 1)")
+    parser.add_argument("--json", action="store_true", help="the report as a JSON object, as in salvage.json")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Salvage, and print the report."""
+    if not 1 <= args.threads <= 256:
+        raise UsageError(f"--threads is a number from 1 to 256, not {args.threads}")
+    from kafkalog.log.open import open as open_path
+    from kafkalog.repair.salvaging.salvage import salvage
+
+    prepare_stdout(is_json=args.json)
+    limits = make_limits(args.limits)
+    opened = open_path(args.paths[0] if len(args.paths) == 1 else args.paths, limits=limits)
+    console.start_progress(selected_bytes(opened, args), "bytes")
+    lock = threading.Lock()
+
+    def progress(n_bytes: int) -> None:
+        with lock:
+            console.progress.advance(n_bytes)
+
+    report = salvage(
+        opened,
+        to=args.to,
+        topics=flatten(args.topics),
+        partitions=flatten(args.partitions),
+        records=args.records,
+        threads=args.threads,
+        dry_run=args.dry_run,
+        progress=progress,
+        limits=limits,
+    )
+    console.progress.close()
+    if args.json:
+        console.write(json.dumps(report.as_dict()) + "\n")
+    else:
+        for line in report.lines():
+            console.write(escape_line(line) + "\n")
+    console.findings(report.findings.rows)
+    console.unkept_findings(report.findings.n_more)
+    if not report.partitions:
+        console.note("no partition matches")

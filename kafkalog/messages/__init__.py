@@ -1,0 +1,10 @@
+"""Kafka's message definitions, and one decoder for all of them.
+
+    `definitions`  the fields of the messages that internal topics hold, by name and version
+    `decoder`      bytes of a message to a dict of its fields
+    `json_form`    such a dict as Kafka's own tools print it
+    `framing`      the type and version in front of the messages of each internal topic
+    `members`      what a classic group's members subscribe to, and what they are assigned
+
+Nothing here knows what the messages mean, or where their bytes come from.
+"""

@@ -1,0 +1,112 @@
+"""Decode the records of internal topics: the type and version in front, then the message.
+
+==========================  =============================  ===========================================
+topic                       key                            value
+==========================  =============================  ===========================================
+``__consumer_offsets``      type, int16; message           version, int16; message
+``__transaction_state``     as above                       as above
+``__share_group_state``     as above                       as above
+``__cluster_metadata``      none                           frame version, type, version; message
+``__remote_log_metadata``   none                           type, version; message
+==========================  =============================  ===========================================
+
+In the last two, frame version, type and version are unsigned varints. Mirrors `CoordinatorRecordSerde`,
+`AbstractApiMessageSerde` and `BytesApiMessageSerde`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from kafkalog.messages.decoder import MessageError, Reader, UnknownVersionError, decode_message
+from kafkalog.messages.definitions import messages
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
+CLUSTER_METADATA: Final = "__cluster_metadata"
+REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
+
+_KEYED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
+_FRAME_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class InternalRecord:
+    """A record of an internal topic.
+
+    Attributes
+    ----------
+    type : str
+        Name of the record type in Kafka, without ``Key``, ``Value`` and ``Record``: ``OffsetCommit``.
+    version : int or None
+        Of the value's message; None for a tombstone.
+    key : dict or None
+        Fields of the key; None in topics that have no keys.
+    value : dict or None
+        Fields of the value; None for a tombstone.
+    """
+
+    type: str
+    version: int | None
+    key: dict[str, Any] | None
+    value: dict[str, Any] | None
+
+
+def decode_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
+    """Decode a record of an internal topic.
+
+    Raises
+    ------
+    UnknownVersionError
+        The type or the version is not in the definitions: a newer Kafka wrote it.
+    MessageError
+        The bytes are not such a record.
+    """
+    if topic in _KEYED:
+        if key is None:
+            raise MessageError("has no key")
+        name, fields = _key(topic, key)
+        if value is None:
+            return InternalRecord(name, None, fields, None)
+        version = _int16(value, "value")
+        return InternalRecord(name, version, fields, decode_message(f"{name}Value", version, value[2:]))
+    if value is None:
+        raise MessageError("has no value")
+    reader = Reader(value)
+    if topic == CLUSTER_METADATA and (frame_version := reader.uvarint()) != _FRAME_VERSION:
+        raise UnknownVersionError(f"frame version {frame_version}; known is {_FRAME_VERSION}")
+    name, version = _type(topic, reader.uvarint()), reader.uvarint()
+    return InternalRecord(name, version, None, decode_message(f"{name}Record", version, value[reader.at :]))
+
+
+def _key(topic: str, key: bytes) -> tuple[str, dict[str, Any]]:
+    # the type stands in the place of a version; all keys have version 0
+    name = _type(topic, _int16(key, "key"))
+    return name, decode_message(f"{name}Key", 0, key[2:])
+
+
+def _type(topic: str, number: int) -> str:
+    name = _types(topic).get(number)
+    if name is None:
+        raise UnknownVersionError(f"record type {number} is not known in {topic}")
+    return name
+
+
+@cache
+def _types(topic: str) -> dict[int, str]:
+    """Names of the record types of a topic, by their numbers."""
+    return {
+        message.key: re.sub("(Key|Value|Record)$", "", message.name)
+        for message in messages().values()
+        if message.topic == topic and message.key is not None
+    }
+
+
+def _int16(data: bytes, what: str) -> int:
+    if len(data) < 2:
+        raise MessageError(f"{what} of {len(data)} bytes has no version")
+    return int.from_bytes(data[:2], "big", signed=True)

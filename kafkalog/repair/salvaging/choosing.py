@@ -1,0 +1,300 @@
+"""Chooses, among the intact batches found in a damaged segment, those that are the log's own.
+
+A right checksum is not enough. Records may hold whole batches, as a topic of dumped segments does. No checksum covers a
+batch's base offset and leader epoch, and a sector that was written to the wrong place holds intact batches, too. So the
+batches of a log must agree: offsets rise, epochs do not fall, both fit the file name, the next segment and the
+partition's `leader-epoch-checkpoint`. The largest set that agrees is kept; the others are suspects. Reads no record.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.repair.salvaging.resync import INSIDE, LINKED, SEARCHED, Found, find_batches, heaviest_rising
+from kafkalog.state.leader_epochs import Epochs
+from kafkalog.storage.source import ByteSource
+
+Mask = npt.NDArray[np.bool_]
+
+_PER_BATCH: Final = 6  # weight of a batch; agreement with a neighbour counts 1
+_PER_CLAIM: Final = 2
+_SUSPICIOUS_JUMP: Final = 16  # of epochs: elections between two batches are few, and one flipped bit may be any
+_SUSPICIOUS_GAP: Final = 2**24  # of offsets
+_MAX_SPLITS: Final = 4096  # runs that are taken apart to look at each batch
+
+
+def choose(
+    source: ByteSource,
+    found: Found,
+    *,
+    base_offset: int,
+    next_base_offset: int | None,
+    epochs: Epochs,
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[Found, Found]:
+    """Choose the batches that agree with each other.
+
+    Parameters
+    ----------
+    source : ByteSource
+        The segment; runs of which only a part agrees are walked again.
+    found : Found
+        Runs from `find_batches`, joined.
+    base_offset : int
+        Of the segment.
+    next_base_offset : int or None
+        Of the next segment, None for the last.
+    epochs : list of (epoch, start offset)
+        Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
+    limits : Limits
+
+    Returns
+    -------
+    (Found, Found)
+        The runs to keep and the suspects, each in order; linked rows are in neither.
+    """
+    low, high = base_offset, base_offset + kf.MAX_RELATIVE_OFFSET + 1
+    if next_base_offset is not None:
+        high = min(high, next_base_offset)
+    claims = found[(found.kind == LINKED) & (found.first_offset >= 0) & (found.last_offset >= found.first_offset)]
+    runs = found[found.kind != LINKED]
+    if _agree(runs, claims, low, high, epochs):
+        return runs, Found.empty()
+    runs, doubted = _taken_apart(source, runs, low, high, limits)
+    keep = (runs.kind != INSIDE) & (runs.first_offset >= low) & (runs.last_offset < high)
+    keep &= (runs.last_offset >= runs.first_offset) & (runs.leader_epoch >= kf.NO_EPOCH)
+    keep[keep] = _rising_offsets(runs[keep], claims, doubted[keep])
+    # where some of them contradict the log, they are a value's: the others only happen to fit
+    keep &= ~np.isin(doubted, doubted[~keep & (doubted > 0)])
+    keep[keep] = _rising_epochs(runs[keep])
+    keep[keep] = _checkpointed(runs[keep], epochs)
+    keep[keep] = ~_lone_jumps(runs[keep])
+    keep[keep] = ~_misplaced(runs[keep], claims)
+    return runs[keep], runs[~keep]
+
+
+def _agree(runs: Found, claims: Found, low: int, high: int, epochs: Epochs) -> bool:
+    """Whether there is nothing to choose."""
+    if not len(runs):
+        return True
+    is_right = (
+        (runs.kind != INSIDE).all()
+        and runs.first_offset[0] >= low
+        and runs.last_offset[-1] < high
+        and (runs.first_offset[1:] > runs.last_offset[:-1]).all()
+        and (np.diff(runs.leader_epoch[runs.leader_epoch >= 0]) >= 0).all()
+        and runs.leader_epoch.min() >= kf.NO_EPOCH
+        and _checkpointed(runs, epochs).all()
+    )
+    return bool(is_right) and not _lone_jumps(runs).any() and not _misplaced(runs, claims).any()
+
+
+def _taken_apart(
+    source: ByteSource, runs: Found, low: int, high: int, limits: Limits
+) -> tuple[Found, npt.NDArray[np.int64]]:
+    """The runs; those of which a part contradicts another run, or the bounds, as single batches.
+
+    Also, for each, the number of the run that it is of, if that run is doubted: found behind damage, with offsets that
+    reach beyond those of the batch that begins where it ends. That is how a value of a v0 or v1 message looks. Else 0.
+    """
+    number = np.zeros(len(runs), np.int64)
+    drops = _touch(runs) & (runs.first_offset[1:] <= runs.last_offset[:-1]) & (runs.kind[:-1] == SEARCHED)
+    drops &= runs.n_batches[:-1] > 1
+    number[:-1][drops] = np.flatnonzero(drops) + 1
+    # another run begins or ends within its offsets; its own two ends are among those counted
+    ends = np.sort(np.concatenate([runs.first_offset, runs.last_offset]))
+    n_within = np.searchsorted(ends, runs.last_offset, side="right") - np.searchsorted(ends, runs.first_offset)
+    is_split = (n_within > 2) | (runs.first_offset < low) | (runs.last_offset >= high)
+    is_split &= runs.n_batches > 1
+    rows = np.flatnonzero(is_split)[:_MAX_SPLITS]
+    if not rows.size:
+        return runs, number
+    parts, numbers, done = [], [], 0
+    for row in rows.tolist():
+        parts.append(runs[done:row])
+        numbers.append(number[done:row])
+        done = row + 1
+        for part in find_batches(source, start=int(runs.start[row]), stop=int(runs.end[row]), limits=limits):
+            part.kind[:] = runs.kind[row]
+            parts.append(part)
+            numbers.append(np.full(len(part), number[row]))
+    return Found.concatenate([*parts, runs[done:]]), np.concatenate([*numbers, number[done:]])
+
+
+def _touch(runs: Found) -> Mask:
+    """bool[n-1]: whether a run begins where the one before ends."""
+    touches: Mask = runs.start[1:] == runs.end[:-1]
+    return touches
+
+
+def _rising_offsets(runs: Found, claims: Found, doubted: npt.NDArray[np.int64]) -> Mask:
+    """The largest set of runs whose offsets rise.
+
+    Damaged batches take part with less weight: their headers are witnesses, though no checksum vouches for them.
+    """
+    every = Found.concatenate([runs, claims])
+    order = np.argsort(every.start, kind="stable")
+    every = every[order]
+    weight = np.where(every.kind == LINKED, _PER_CLAIM, _PER_BATCH * every.n_batches)
+    follows = _touch(every) & (every.first_offset[1:] == every.last_offset[:-1] + 1)
+    weight[1:] += follows
+    weight[:-1] += follows
+    # the one in between is wrong where both its neighbours leave just its number of offsets
+    span = every.last_offset - every.first_offset + 1
+    fits = _touch(every)[1:] & _touch(every)[:-1]
+    fits &= every.first_offset[2:] == every.last_offset[:-2] + 1 + span[1:-1]
+    weight[2:] += fits
+    weight[np.concatenate([doubted, np.zeros(len(claims), np.int64)])[order] > 0] = 1
+    keep = heaviest_rising(every.first_offset, every.last_offset, weight)
+    if not keep.all():
+        keep = heaviest_rising(every.first_offset, every.last_offset, 16 * weight - _displacement(every, keep))
+    chosen = np.empty(len(every), np.bool_)
+    chosen[order] = keep
+    return chosen[: len(runs)]
+
+
+def _displacement(every: Found, keep: Mask) -> npt.NDArray[np.int64]:
+    """How far the offset of each run is from what its position lets expect, 0 to 15: a doubt of last resort.
+
+    Where two batches contradict each other and nothing else, one of them was moved, or has a wrong offset.
+    """
+    highest = np.maximum.accumulate(every.last_offset)
+    lowest = np.minimum.accumulate(every.first_offset[::-1])[::-1]
+    is_undisputed = np.ones(len(every), np.bool_)
+    is_undisputed[1:] &= every.first_offset[1:] > highest[:-1]
+    is_undisputed[:-1] &= every.last_offset[:-1] < lowest[1:]
+    anchor = np.flatnonzero(keep & (is_undisputed | (every.n_batches > 2)))
+    if not anchor.size:
+        return np.zeros(len(every), np.int64)
+    runs = every[anchor]
+    n_bytes, n_batches = int((runs.end - runs.start).sum()), int(runs.n_batches.sum())
+    rate = float((runs.last_offset - runs.first_offset + 1).sum()) / n_bytes
+    expected = np.interp(every.start, runs.start, runs.first_offset)
+    expected += np.minimum(every.start - runs.start[0], 0) * rate + np.maximum(every.start - runs.start[-1], 0) * rate
+    span = max(rate * n_bytes / n_batches, 1)
+    distance: npt.NDArray[np.int64] = np.minimum(np.abs(every.first_offset - expected) / span, 15).astype(np.int64)
+    distance[anchor] = 0
+    return distance
+
+
+def _rising_epochs(runs: Found) -> Mask:
+    keep = np.ones(len(runs), np.bool_)
+    rows = np.flatnonzero(runs.leader_epoch >= 0)
+    epoch = 2 * runs.leader_epoch[rows].astype(np.int64)
+    keep[rows] = heaviest_rising(epoch + 1, epoch, runs.n_batches[rows])
+    return keep
+
+
+def _checkpointed(runs: Found, epochs: Epochs) -> Mask:
+    """Which runs have the epoch that the checkpoint has for their offsets; all, if most contradict it."""
+    keep = np.ones(len(runs), np.bool_)
+    if not epochs or not len(runs):
+        return keep
+    starts = np.array([start for _, start in epochs], np.int64)
+    known = np.array([epoch for epoch, _ in epochs], np.int64)
+    row = np.searchsorted(starts, runs.first_offset, side="right") - 1
+    epoch = runs.leader_epoch.astype(np.int64)
+    said = np.where(row >= 0, known[np.maximum(row, 0)], -1)
+    # the file may be older than the last batches, and begin behind the first
+    is_inside = (row >= 0) & (row < len(epochs) - 1)
+    is_wrong = (epoch >= 0) & (is_inside & (epoch != said) | (row >= 0) & (epoch < said))
+    is_wrong |= (epoch > known[-1]) & _is_suspicious(epoch, known[-1]) & (runs.n_batches == 1)
+    n_wrong = int(runs.n_batches[is_wrong].sum())
+    if 2 * n_wrong < int(runs.n_batches[epoch >= 0].sum()):
+        keep &= ~is_wrong
+    return keep
+
+
+def _is_suspicious(epoch: npt.NDArray[np.int64], other: npt.NDArray[np.int64] | np.int64) -> Mask:
+    """Whether two epochs differ by one bit, and by more than elections would explain."""
+    is_odd: Mask = _is_one_bit(epoch, other) & (np.abs(epoch - other) >= _SUSPICIOUS_JUMP)
+    return is_odd
+
+
+def _is_one_bit(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64] | np.int64) -> Mask:
+    """Whether two numbers differ by one bit at most."""
+    difference = one ^ other
+    is_one: Mask = (difference & (difference - 1)) == 0
+    return is_one
+
+
+def _lone_jumps(runs: Found) -> Mask:
+    """The first or the last batch, if one flipped bit explains that its epoch or its offset lies far from the others.
+
+    Inside of the log a neighbour contradicts such a batch; at its ends nothing does.
+    """
+    odd = np.zeros(len(runs), np.bool_)
+    if len(runs) < 2 or int(runs.n_batches.sum()) < _FEW:
+        return odd
+    for edge, neighbour in ((0, 1), (-1, -2)):
+        if runs.n_batches[edge] != 1:
+            continue
+        one, other = runs.leader_epoch[edge : edge + 1 or None], runs.leader_epoch[neighbour]
+        if one[0] >= 0 and other >= 0:
+            odd[edge] = _is_suspicious(one.astype(np.int64), np.int64(other))[0]
+        if runs.start[max(edge, neighbour)] != runs.end[min(edge, neighbour)]:
+            continue
+        first, last = int(runs.first_offset[edge]), int(runs.last_offset[edge])
+        expected = int(runs.last_offset[-2]) + 1 if edge else int(runs.first_offset[1]) - 1 - (last - first)
+        difference = first ^ expected
+        if abs(first - expected) >= _SUSPICIOUS_GAP and difference & (difference - 1) == 0:
+            odd[edge] = True
+    return odd
+
+
+_FEW: Final = 4
+
+
+def _misplaced(runs: Found, claims: Found) -> Mask:
+    """Batches that leave a gap to a neighbour in a log that has no gaps: their offset is wrong, and nothing else shows.
+
+    Such a batch has room to be wrong since a neighbour is lost.
+    """
+    odd = np.zeros(len(runs), np.bool_)
+    if len(runs) < 2:
+        return odd
+    touches = _touch(runs)
+    is_v2 = runs.leader_epoch >= 0  # a compressed message of v0 or v1 does not say where it begins
+    gap = touches & (runs.first_offset[1:] > runs.last_offset[:-1] + 1) & is_v2[1:] & is_v2[:-1]
+    is_lone = runs.n_batches == 1
+    # between two that follow each other on the disk, in a stretch without damage, only the outermost can be wrong
+    is_first, is_last = np.ones(len(runs), np.bool_), np.ones(len(runs), np.bool_)
+    is_first[1:], is_last[:-1] = ~touches, ~touches
+    is_natural = gap & ~(is_first & is_lone)[:-1] & ~(is_last & is_lone)[1:]
+    n_pairs = int((runs.n_batches - 1).sum()) + int((touches & ~gap).sum())
+    if is_natural.any() or n_pairs < 4 * int(gap.sum()) or n_pairs < _FEW:
+        return odd  # the log cleaner makes gaps: they say nothing
+    # where one of two has a neighbour that agrees, the other is wrong
+    agrees = np.zeros(len(runs), np.bool_)
+    follows = touches & ~gap
+    agrees[1:] |= follows
+    agrees[:-1] |= follows
+    agrees |= ~is_lone
+    before, after = _claimed(runs, claims)
+    agrees |= (before == runs.first_offset) | (after == runs.last_offset + 1)
+    # a batch that would begin elsewhere by all that is beside it, and one flipped bit explains why it does not
+    span = runs.last_offset - runs.first_offset + 1
+    pair = np.flatnonzero(gap)
+    odd[pair] |= agrees[pair + 1] & _is_one_bit(runs.first_offset[pair], runs.first_offset[pair + 1] - span[pair])
+    odd[pair + 1] |= agrees[pair] & _is_one_bit(runs.first_offset[pair + 1], runs.last_offset[pair] + 1)
+    odd |= (before >= 0) & (after >= 0) & (before + span == after) & _is_one_bit(runs.first_offset, before)
+    odd &= is_lone & ~agrees
+    return odd
+
+
+def _claimed(runs: Found, claims: Found) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The offsets where runs should begin, and end, by the headers of the damaged batches beside them; -1 for none."""
+    before, after = np.full(len(runs), -1, np.int64), np.full(len(runs), -1, np.int64)
+    if len(claims):
+        row = np.minimum(np.searchsorted(claims.end, runs.start), len(claims) - 1)
+        there = claims.end[row] == runs.start
+        before[there] = claims.last_offset[row[there]] + 1
+        row = np.minimum(np.searchsorted(claims.start, runs.end), len(claims) - 1)
+        there = claims.start[row] == runs.end
+        after[there] = claims.first_offset[row[there]]
+    return before, after

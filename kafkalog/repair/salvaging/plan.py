@@ -1,0 +1,192 @@
+"""Plans the salvage of one segment: which of its bytes are kept, lost, suspect and padding. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import Limits, Reason
+from kafkalog.log.segment import Segment
+from kafkalog.repair.salvaging.choosing import choose
+from kafkalog.repair.salvaging.resync import LINKED, Found, find_batches
+from kafkalog.state.leader_epochs import Epochs
+from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.source import Bytes, ByteSource
+
+COPY_BYTES: Final = 2**23
+"""Bytes that are read or written at a time."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Lost:
+    """Ranges of bytes that are not kept, in order.
+
+    Attributes
+    ----------
+    start, end : int64[n]
+    is_suspect : bool[n]
+    is_linked : bool[n]
+        Whether the range is one damaged batch, whose size field can be believed.
+    """
+
+    start: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+    is_suspect: npt.NDArray[np.bool_]
+    is_linked: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return self.start.size
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SegmentPlan:
+    """What to do with the bytes of a segment.
+
+    Attributes
+    ----------
+    segment : Segment
+    next_base_offset : int or None
+    size_in_bytes : int
+    kept : Found
+        Runs of batches, in order.
+    lost : Lost
+    padding_start : int
+        Where the zeros at the end of the file begin; its size if it has none.
+    n_suspect_batches : int
+    """
+
+    segment: Segment
+    next_base_offset: int | None
+    size_in_bytes: int
+    kept: Found
+    lost: Lost
+    padding_start: int
+    n_suspect_batches: int
+
+
+def plan_segment(
+    segment: Segment,
+    source: BadSectorSource,
+    next_base_offset: int | None,
+    epochs: Epochs,
+    limits: Limits,
+    progress: Callable[[int], object],
+) -> SegmentPlan:
+    """Find the intact batches of a segment, and choose those that are the log's own."""
+    parts, done = [], 0
+    for part in find_batches(source, limits=limits):
+        joined = part.joined()
+        parts.append(joined)
+        progress(int(joined.end[-1]) - done)
+        done = int(joined.end[-1])
+    progress(source.size - done)
+    found = Found.concatenate(parts)
+    del parts
+    kept, suspects = choose(
+        source,
+        found,
+        base_offset=segment.base_offset,
+        next_base_offset=next_base_offset,
+        epochs=epochs,
+        limits=limits,
+    )
+    end = int(found.end[-1]) if len(found) else 0
+    padding = _zeros_from(source, end)
+    lost = _lost(kept, suspects, found[found.kind == LINKED], padding)
+    n_suspects = int(suspects.n_batches.sum())
+    return SegmentPlan(segment, next_base_offset, source.size, kept, lost, padding, n_suspects)
+
+
+def _lost(kept: Found, suspects: Found, linked: Found, stop: int) -> Lost:
+    """What lies between the kept runs, cut where suspects and damaged batches begin and end."""
+    start = np.concatenate([kept.start, suspects.start, linked.start])
+    end = np.concatenate([kept.end, suspects.end, linked.end])
+    kind = np.repeat(np.array([0, 1, 2], np.int8), [len(kept), len(suspects), len(linked)])
+    order = np.argsort(start, kind="stable")
+    start, end, kind = start[order], end[order], kind[order]
+    free_start = np.concatenate([[0], end])
+    free_end = np.concatenate([start, [stop]])
+    is_free = free_start < free_end
+    rest = kind > 0
+    all_start = np.concatenate([free_start[is_free], start[rest]])
+    all_end = np.concatenate([free_end[is_free], end[rest]])
+    all_kind = np.concatenate([np.zeros(int(is_free.sum()), np.int8), kind[rest]])
+    order = np.argsort(all_start, kind="stable")
+    return Lost(all_start[order], all_end[order], all_kind[order] == 1, all_kind[order] == 2)
+
+
+def _zeros_from(source: ByteSource, start: int) -> int:
+    """Where the zeros at the end of the file begin: `start`, or the size of the file if there are other bytes."""
+    position = start
+    while position < source.size:
+        stop = min(position + COPY_BYTES, source.size)
+        window = source.window(position, stop)
+        is_zero = not window.any()
+        source.release(window, position)
+        if not is_zero:
+            return source.size
+        position = stop
+    if isinstance(source, BadSectorSource) and source.is_unreadable(start, source.size):
+        return source.size
+    return start
+
+
+def gather(
+    source: ByteSource, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
+) -> Iterator[tuple[Bytes, int, int]]:
+    """Read ranges of a file, several at a time; yields the bytes of the ranges `first` to `last` (excluded).
+
+    A range that is longer than `COPY_BYTES` is yielded alone and whole.
+    """
+    first = 0
+    while first < start.size:
+        low = int(start[first])
+        last = max(int(np.searchsorted(end, low + COPY_BYTES, side="right")), first + 1)
+        high = int(end[last - 1])
+        window = source.window(low, high)
+        if int((end[first:last] - start[first:last]).sum()) == high - low:
+            yield window, first, last
+        else:
+            pieces = zip((start[first:last] - low).tolist(), (end[first:last] - low).tolist(), strict=True)
+            yield np.concatenate([window[a:b] for a, b in pieces]), first, last
+        source.release(window, low)
+        del window
+        first = last
+
+
+def reason_of(head: bytes, n_bytes: int, left: int, *, is_zero: bool) -> Reason:
+    """Why a range of bytes is lost, by its first bytes.
+
+    Parameters
+    ----------
+    head : bytes
+        The first 17 bytes, or fewer.
+    n_bytes, left : int
+        Size of the range, and bytes from its start to the end of the file.
+    is_zero : bool
+        Whether all bytes are zeros.
+    """
+    if is_zero:
+        return Reason.ZERO_FILL
+    if len(head) < _MAGIC_END:
+        return Reason.PARTIAL_TAIL if n_bytes == left else Reason.SIZE_TOO_SMALL
+    size = int.from_bytes(head[8:12], "big", signed=True)
+    if size < 0:
+        return Reason.SIZE_NEGATIVE
+    if size < kf.MESSAGE_V0_OVERHEAD:
+        return Reason.SIZE_TOO_SMALL
+    if head[16] > 2:
+        return Reason.BAD_MAGIC
+    if size + kf.LOG_OVERHEAD > left:
+        return Reason.PARTIAL_TAIL if n_bytes == left else Reason.SIZE_EXCEEDS_FILE
+    if head[0] & 0x80:
+        return Reason.OFFSET_OUTSIDE_SEGMENT
+    return Reason.CRC_MISMATCH
+
+
+_MAGIC_END: Final = 17

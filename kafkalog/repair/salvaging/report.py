@@ -1,0 +1,260 @@
+"""What a salvage found: bytes kept and lost, lost offsets, and transactions that may have lost their marker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kafkalog.errors import DEFAULT_LIMITS, Certainty, Finding, Findings, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class LostPiece:
+    """Bytes of a segment that are not in the output.
+
+    Attributes
+    ----------
+    start, end : int
+        Positions in the `.log`; `end` is excluded.
+    is_suspect : bool
+        Whether these are intact batches that do not agree with the rest of the log: copies, batches out of their place,
+        batches inside of a record's value.
+    reason : Reason
+    quarantine_position : int
+        Where these bytes are in the quarantine file.
+    sha256 : str
+    """
+
+    start: int
+    end: int
+    is_suspect: bool
+    reason: Reason
+    quarantine_position: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """A hole in the log: everything between two batches that were kept.
+
+    Attributes
+    ----------
+    segment : str
+        Path of the `.log`.
+    start, end : int
+        Positions; `end` is excluded.
+    size_in_bytes : int
+        Bytes lost, without suspects and padding.
+    reason : Reason
+        Of the first piece.
+    first_offset, end_offset : int or None
+        Offsets that the hole may have held; `end_offset` is excluded, and None at the end of a log whose end nothing
+        tells.
+    n_records : int or None
+        Records lost; None if unknown.
+    certainty : {"exact", "header", "at_most"} or None
+        Where `n_records` comes from: "exact" if the headers of the damaged batches fill the hole, "header" if they are
+        all there is to say, "at_most" if it is the number of offsets. A log that was compacted had fewer.
+    timestamp_before, timestamp_after : int or None
+        Largest timestamp of the batch before and base timestamp of the batch after, ms: the time of what is lost, if
+        timestamps rise.
+    leader_epochs : tuple of (int or None, int or None)
+        Of the batches before and after.
+    producer_ids : tuple of int
+        Producers in headers of the damaged batches, as far as they can be read.
+    open_transactions : tuple of (int, int)
+        Producer and first offset of transactions that were open before the hole. Their markers may be lost.
+    is_unreadable : bool
+        Whether the disk could not read some of it.
+    pieces : tuple of LostPiece
+    """
+
+    segment: str
+    start: int
+    end: int
+    size_in_bytes: int
+    reason: Reason
+    first_offset: int
+    end_offset: int | None
+    n_records: int | None
+    certainty: Certainty | None
+    timestamp_before: int | None
+    timestamp_after: int | None
+    leader_epochs: tuple[int | None, int | None]
+    producer_ids: tuple[int, ...]
+    open_transactions: tuple[tuple[int, int], ...]
+    is_unreadable: bool
+    pieces: tuple[LostPiece, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+    def to_finding(self) -> Finding:
+        """The hole as a finding."""
+        offsets = f"{self.first_offset}..{'?' if self.end_offset is None else self.end_offset}"
+        is_suspect = not self.size_in_bytes
+        what = "intact batches that do not belong here" if is_suspect else f"{self.size_in_bytes:,} bytes lost"
+        return Finding(
+            self.reason,
+            f"{what}, of offsets {offsets}",
+            path=self.segment,
+            position=self.start,
+            length=self.end - self.start,
+            base_offset=self.first_offset,
+            last_offset=None if self.end_offset is None else self.end_offset - 1,
+            n_records=self.n_records,
+            certainty=self.certainty,
+        )
+
+
+@dataclass(slots=True)
+class SalvagedSegment:
+    """The bytes of one `.log`; kept, lost, padding and suspect bytes add up to its size.
+
+    Attributes
+    ----------
+    path : str
+    base_offset, size_in_bytes : int
+    n_bytes_kept, n_bytes_lost, n_bytes_padding, n_bytes_suspect : int
+        Padding are the zeros at the end of a preallocated file.
+    n_batches_kept, n_batches_suspect : int
+    n_records_kept : int
+        Compressed v0 and v1 messages count as one.
+    inode, modified_ns : int
+        Of the file that was read.
+    """
+
+    path: str
+    base_offset: int
+    size_in_bytes: int
+    n_bytes_kept: int = 0
+    n_bytes_lost: int = 0
+    n_bytes_padding: int = 0
+    n_bytes_suspect: int = 0
+    n_batches_kept: int = 0
+    n_batches_suspect: int = 0
+    n_records_kept: int = 0
+    inode: int = 0
+    modified_ns: int = 0
+
+
+@dataclass(slots=True)
+class SalvagedPartition:
+    """What became of one partition.
+
+    Attributes
+    ----------
+    path : str
+        The source.
+    output : str
+        The new partition directory.
+    quarantine : str or None
+        The file with the lost and the suspect bytes; None if there are none.
+    unverified_records : str or None
+        The file with single records of damaged batches.
+    n_unverified_records : int
+    start_offset, end_offset : int
+        Of the output; `end_offset` is excluded.
+    segments : list of SalvagedSegment
+    lost : list of LostRange
+        In order; at most `Limits.max_findings`.
+    n_more_lost : int
+        Further holes. Their bytes are counted, and are in the quarantine file.
+    open_transactions : list of (int, int)
+        Producer and first offset of transactions that are open at the end of the output.
+    transactions_without_marker : list of (int, int)
+        Those whose marker may be lost: they were open before a hole. Where such a marker is gone, a consumer that reads
+        committed records waits for the transaction, or takes it for a part of the producer's next one.
+    """
+
+    path: str
+    output: str
+    quarantine: str | None = None
+    unverified_records: str | None = None
+    n_unverified_records: int = 0
+    start_offset: int = 0
+    end_offset: int = 0
+    segments: list[SalvagedSegment] = field(default_factory=list)
+    lost: list[LostRange] = field(default_factory=list)
+    n_more_lost: int = 0
+    open_transactions: list[tuple[int, int]] = field(default_factory=list)
+    transactions_without_marker: list[tuple[int, int]] = field(default_factory=list)
+
+    def total(self, name: str) -> int:
+        """Sum of a field over the segments, such as ``"n_bytes_lost"``."""
+        return int(sum(getattr(segment, name) for segment in self.segments))
+
+
+@dataclass(slots=True)
+class SalvageReport:
+    """What `salvage` kept and lost.
+
+    Attributes
+    ----------
+    partitions : list of SalvagedPartition
+    findings : Findings
+        Each hole, and files that could not be read.
+    is_written : bool
+        False after a dry run.
+    """
+
+    partitions: list[SalvagedPartition] = field(default_factory=list)
+    findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    is_written: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was lost."""
+        return not self.findings.n_damage
+
+    def total(self, name: str) -> int:
+        """Sum of a field of the segments over all partitions, such as ``"n_batches_kept"``."""
+        return sum(partition.total(name) for partition in self.partitions)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report, for JSON. It has no time in it: the same source gives the same report."""
+        return {
+            "ok": self.ok,
+            "is_written": self.is_written,
+            "partitions": [asdict(partition) for partition in self.partitions],
+            "findings": [finding.as_dict() for finding in self.findings.rows],
+            "n_more_findings": self.findings.n_more,
+        }
+
+    def lines(self) -> Iterable[str]:
+        """The report as text for people."""
+        for partition in self.partitions:
+            kept, lost = partition.total("n_batches_kept"), partition.total("n_bytes_lost")
+            yield f"{partition.path}: offsets {partition.start_offset}..{partition.end_offset}"
+            yield f"  kept       {partition.total('n_bytes_kept'):,} bytes, {kept:,} batches"
+            yield f"  lost       {lost:,} bytes"
+            if suspect := partition.total("n_bytes_suspect"):
+                batches = partition.total("n_batches_suspect")
+                yield f"  suspect    {suspect:,} bytes, {batches:,} intact batches that do not agree with the log"
+            if padding := partition.total("n_bytes_padding"):
+                yield f"  padding    {padding:,} bytes"
+            for one in partition.lost:
+                yield f"  hole       {_hole(one)}"
+            if partition.n_more_lost:
+                yield f"  hole       and {partition.n_more_lost:,} more"
+            for producer_id, first in partition.transactions_without_marker:
+                yield (
+                    f"  WARNING    the transaction of producer {producer_id} that begins at offset {first} may have"
+                    " lost its marker: its records may change their visibility"
+                )
+
+
+def _hole(lost: LostRange) -> str:
+    end = "?" if lost.end_offset is None else lost.end_offset
+    records = "unknown" if lost.n_records is None else f"{lost.n_records:,}"
+    sure = {"exact": "", "header": " by their headers", "at_most": " at most", None: ""}[lost.certainty]
+    times = ""
+    if lost.timestamp_before is not None or lost.timestamp_after is not None:
+        times = f", between {lost.timestamp_before} and {lost.timestamp_after} ms"
+    disk = ", not readable from the disk" if lost.is_unreadable else ""
+    return (
+        f"{lost.segment}@{lost.start}..{lost.end}: {lost.reason.value}, offsets {lost.first_offset}..{end},"
+        f" records lost: {records}{sure}{times}{disk}"
+    )

@@ -1,0 +1,206 @@
+"""Find every intact batch of a file, however much of it is damaged: bytes to runs of batches.
+
+`header_walk` ends at the first byte that is no batch. Here the search goes on behind it, byte by byte, until a batch
+with a right checksum comes. The work is linear in the size of the file, whatever it holds: checksums of long candidates
+are combined from those of blocks, which are computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog._kernels import resync as kernels
+from kafkalog._kernels.rising import choose_rising
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.storage.source import ByteSource
+
+CHAINED: Final = kernels.KINDS["CHAINED"]
+SEARCHED: Final = kernels.KINDS["SEARCHED"]
+INSIDE: Final = kernels.KINDS["INSIDE"]
+LINKED: Final = kernels.KINDS["LINKED"]
+
+SEARCH_BYTES: Final = 2**23
+"""Bytes read at a time."""
+
+_MOST_EXTRA_BYTES: Final = 2**26
+_LOOK_BACK: Final = 256  # bytes kept before the place where a window ends, in which an enclosing record may begin
+_ROWS: Final = 2**14
+_FEW_GAPS: Final = 8
+_NEED_MORE = STATUS["NEED_MORE"]
+_OUTPUT_FULL = STATUS["OUTPUT_FULL"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Found:
+    """Batches, or runs of them, in the order of their positions.
+
+    Attributes
+    ----------
+    start, end : int64[n]
+        Positions of the first byte and after the last.
+    first_offset, last_offset : int64[n]
+        For a compressed v0 or v1 message, both are its last offset. For a damaged batch, both are what its first bytes
+        say.
+    leader_epoch : int32[n]
+        -1 for v0 and v1.
+    kind : int8[n]
+        `CHAINED`: begins where an intact batch ends, or at the start. `SEARCHED`: found behind damage. `INSIDE`: found
+        behind damage, in the value of a record that is seen around it. `LINKED`: a damaged batch whose size field leads
+        to an intact one, or to the end of the file.
+    n_batches : int64[n]
+    """
+
+    start: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+    first_offset: npt.NDArray[np.int64]
+    last_offset: npt.NDArray[np.int64]
+    leader_epoch: npt.NDArray[np.int32]
+    kind: npt.NDArray[np.int8]
+    n_batches: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return self.start.size
+
+    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> Found:
+        return Found(*(getattr(self, one.name)[rows] for one in fields(self)))
+
+    @classmethod
+    def empty(cls) -> Found:
+        """No rows."""
+        none = np.empty(0, np.int64)
+        return cls(none, none, none, none, none.astype(np.int32), none.astype(np.int8), none)
+
+    @classmethod
+    def concatenate(cls, parts: list[Found]) -> Found:
+        """The rows of several parts."""
+        if not parts:
+            return cls.empty()
+        return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
+
+    def joined(self) -> Found:
+        """Runs of intact batches of one kind and epoch that follow each other without a gap between their bytes.
+
+        Their offsets rise. They have no gaps, either, unless gaps are many, as in a log that was compacted.
+        """
+        if not len(self):
+            return self
+        is_new = np.ones(len(self), np.bool_)
+        has_gap = (self.first_offset[1:] > self.last_offset[:-1] + 1) & (self.start[1:] == self.end[:-1])
+        is_new[1:] = (
+            (self.start[1:] != self.end[:-1])
+            | (self.first_offset[1:] <= self.last_offset[:-1])
+            | (self.last_offset[1:] < self.first_offset[1:])
+            | (self.leader_epoch[1:] != self.leader_epoch[:-1])
+            | (self.kind[1:] != self.kind[:-1])
+            | (self.kind[1:] == LINKED)
+        )
+        if has_gap.sum() <= _FEW_GAPS + len(self) // 32:
+            is_new[1:] |= has_gap
+        first = np.flatnonzero(is_new)
+        last = np.concatenate([first[1:], [len(self)]]) - 1
+        return Found(
+            self.start[first],
+            self.end[last],
+            self.first_offset[first],
+            self.last_offset[last],
+            self.leader_epoch[first],
+            self.kind[first],
+            np.add.reduceat(self.n_batches, first),
+        )
+
+
+def find_batches(
+    source: ByteSource, *, start: int = 0, stop: int | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[Found]:
+    """Find all intact batches, and the damaged ones between them whose size fields can be believed.
+
+    Parameters
+    ----------
+    source : ByteSource
+    start, stop : int
+        Where to begin (a batch is expected there), and the position that counts as the end of the file.
+    limits : Limits
+        Of `max_batch_bytes`.
+
+    Yields
+    ------
+    Found
+        A row a batch, about a window of the file at a time. Rows do not overlap. Whatever lies between them is no
+        batch. No offsets are compared.
+
+    Notes
+    -----
+    Memory is bounded by four times `max_batch_bytes`, or by 8 MiB where batches are small.
+    """
+    stop = source.size if stop is None else stop
+    state = np.array([1, 0, start, kernels.KINDS["CHAINED"]], np.int64)
+    columns = (
+        np.empty(_ROWS, np.int64),
+        np.empty(_ROWS, np.int32),
+        np.empty(_ROWS, np.int64),
+        np.empty(_ROWS, np.int64),
+        np.empty(_ROWS, np.int32),
+        np.empty(_ROWS, np.int8),
+    )
+    position, needed = start, 0
+    while position < stop:
+        low = max(position - _LOOK_BACK, start)
+        n_bytes = max(SEARCH_BYTES, min(2 * needed, needed + _MOST_EXTRA_BYTES))
+        high = min(position + n_bytes, stop)
+        window = source.window(low, high)
+        n_blocks = window.size // kernels.BLOCK_BYTES + 2
+        # not touched, and so not in memory, before a long candidate needs them
+        sums, legacy_sums, n_sums = np.empty(n_blocks, np.uint32), np.empty(n_blocks, np.uint32), np.ones(2, np.int64)
+        status = _OUTPUT_FULL
+        while status == _OUTPUT_FULL:
+            status, n, index, needed = kernels.scan_window(
+                window,
+                position - low,
+                low,
+                stop,
+                limits.max_batch_bytes,
+                sums,
+                legacy_sums,
+                n_sums,
+                state,
+                *columns,
+            )
+            position = low + index
+            if n:
+                yield _found(columns, n)
+        source.release(window, low)
+        del window
+        if status != _NEED_MORE:
+            return
+
+
+def _found(columns: tuple[npt.NDArray[Any], ...], n: int) -> Found:
+    position, size, first, last, epoch, kind = (column[:n].copy() for column in columns)
+    return Found(position, position + size, first, last, epoch, kind, np.ones(n, np.int64))
+
+
+def heaviest_rising(
+    first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], weight: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Which rows to keep so that each begins above the end of the one before, and the sum of weights is the largest."""
+    if not first.size or ((first[1:] > last[:-1]).all() and (weight > 0).all()):
+        return np.ones(first.size, np.bool_)
+    ordered = np.sort(last)
+    n = first.size
+    chosen = np.empty(n, np.uint8)
+    choose_rising(
+        np.ascontiguousarray(weight, np.int64),
+        np.searchsorted(ordered, first, side="left").astype(np.int64),
+        np.searchsorted(ordered, last, side="right").astype(np.int64),
+        np.empty(n + 1, np.int64),
+        np.empty(n + 1, np.int32),
+        np.empty(n, np.int32),
+        chosen,
+    )
+    return chosen.astype(np.bool_)

@@ -1,0 +1,248 @@
+"""Saves every intact batch of damaged logs into new partitions that a broker starts on.
+
+`plan_segment` searches and chooses, `PartitionOutput` writes. The source is never modified.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, OutputExistsError, Reason
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import open as open_path
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.operations.converting.target import ConvertedPartitions
+from kafkalog.operations.rebuilding.choosing import check_paths, choose
+from kafkalog.repair.salvaging.output import PartitionOutput, Quarantine, Sink
+from kafkalog.repair.salvaging.plan import plan_segment
+from kafkalog.repair.salvaging.report import SalvagedPartition, SalvageReport
+from kafkalog.repair.salvaging.single_records import SingleRecords
+from kafkalog.scanning.ordered_pool import OrderedPool
+from kafkalog.state.checkpoints import encode_offset_checkpoint, read_leader_epochs
+from kafkalog.state.leader_epochs import Epochs, LeaderEpochs
+from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.source import read_file
+from kafkalog.storage.staging import StagedDirectory, staged_directory
+
+REPORT_NAME: Final = "salvage.json"
+QUARANTINE_SUFFIX: Final = ".quarantine"
+RECORDS_SUFFIX: Final = ".unverified.jsonl"
+_NAMELESS: Final = kf.TopicPartition("salvaged", 0)
+_MAX_PROPERTIES_BYTES: Final = 2**20
+
+
+def salvage(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
+    *,
+    to: str | os.PathLike[str] | None = None,
+    topics: Iterable[str] | str | None = None,
+    partitions: Iterable[int] | int | None = None,
+    records: bool = False,
+    threads: int = 1,
+    dry_run: bool = False,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> SalvageReport:
+    """Save every intact record batch of damaged logs, with its offsets, into partitions that a broker starts on.
+
+    Run it on the disk, or on a copy, before a broker touches it: a broker cuts a log at the first damage, and deletes
+    what is behind.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or what `kafkalog.open` returned
+        A log dir, a partition directory or a `.log` file. It is never modified.
+    to : path-like, optional
+        The directory to create: a subdirectory a partition, ``salvage.json``, and for each partition with losses a
+        file ``TOPIC-N.quarantine`` with all bytes that were not kept. A broker may use it as a log dir: it ignores the
+        files. Not needed for a dry run.
+    topics, partitions : iterable, optional
+        Only these topics and partition numbers.
+    records : bool
+        Whether to try the single records of damaged batches. They are written to ``TOPIC-N.unverified.jsonl``, never
+        to the log: no checksum vouches for them.
+    threads : int
+        Number of segments to search at a time.
+    dry_run : bool
+        Search and report, but write nothing.
+    progress : callable
+        ``progress(n_bytes)`` is called with the number of bytes searched since the last call.
+    limits : Limits
+
+    Returns
+    -------
+    SalvageReport
+
+    Raises
+    ------
+    UnsafePathError
+        A broker holds the lock of the log dir; or `to` lies in it.
+    OutputExistsError
+        `to` exists.
+    FileChangedError
+        Somebody writes to the source.
+    WriteError
+        The output could not be written; it does not appear.
+
+    Notes
+    -----
+    Behind damage the search goes on byte by byte until a batch with a right checksum comes, in linear time. Where the
+    size field of a damaged batch leads to an intact one, what lies between is not looked at: the records of a batch may
+    hold whole batches. Of all intact batches those are kept whose offsets and leader epochs agree with each other, the
+    file names and ``leader-epoch-checkpoint``; the others are suspects, and go to the quarantine file. For each
+    segment, kept, lost, padding and suspect bytes add up to its size.
+
+    What no checksum covers can be wrong without a sign: the base offset of a batch whose neighbours are lost on both
+    sides, or in a compacted log, and the leader epoch of the first or the last batch without a checkpoint. A batch in a
+    record's value can pass if nothing is left of the record around it, and its offsets fit the hole.
+
+    Indexes, producer snapshots and leader epochs are rebuilt; the segments begin where those of the source do. Bad
+    sectors are stepped over. A crash leaves `to` absent or complete.
+
+    Examples
+    --------
+    >>> report = kafkalog.salvage("tests/golden/log_dir/p-multi-0", dry_run=True)
+    >>> report.ok, report.total("n_batches_kept"), report.total("n_bytes_lost")
+    (True, 24, 0)
+    """
+    if to is None and not dry_run:
+        raise ValueError("say where to: to=, or dry_run=True")
+    if isinstance(threads, bool) or threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads!r}")
+    opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
+    report = SalvageReport(is_written=not dry_run)
+    chosen = list(choose(opened, topics, partitions, report.findings.add))
+    if not chosen:
+        return report
+    check_paths(opened, chosen, output=to, dry_run=dry_run)
+    target = Path(os.devnull if to is None else to)
+    if not dry_run and os.path.lexists(target):
+        raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
+    with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(OrderedPool(threads if threads > 1 else 0, "kafkalog-salvage"))
+        staged = None if dry_run else stack.enter_context(staged_directory(target))
+        starts: dict[kf.TopicPartition, int] = {}
+        for partition, only in chosen:
+            name = partition.topic_partition or _NAMELESS
+            salvaged = SalvagedPartition(str(partition.path), str(target / str(name)))
+            segments = [one for one in partition.segments if only is None or one.base_offset in only]
+            salvaged.start_offset = segments[0].base_offset if segments else 0
+            one = _PartitionSalvage(partition, segments, salvaged, report.findings.add, records, limits)
+            if staged is None:
+                one.run(None, pool, threads, progress)
+            else:
+                one.run(staged, pool, threads, progress)
+                if partition.log_start_offset > salvaged.start_offset:
+                    starts[name] = min(partition.log_start_offset, salvaged.end_offset)
+            report.partitions.append(salvaged)
+        if staged is not None:
+            _finish(staged, report, opened, starts)
+    return report
+
+
+def _finish(
+    staged: StagedDirectory, report: SalvageReport, opened: object, starts: dict[kf.TopicPartition, int]
+) -> None:
+    """Write the report and the files of the log dir."""
+    with staged.create(REPORT_NAME) as file:
+        file.write((json.dumps(report.as_dict(), indent=1) + "\n").encode())
+    if starts:
+        with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
+            file.write(encode_offset_checkpoint(starts))
+    if isinstance(opened, LogDir) and len(opened.paths) == 1:
+        with contextlib.suppress(KafkalogError):
+            properties = read_file(opened.paths[0] / kf.META_PROPERTIES, max_bytes=_MAX_PROPERTIES_BYTES)
+            with staged.create(kf.META_PROPERTIES) as file:
+                file.write(properties)
+
+
+class _PartitionSalvage:
+    """Salvages one partition.
+
+    Parameters
+    ----------
+    partition : Partition
+    segments : list of Segment
+        Those to save.
+    report : SalvagedPartition
+    note : callable
+        Called with each finding.
+    records : bool
+    limits : Limits
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        segments: list[Segment],
+        report: SalvagedPartition,
+        note: Callable[[Finding], object],
+        records: bool,
+        limits: Limits,
+    ) -> None:
+        self._partition, self._segments, self._report, self._note = partition, segments, report, note
+        self._records, self._limits = records, limits
+
+    def run(
+        self, staged: StagedDirectory | None, pool: OrderedPool, threads: int, progress: Callable[[int], object]
+    ) -> None:
+        """Search the segments, several at a time, and write them in order."""
+        name = str(self._partition.topic_partition or _NAMELESS)
+        report, limits = self._report, self._limits
+        quarantine = Quarantine(None if staged is None else partial(staged.create, name + QUARANTINE_SUFFIX))
+        singles = SingleRecords(
+            None if staged is None else partial(staged.create, name + RECORDS_SUFFIX), is_wanted=self._records
+        )
+        with contextlib.ExitStack() as stack:
+            if staged is None:
+                sink: Sink | None = None
+            else:
+                targets = ConvertedPartitions(None, limits, lambda finding: None)
+                directory = staged.path / name
+                sink = stack.enter_context(targets.open(directory, self._partition, report.start_offset))
+            output = PartitionOutput(report, sink, quarantine, self._note, singles.add, limits)
+            epochs = self._epochs()
+            plans = ((segment, source, pool.submit(partial(
+                plan_segment, segment, source, self._next_base(segment), epochs, limits, progress
+            ))) for segment, source in self._opened())  # fmt: skip
+            for _, source, pending in pool.ahead(plans, 2 * threads):
+                with source:
+                    output.add(pending.result(), source)
+            output.finish()
+        singles.close()
+        if quarantine.n_bytes:
+            report.quarantine = report.output + QUARANTINE_SUFFIX
+        report.n_unverified_records = singles.n_records
+        if singles.n_records:
+            report.unverified_records = report.output + RECORDS_SUFFIX
+
+    def _opened(self) -> Iterator[tuple[Segment, BadSectorSource]]:
+        for segment in self._segments:
+            try:
+                source = BadSectorSource(segment.path)
+            except KafkalogError as error:
+                self._note(error.to_finding())
+                continue
+            yield segment, source
+
+    def _next_base(self, segment: Segment) -> int | None:
+        """Base offset of the next segment of the directory, saved or not."""
+        return next(
+            (one.base_offset for one in self._partition.segments if one.base_offset > segment.base_offset), None
+        )
+
+    def _epochs(self) -> Epochs:
+        try:
+            entries = read_leader_epochs(self._partition.path / kf.LEADER_EPOCH_CHECKPOINT)
+        except KafkalogError as error:
+            self._note(error.to_finding())
+            return []
+        return [(int(epoch), int(start)) for epoch, start in LeaderEpochs(entries).entries.tolist()]

@@ -1,0 +1,107 @@
+"""Read a file from a disk with bad sectors: what cannot be read is zeros, and is remembered."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import numpy as np
+
+from kafkalog.errors import FileChangedError, ReadError
+from kafkalog.storage.buffer_pool import empty
+from kafkalog.storage.source import Bytes, ByteSource, FileIdentity, PreadSource
+
+_SECTOR: Final = 512
+
+
+class BadSectorSource(ByteSource):
+    """A file of which some sectors cannot be read: they are given as zeros.
+
+    A read that fails is halved until what fails is one sector of 512 bytes.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Attributes
+    ----------
+    unreadable : list of (int, int)
+        Start and end of each range that could not be read so far, in order, without overlaps.
+
+    Raises
+    ------
+    ReadError
+        The file cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = PreadSource(path)
+        self.path, self.size, self.is_preallocated = self._file.path, self._file.size, self._file.is_preallocated
+        self.unreadable: list[tuple[int, int]] = []
+
+    def window(self, start: int, stop: int) -> Bytes:
+        """Bytes `start` to `stop`; zeros where the disk cannot read them.
+
+        Raises
+        ------
+        FileChangedError
+            The file shrank, or its content changed, since it was opened.
+        """
+        try:
+            return self._file.window(start, stop)
+        except FileChangedError:
+            raise
+        except ReadError:
+            result: Bytes = empty(stop - start, np.uint8)
+            self._fill(result, start, start, stop)
+            result.flags.writeable = False
+            return result
+
+    @property
+    def identity(self) -> FileIdentity:
+        """Identifies the file and its state."""
+        return self._file.identity
+
+    def is_unreadable(self, start: int, stop: int) -> bool:
+        """Whether some of these bytes could not be read."""
+        return any(begin < stop and start < end for begin, end in self.unreadable)
+
+    def check_unchanged(self) -> None:
+        """Raise `FileChangedError` if the file has changed since it was opened."""
+        self._file.check_unchanged()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _fill(self, result: Bytes, origin: int, start: int, stop: int) -> None:
+        if start >= stop:
+            return
+        try:
+            result[start - origin : stop - origin] = self._file.window(start, stop)
+            return
+        except FileChangedError:
+            raise
+        except ReadError:
+            if start // _SECTOR == (stop - 1) // _SECTOR:
+                result[start - origin : stop - origin] = 0
+                self._note(start, stop)
+                return
+        middle = max((start + stop) // 2 // _SECTOR, start // _SECTOR + 1) * _SECTOR
+        self._fill(result, origin, start, middle)
+        self._fill(result, origin, middle, stop)
+
+    def _note(self, start: int, stop: int) -> None:
+        if not self.unreadable or self.unreadable[-1][1] < start:
+            self.unreadable.append((start, stop))
+            return
+        if self.unreadable[-1][1] == start:
+            self.unreadable[-1] = (self.unreadable[-1][0], stop)
+            return
+        kept = []  # read again
+        for begin, end in self.unreadable:
+            if end < start or stop < begin:
+                kept.append((begin, end))
+            else:
+                start, stop = min(start, begin), max(stop, end)
+        self.unreadable = sorted([*kept, (start, stop)])

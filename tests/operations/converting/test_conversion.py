@@ -1,0 +1,233 @@
+"""Damage in a conversion: raised, left out, or the end of the log; segments begin where they did."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import builder
+import golden_sets
+import pytest
+import strategies
+from conversions import (
+    idempotent,
+    logs,
+    partition_of,
+    raw_batches,
+    rows,
+    stands,
+    write_partition,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.errors import CorruptionError, Reason
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+
+
+def test_segments_are_cut_anew_by_a_config(tmp_path: Path) -> None:
+    source = golden_sets.partitions("k28")["p-v0-gzip-0"]
+    kafkalog.convert(source, tmp_path / "t-0", config=kafkalog.LogConfig(segment_bytes=4000))
+    after = logs(tmp_path / "t-0")
+    assert len(after) > 10
+    assert all(len(data) <= 4000 for data in after.values())
+    assert rows(tmp_path / "t-0") == rows(source)
+
+
+def damaged_copy(tmp_path: Path) -> tuple[Path, int]:
+    """A partition of which one batch in the middle has a flipped byte, and how many records that batch has."""
+    source = Path(shutil.copytree(golden_sets.partitions("k44")["p-zstd-java-0"], tmp_path / "t-0"))
+    file = source / kf.segment_file_name(0)
+    data = bytearray(file.read_bytes())
+    start, stop = builder.batch_positions(bytes(data))[5]
+    data[stop - 3] ^= 8
+    file.write_bytes(data)
+    return source, int.from_bytes(data[start + 57 : start + 61], "big")
+
+
+def test_damage_raises_and_leaves_nothing(tmp_path: Path) -> None:
+    source, _ = damaged_copy(tmp_path)
+    for options in ({}, {"filters": [("offset", ">", 3)]}, {"compression": "none"}):
+        with pytest.raises(CorruptionError) as caught:
+            kafkalog.convert(source, tmp_path / "u-0", **options)  # type: ignore[arg-type]
+        assert caught.value.reason is Reason.CRC_MISMATCH
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["t-0"]
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"drop": [("offset", "==", 3)]}])
+def test_damage_is_left_out_or_ends_the_log(options: dict[str, Any], tmp_path: Path) -> None:
+    source, n_lost = damaged_copy(tmp_path)
+    for mode in ("skip", "stop"):
+        with pytest.warns(kafkalog.CorruptionWarning):
+            report = kafkalog.convert(source, tmp_path / f"{mode}-0", on_corruption=mode, **options)  # type: ignore[arg-type]
+        assert [finding.reason for finding in report.findings.rows if finding.damage] == [Reason.CRC_MISMATCH]
+        scan = kafkalog.scan(source, on_corruption=mode, columns=["offset"])  # type: ignore[arg-type]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+            left = scan.to_numpy().offset.tolist()
+        expected = [offset for offset in left if not ("drop" in options and offset == 3)]
+        assert [row[0] for row in rows(tmp_path / f"{mode}-0")] == expected
+    assert len(rows(tmp_path / "skip-0")) >= 600 - n_lost - 1
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"config": kafkalog.LogConfig(segment_bytes=200)}])
+def test_a_batch_whose_offsets_reach_beyond_the_next_segment_is_damage(options: Any, tmp_path: Path) -> None:
+    one = [builder.record_v2(0, 0, b"k", b"v")]
+    far = builder.batch_v2(one, base_offset=1095)  # a flipped bit: no checksum covers the offset
+    segments = [
+        (0, builder.batch_v2(one, base_offset=0) + far),
+        (340, builder.batch_v2(one, base_offset=340)),
+        (500, builder.batch_v2(one, base_offset=500)),
+    ]
+    source = write_partition(tmp_path / "t-0", segments)
+    with pytest.raises(CorruptionError, match="offset_outside_segment"):
+        kafkalog.convert(source, tmp_path / "u-0", **options)
+    with pytest.warns(kafkalog.CorruptionWarning):
+        report = kafkalog.convert(source, tmp_path / "u-0", on_corruption="skip", **options)
+    assert [row[0] for row in rows(tmp_path / "u-0")] == [0, 340, 500]
+    assert Reason.OFFSET_OUTSIDE_SEGMENT in {finding.reason for finding in report.findings.rows}
+
+
+def test_a_log_that_would_begin_where_no_record_can_be_is_damage(tmp_path: Path) -> None:
+    source = write_partition(tmp_path / "t-0", [(2**63 - 1, builder.batch_v2([builder.record_v2(0, 0, b"k", b"v")]))])
+    for mode in ("raise", "skip"):
+        with pytest.raises(CorruptionError, match="no record can be"):
+            kafkalog.convert(source, tmp_path / "u-0", on_corruption=mode)  # type: ignore[arg-type]
+
+
+DAMAGE: dict[str, tuple[Callable[[bytearray, int, int], object], set[Reason]]] = {
+    "crc": (lambda data, start, stop: data.__setitem__(stop - 1, data[stop - 1] ^ 1), {Reason.CRC_MISMATCH}),
+    "size": (
+        lambda data, start, stop: data.__setitem__(slice(start + 8, start + 12), b"\xff\xff\xff\xf0"),
+        {Reason.SIZE_NEGATIVE, Reason.SIZE_TOO_SMALL},
+    ),
+    "magic": (lambda data, start, stop: data.__setitem__(start + 16, 9), {Reason.BAD_MAGIC}),
+    "torn": (lambda data, start, stop: data.__delitem__(slice(stop - 4, None)), {Reason.PARTIAL_TAIL}),
+    "unreadable": (lambda data, start, stop: None, {Reason.FILE_UNREADABLE}),
+}
+
+
+def three_segments(directory: Path, how: str, number: int, row: int) -> list[tuple[int, int]]:
+    """Segments of three idempotent batches with a gap before each, one batch damaged; (offset, segment) of them."""
+    places, segments = [], []
+    for segment in range(3):
+        offsets = [100 * segment + 10 * n for n in range(1, 4)]
+        data = bytearray(b"".join(idempotent(one, one, n=2, producer_id=one) for one in offsets))
+        places += [(one, segment) for one in offsets]
+        if segment == number:
+            DAMAGE[how][0](data, *builder.batch_positions(bytes(data))[row])
+        segments.append((100 * segment, bytes(data)))
+    write_partition(directory, segments)
+    return places
+
+
+@pytest.mark.parametrize("options", [{}, {"config": kafkalog.LogConfig()}, {"drop": [("offset", "==", 10)]}])
+@pytest.mark.parametrize("how", ["size", "magic", "torn", "unreadable"])
+def test_damage_that_cannot_be_walked_ends_the_log_where_a_bad_checksum_does(
+    how: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Segment.open
+    bad: list[Path] = []
+
+    def refuse(self: Segment) -> Any:
+        if self.path in bad:
+            raise kafkalog.ReadError("file_unreadable", "Input/output error", path=self.path)
+        return opened(self)
+
+    monkeypatch.setattr(Segment, "open", refuse)
+    for number in range(2 if how == "torn" else 3):
+        for row in (0, 2):
+            if (how == "torn" and row == 0) or (how == "unreadable" and row):
+                continue  # of a file without a whole batch behind, and of all of a file
+            found = []
+            for one in (how, "crc"):
+                folder = tmp_path / f"{number}-{row}-{one}"
+                folder.mkdir()
+                places = three_segments(folder / "t-0", one, number, row)
+                source = Partition(folder / "t-0")
+                bad[:] = [source.segments[number].path] if one == "unreadable" else []
+                with pytest.warns(kafkalog.CorruptionWarning, match="the log ends here, [1-9][0-9]* bytes"):
+                    report = kafkalog.convert(source, folder / "u-0", on_corruption="stop", **options)
+                bad.clear()
+                assert {each.reason for each in report.findings.rows if each.damage} <= DAMAGE[one][1]
+                (done,) = report.partitions
+                ends = (done.start_offset, done.end_offset, done.n_records_before, done.n_records_after)
+                assert Partition(folder / "u-0").log_end_offset == done.end_offset
+                found.append((ends, logs(folder / "u-0"), stands(folder / "u-0"), report.findings.n_damage))
+            assert found[0] == found[1]
+            left = places[: 3 * number + row]
+            assert done.end_offset == (left[-1][0] + 2 if left else 0)
+            assert [each[0] for each in rows(folder / "u-0")][-1:] == [left[-1][0] + 1 for _ in left[:1]]
+            if "config" not in options:
+                assert len(logs(folder / "u-0")) == 1 + (left[-1][1] if left else 0)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_an_unreadable_file_is_left_out_and_the_next_one_comes(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = three_segments(tmp_path / "t-0", "unreadable", 0, 0)
+    source = Partition(tmp_path / "t-0")
+    bad = source.segments[number].path
+    opened = Segment.open
+
+    def refuse(self: Segment) -> Any:
+        if self.path == bad:
+            raise kafkalog.ReadError("file_unreadable", "Input/output error", path=self.path)
+        return opened(self)
+
+    expected = [first + n for first, segment in places for n in (0, 1) if segment != number]
+    for name, drop in (("u-0", None), ("v-0", [("offset", "in", [10, 11])])):
+        monkeypatch.setattr(Segment, "open", refuse)
+        with pytest.raises(kafkalog.ReadError):
+            kafkalog.convert(source, tmp_path / name, drop=drop)
+        with pytest.warns(kafkalog.CorruptionWarning, match="bytes passed over"):
+            report = kafkalog.convert(source, tmp_path / name, on_corruption="skip", drop=drop)
+        monkeypatch.setattr(Segment, "open", opened)
+        (finding,) = (each for each in report.findings.rows if each.damage)
+        assert (finding.path, finding.position, finding.length) == (str(bad), 0, bad.stat().st_size)
+        assert [row[0] for row in rows(tmp_path / name)] == [one for one in expected if not drop or one > 11]
+        assert report.partitions[0].end_offset == Partition(tmp_path / name).log_end_offset
+
+
+@settings(max_examples=30)
+@given(data=st.data(), repair=st.booleans(), rewrite=st.sampled_from([{}, {"compression": "gzip"}, {"batch_size": 99}]))
+def test_bad_bytes_become_findings_and_never_a_bad_log(data: st.DataObject, repair: bool, rewrite: Any) -> None:
+    segment = data.draw(strategies.segments(max_batches=4))
+    bad = data.draw(strategies.damaged(segment, repair=repair))
+    with partition_of([(segment.base_offset, bad.data)]) as source, warnings.catch_warnings():
+        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+        target = source.parent / "out" / "t-0"
+        target.parent.mkdir()
+        limits = kafkalog.Limits(max_decompressed_bytes=2**20)
+        kafkalog.convert(source, target, on_corruption="skip", threads=1, limits=limits, **rewrite)
+        if "batch_size" in rewrite:
+            rows(target)  # else what has the right checksum is copied, whatever is in it, as a broker would
+        last = -1
+        for batch in raw_batches(target):
+            base = int.from_bytes(batch[:8], "big", signed=True)
+            assert base > last
+            last = base + int.from_bytes(batch[23:27], "big", signed=True)
+
+
+def test_a_torn_tail_is_left_behind(tmp_path: Path) -> None:
+    record = builder.record_v2(0, 0, b"k", b"v")
+    whole = builder.batch_v2([record])
+    source = write_partition(tmp_path / "t-0", [(0, whole + builder.batch_v2([record], base_offset=1)[:-3])])
+    report = kafkalog.convert(source, tmp_path / "u-0")
+    assert b"".join(logs(tmp_path / "u-0").values()) == whole
+    assert [(finding.reason, finding.damage) for finding in report.findings.rows] == [(Reason.PARTIAL_TAIL, False)]
+
+
+def test_a_log_that_ends_in_an_empty_segment_ends_there_still(tmp_path: Path) -> None:
+    record = builder.record_v2(0, 0, b"k", b"v")
+    source = write_partition(tmp_path / "t-0", [(0, builder.batch_v2([record])), (9, b"")])
+    for number, options in enumerate([{}, {"config": kafkalog.LogConfig()}, {"filters": [("key", "==", b"x")]}]):
+        kafkalog.convert(source, tmp_path / f"u-{number}", **options)  # type: ignore[arg-type]
+        assert kafkalog.open(tmp_path / f"u-{number}").log_end_offset == 9  # type: ignore[union-attr]

@@ -1,0 +1,57 @@
+"""Batches are found by their size fields, in windows of any size."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import builder
+import numpy as np
+import pytest
+from dumping_support import ONE, write_log
+
+from kafkalog.operations.dumping import dump_chain
+from kafkalog.operations.dumping.dump_chain import Chain, last_offsets
+from kafkalog.storage.source import PreadSource
+
+BATCHES = [builder.batch_v2([ONE] * n, base_offset=10 * n) for n in range(1, 40)]
+POSITIONS = np.cumsum([0, *map(len, BATCHES)])
+
+
+def chain(path: str, start: int, window_bytes: int) -> tuple[list[int], list[int], Chain]:
+    with PreadSource(path) as log:
+        one = Chain(log, start, window_bytes)
+        found = [(positions.copy(), offsets.copy()) for positions, offsets in one]
+    positions, offsets = (np.concatenate(part).tolist() for part in zip(*found, strict=True))
+    return positions, offsets, one
+
+
+@pytest.mark.parametrize("window_bytes", [1, 100, 5000, 2**20])
+@pytest.mark.parametrize("first", [0, 5])
+def test_a_chain_leads_to_the_end(tmp_path: Path, window_bytes: int, first: int) -> None:
+    path = write_log(tmp_path, b"".join(BATCHES))
+    positions, offsets, one = chain(path, int(POSITIONS[first]), window_bytes)
+    assert positions == POSITIONS[first:-1].tolist()
+    assert offsets == [11 * n - 1 for n in range(1 + first, 40)]
+    assert (one.position, one.is_broken, one.ends_in_header) == (POSITIONS[-1], False, False)
+
+
+def test_a_chain_that_breaks_says_where(tmp_path: Path) -> None:
+    whole = b"".join(BATCHES[:3])
+    _, _, one = chain(write_log(tmp_path, whole + bytes(100)), 0, 2**20)
+    assert (one.position, one.is_broken) == (len(whole), True)
+    cut = BATCHES[3][:8] + struct.pack(">i", 20) + BATCHES[3][12:40]
+    _, _, one = chain(write_log(tmp_path, whole + cut), 0, 2**20)
+    assert (one.position, one.is_broken, one.ends_in_header) == (len(whole), False, True)
+
+
+def test_last_offsets_are_found_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = np.random.default_rng(1).permutation(len(BATCHES))
+    with PreadSource(write_log(tmp_path, b"".join(BATCHES))) as log:
+        for window in (2**20, 500):
+            monkeypatch.setattr(dump_chain, "WINDOW", window)
+            found, status, n = last_offsets(log, POSITIONS[order].astype(np.int64), 2**20)
+            assert (status, n) == (dump_chain.OK, len(BATCHES))
+            assert found.tolist() == (11 * (order + 1) - 1).tolist()
+        assert last_offsets(log, np.array([0, log.size + 1]), 2**20)[1:] == (dump_chain.END, 1)
+        assert last_offsets(log, np.array([0]), 50)[1:] == (dump_chain.END, 0)

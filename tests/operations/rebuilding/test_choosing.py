@@ -1,0 +1,89 @@
+"""What is rebuilt: partitions, or segments that are named; output outside of the log dir."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import golden_sets
+import pytest
+from rebuilds import batches_of, clock_of, files_in
+
+import kafkalog
+from kafkalog.errors import OutputExistsError, Reason, UnsafePathError
+from kafkalog.operations.rebuilding.rebuilder import KINDS
+
+
+# damage: (where and what, position where Kafka's table says that recovery stops)
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    """A copy of a partition of three batches a segment or more, to damage."""
+    target = tmp_path / "data" / "p-idem-now-0"
+    shutil.copytree(golden_sets.unpacked("k44_extra") / "p-idem-now-0", target)
+    return target
+
+
+def test_a_segment_alone_says_what_it_cannot_tell(partition: Path, tmp_path: Path) -> None:
+    path, _ = batches_of(partition, 2)
+    shutil.copy(path, tmp_path)
+    report = kafkalog.reindex(tmp_path / path.name, kinds=KINDS, dry_run=True)
+    assert {file.kind for file in report.files} == {"offset", "time"}
+    assert {skipped.kind for skipped in report.skipped} == {"txn", "snapshot", "epochs"}
+    inside = kafkalog.reindex(path, kinds=KINDS[:4], dry_run=True, now=clock_of("k44_extra"))
+    assert inside.skipped == []
+    assert {file.change for file in inside.files} == {"same"}
+    assert {file.kind for file in inside.files} == {"offset", "time", "snapshot"}
+
+
+def test_output_into_the_log_dir_is_refused(partition: Path, tmp_path: Path) -> None:
+    (partition.parent / "meta.properties").touch()  # what makes it a broker's
+    for out in (partition / "new", partition.parent / "new"):
+        with pytest.raises(UnsafePathError):
+            kafkalog.reindex(partition, output=out)
+    (tmp_path / "there").mkdir()
+    with pytest.raises(OutputExistsError):
+        kafkalog.reindex(partition, output=tmp_path / "there")
+
+
+def test_segments_that_are_named_are_no_partition_of_their_own(log_dir: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
+    kafkalog.reindex(directory, in_place=True, backup=False, kinds=KINDS, now=1_700_000_100_000)
+    whole = files_in(directory)
+    named = [directory / f"{offset:020d}.log" for offset in (164, 300)]
+    mine = {f"{offset:020d}.{suffix}" for offset in (164, 300) for suffix in ("index", "timeindex", "txnindex")}
+    mine |= {f"{offset:020d}.snapshot" for offset in (300, 304)}  # that of 164 is what the replay begins with
+    for path in directory.iterdir():
+        if path.name in mine and path.suffix != ".snapshot":
+            path.write_bytes(b"")
+    for kinds in (("offset", "time"), KINDS):
+        report = kafkalog.reindex(named, in_place=True, backup=False, kinds=kinds, now=1_700_000_100_000)
+        assert {Path(file.path).name for file in report.files} <= mine
+    assert {Path(file.path).name for file in report.files} == mine & whole.keys()
+    assert [skipped.kind for skipped in report.skipped] == ["epochs"]
+    assert files_in(directory) == whole
+
+
+def test_what_is_odd_about_a_log_dir_is_said(log_dir: Path, tmp_path: Path) -> None:
+    twice = [shutil.copytree(log_dir / "p-multi-0", tmp_path / name / "p-multi-0") for name in ("a", "b")]
+    report = kafkalog.reindex(twice, dry_run=True)
+    assert [finding.reason for finding in report.findings.rows] == [Reason.PARTITION_TWICE]
+
+
+def test_topics_and_partitions_may_be_one(log_dir: Path) -> None:
+    report = kafkalog.reindex(log_dir, dry_run=True, topics="p-multi", partitions=1)
+    assert {Path(file.path).parent.name for file in report.files} == {"p-multi-1"}
+
+
+def test_a_segment_that_lies_anywhere_can_be_rebuilt_beside_it(log_dir: Path, tmp_path: Path) -> None:
+    alone = shutil.copy(log_dir / "p-multi-0" / f"{0:020d}.log", tmp_path)
+    report = kafkalog.reindex(alone, output=tmp_path / "out", kinds=("offset", "time"))
+    assert len(report.files) == len([path for path in (tmp_path / "out").rglob("*index") if path.is_file()]) == 2
+    beside = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
+    kafkalog.reindex(beside, output=tmp_path / "more")
+    with pytest.raises(UnsafePathError):
+        kafkalog.reindex(beside, output=beside / "inside")
+    with pytest.raises(UnsafePathError):
+        kafkalog.reindex(kafkalog.LogDir([tmp_path]), output=tmp_path / "inside")
+    report = kafkalog.reindex(kafkalog.LogDir([tmp_path]), topics="!*", output=tmp_path / "none")
+    assert not report.files
+    assert not (tmp_path / "none").exists()

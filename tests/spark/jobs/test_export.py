@@ -1,0 +1,141 @@
+"""Exports by Spark hold all records, and resume."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kafkalog
+import kafkalog.spark as jobs
+from kafkalog.errors import OutputExistsError
+from kafkalog.scanning.planning import plan
+from kafkalog.spark.jobs import export as exporting
+from kafkalog.spark.jobs.tables import findings_of
+from kafkalog.storage.staging import staged_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+from job_results import arrow, ordered, tree
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("keys", [(), ("topic", "date")])
+def test_an_export_holds_all_records(spark: SparkSession, log_dir: Path, tmp_path: Path, keys: tuple[str, ...]) -> None:
+    out = tmp_path / "out"
+    columns = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
+    frame = jobs.export(spark, log_dir, out, partition_by=keys, columns=columns, task_bytes=2**16)
+    files = sorted(out.rglob("*.parquet"))
+    parts = []
+    for path in files:
+        table = pq.ParquetFile(path).read()
+        for key, value in (part.split("=") for part in path.parent.relative_to(out).parts):
+            if key != "date":
+                kind = pa.string() if key == "topic" else pa.int32()
+                table = table.append_column(key, pa.array([value] * len(table)).cast(kind))
+        parts.append(table.select(columns))
+    expected = kafkalog.read_table(log_dir, columns=columns)
+    assert ordered(pa.concat_tables(parts)) == ordered(expected)
+    rows = arrow(frame).to_pylist()
+    assert sum(row["n_records"] for row in rows) == len(expected)
+    assert {row["status"] for row in rows} == {"written"}
+    assert sorted({name for row in rows for name in row["files"]}) == [str(path.relative_to(out)) for path in files]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.slow
+def test_a_killed_task_leaves_nothing_that_is_seen_and_only_what_is_missing_is_redone(
+    spark: SparkSession, log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    export: Callable[..., Any] = exporting._export
+
+    def dying(task: Any, writing: Any) -> Any:
+        if any("p-zstd-java" in part.path for part in task.parts):
+            with staged_directory(writing.ledger.place(writing.key(task)) / "files") as directory:
+                directory.create("part-0.parquet").write(b"half of it")
+                os.kill(os.getpid(), signal.SIGKILL)
+        return export(task, writing)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting, "_export", dying)
+        with pytest.raises(Exception, match="Python worker exited unexpectedly"):
+            jobs.export(spark, log_dir, out, task_bytes=2**16)
+    assert [path.name for path in tmp_path.iterdir()] == [".out.kafkalog-job"]
+    rows = arrow(jobs.export(spark, log_dir, out, task_bytes=2**16)).to_pylist()
+    status = {row["topic"]: row["status"] for row in rows}
+    assert status["p-zstd-java"] == "written"
+    assert "resumed" in status.values()
+    assert (
+        sum(pq.read_metadata(path).num_rows for path in out.rglob("*.parquet")) == kafkalog.scan(log_dir).count_rows()
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert not [path for path in out.rglob("*") if path.name.startswith(".")]
+
+
+def test_an_export_that_is_there_is_not_made_again_unless_the_log_has_changed(
+    spark: SparkSession, log_dir_copy: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    first = jobs.export(spark, log_dir_copy, out, topics="p-multi", columns=["offset", "value"]).collect()
+    before = tree(out)
+    again = jobs.export(spark, log_dir_copy, out, topics="p-multi", columns=["offset", "value"]).collect()
+    assert [row.n_records for row in again] == [row.n_records for row in first]
+    assert {row.status for row in again} == {"present"}
+    os.utime(log_dir_copy / "p-multi-0" / "00000000000000000000.log")
+    with pytest.raises(OutputExistsError, match="log as it is now"):
+        jobs.export(spark, log_dir_copy, out, topics="p-multi", columns=["offset", "value"])
+    assert tree(out) == before
+    jobs.export(spark, log_dir_copy, out, topics="p-multi", columns=["offset"], overwrite=True)
+    assert pq.read_schema(next(out.glob("*.parquet"))).names == ["offset"]
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").touch()
+    with pytest.raises(OutputExistsError, match="nothing that an export made"):
+        jobs.export(spark, log_dir_copy, foreign, overwrite=True)
+
+
+def test_an_export_of_damage_raises_ours_and_skips_when_told(
+    spark: SparkSession, damaged: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(kafkalog.CorruptionError) as caught:
+        jobs.export(spark, damaged, tmp_path / "out")
+    assert caught.value.position is not None
+    assert "p-multi-1" in str(caught.value.path)
+    rows = arrow(jobs.export(spark, damaged, tmp_path / "out", on_corruption="skip")).to_pylist()
+    found = [finding for row in rows if row["topic"] == "p-multi" for finding in findings_of(row["findings"])]
+    assert [finding.reason for finding in found if finding.damage] == ["crc_mismatch"]
+
+
+def test_an_export_with_a_function_resumes_by_its_key_alone(log_dir: Path, tmp_path: Path) -> None:
+    task = plan(log_dir).tasks[0]
+
+    def key(resume_key: str, **reading: Any) -> str:
+        ledger, form = exporting.Ledger(str(tmp_path)), exporting.OutputFormat("parquet")
+        return exporting._Writing(ledger, ("key",), (), form, reading, kafkalog.Limits(), resume_key).key(task)
+
+    assert key("a", where=len) == key("a", where=max) != key("b", where=len)
+    assert key("a") == key("b") != key("a", check_crcs=False)
+    assert key("a", where=len) != key("a")
+
+
+def test_options_that_make_no_sense_are_refused(spark: SparkSession, log_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="say where to"):
+        jobs.reindex(spark, log_dir)
+    with pytest.raises(ValueError, match="is one segment"):
+        jobs.reindex(spark, log_dir / "p-multi-0" / "00000000000000000000.log", dry_run=True)
+    with pytest.raises(ValueError, match="choose one"):
+        jobs.verify(spark, log_dir, deep=True, indexes_only=True)
+    with pytest.raises(ValueError, match="no column"):
+        jobs.scan(spark, log_dir, columns=["nonsense"])
+    with pytest.raises(ValueError, match="format must be"):
+        jobs.export(spark, log_dir, tmp_path / "out", format="xls")
+    with pytest.raises(AttributeError):
+        _ = jobs.nonsense

@@ -1,0 +1,78 @@
+"""A verification by Spark finds what one without Spark finds."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import kafkalog
+import kafkalog.spark as jobs
+from kafkalog.spark.jobs import verify as verifying
+from kafkalog.spark.jobs.tables import findings_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+from job_results import arrow, flip
+
+pytestmark = pytest.mark.spark
+
+
+def test_verify_finds_what_verify_finds(spark: SparkSession, damaged: Path) -> None:
+    (damaged / "p-multi-2" / "foo.index").touch()
+    for path in (damaged / "p-txn-0").glob("00000000000000000304.*index"):
+        path.unlink()
+    expected = kafkalog.verify(damaged)
+    rows = arrow(jobs.verify(spark, damaged, task_bytes=2**14)).to_pylist()
+    found = [finding for row in rows for finding in findings_of(row["findings"])]
+    assert sorted(map(str, found)) == sorted(map(str, expected.all_findings()))
+    assert {str(one) for one in found if one.damage} == {str(one) for one in expected.all_findings() if one.damage}
+    assert sum(finding.damage for finding in found) >= 5
+    facts = {Path(finding.path or "").name for finding in found if not finding.damage}
+    assert facts >= {"00000000000000000304.index", "00000000000000000304.txnindex"}
+    by_path = {row["path"]: row for row in rows}
+    for partition in expected.partitions:
+        for segment in partition.segments:
+            row = by_path[segment.path]
+            assert (row["base_offset"], row["last_offset"]) == (segment.base_offset, segment.last_offset)
+            assert (row["n_batches"], row["status"] == "ok") == (segment.n_batches, segment.is_ok)
+        assert (by_path[partition.path]["status"] == "ok") == partition.is_ok
+    kinds = [row["kind"] for row in rows]
+    assert [kinds.count(kind) for kind in ("segment", "partition", "log_dir")] == [27, 10, 1]
+
+
+def test_findings_beyond_the_limit_are_counted(spark: SparkSession, log_dir_copy: Path) -> None:
+    path = log_dir_copy / "p-multi-1" / "00000000000000000000.log"
+    for position in kafkalog.Segment(path).batches.position.tolist():
+        flip(path, position + 70)
+    frame = jobs.verify(spark, log_dir_copy / "p-multi-1", limits=kafkalog.Limits(max_findings=3))
+    row = frame.where("kind = 'segment'").collect()[0]
+    assert len(row.findings) == 3
+    assert row.n_damage > 10
+
+
+@pytest.mark.slow
+def test_a_verification_goes_on_where_it_was_stopped(
+    spark: SparkSession, log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def then_fail(frame: Any) -> Any:
+        arrow(frame)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(verifying, "run_now", then_fail)
+        with pytest.raises(KeyboardInterrupt):
+            jobs.verify(spark, log_dir, topics="p-multi", work_dir=tmp_path / "work")
+    kept = sorted((tmp_path / "work").rglob("result"))
+    assert len(kept) == 4
+    for path in kept:  # what is kept is believed, so a lie shows
+        segment, seconds = pickle.loads(path.read_bytes())
+        segment.n_batches = 4711
+        path.write_bytes(pickle.dumps((segment, seconds)))
+    rows = jobs.verify(spark, log_dir, topics="p-multi", work_dir=tmp_path / "work").where("kind = 'segment'").collect()
+    assert [row.n_batches for row in rows] == [4711] * 4
+    assert not (tmp_path / "work").exists()
+    again = jobs.verify(spark, log_dir, topics="p-multi").where("kind = 'segment'").collect()
+    assert 4711 not in [row.n_batches for row in again]

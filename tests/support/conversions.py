@@ -1,0 +1,94 @@
+"""Partitions to convert, and what of them a conversion must keep."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import builder
+import numpy as np
+import reference
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.log.partition import Partition
+from kafkalog.operations.list_producers import list_producers
+
+Row = tuple[Any, ...]
+COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+
+
+def write_partition(directory: Path, segments: list[tuple[int, bytes]]) -> Path:
+    directory.mkdir()
+    for base_offset, data in segments:
+        (directory / kf.segment_file_name(base_offset)).write_bytes(data)
+    return directory
+
+
+@contextmanager
+def partition_of(segments: list[tuple[int, bytes]]) -> Iterator[Path]:
+    """A partition directory ``t-0`` in a directory of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield write_partition(Path(folder) / "t-0", segments)
+
+
+def logs(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.glob("*.log"))}
+
+
+def batches_of(directory: Path) -> list[reference.Batch]:
+    found: list[reference.Batch] = []
+    for data in logs(directory).values():
+        result = reference.read_segment(data)
+        assert result.problem is None
+        found += result.batches
+    return found
+
+
+def raw_batches(directory: Path) -> list[bytes]:
+    return [data[start:stop] for data in logs(directory).values() for start, stop in builder.batch_positions(data)]
+
+
+def rows(path: Path | Partition, **options: Any) -> list[Row]:
+    """Records as the log has them, but that a v0 record reads like one without a timestamp."""
+    records = kafkalog.read_numpy(path, columns=COLUMNS, threads=1, **options)
+    return list(
+        zip(
+            records.offset.tolist(),
+            np.ma.filled(records.timestamp, -1).tolist(),
+            np.maximum(records.timestamp_type, 0).tolist(),
+            records.key.to_pylist(),
+            records.value.to_pylist(),
+            records.headers.to_pylist(),
+            strict=True,
+        )
+    )
+
+
+def stands(path: Path) -> tuple[Any, ...]:
+    """Producers and transactions, apart from when a producer's last batch was."""
+    partition = Partition(path)
+    listed = list_producers(partition, now_ms=0)
+    producers = [
+        (
+            one.producer_id,
+            one.producer_epoch,
+            one.last_sequence,
+            one.last_offset,
+            one.coordinator_epoch,
+            one.transaction_start_offset,
+        )
+        for one in listed.producers
+    ]
+    aborted = partition.aborted_transactions().tolist()
+    return producers, aborted, partition.last_stable_offset, partition.log_end_offset, partition.log_start_offset
+
+
+def idempotent(offset: int, sequence: int, n: int = 3, producer_id: int = 7, **options: Any) -> bytes:
+    records = [builder.record_v2(i, i, b"k%d" % (offset + i), b"v") for i in range(n)]
+    return builder.batch_v2(
+        records, base_offset=offset, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, **options
+    )

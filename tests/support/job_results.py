@@ -1,0 +1,40 @@
+"""What Spark jobs gave, in plain values."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    pass
+
+SMALL = 2**16
+
+
+KINDS = ("offset", "time", "txn", "snapshot", "epochs")
+
+
+NOW = 1_700_100_000_000
+
+
+def ordered(table: pa.Table) -> list[dict[str, Any]]:
+    return table.sort_by([(name, "ascending") for name in ("topic", "partition", "offset")]).to_pylist()
+
+
+def arrow(frame: Any) -> pa.Table:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*pandas", FutureWarning)  # PySpark's, whenever Arrow is used
+        return frame.toArrow()
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0xFF
+    path.write_bytes(data)

@@ -1,0 +1,37 @@
+"""A partition to damage, and the files in it, for tests of rebuilds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import golden_sets
+
+import kafkalog
+
+EPOCHS = "leader-epoch-checkpoint"
+
+
+def files_in(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def batches_of(partition: Path, number: int = 0) -> tuple[Path, Any]:
+    segment = kafkalog.Partition(partition).segments[number]
+    return segment.path, segment.batches
+
+
+def flip(path: Path, position: int, value: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] = value
+    path.write_bytes(data)
+
+
+def clock_of(set_name: str) -> int:
+    """When the broker rebuilt, near enough: the time of the newest marker, which is the broker's own."""
+    markers = [0]
+    for path in golden_sets.partitions(set_name).values():
+        for segment in kafkalog.Partition(path).segments:
+            batches = segment.batches
+            markers.append(int(batches.max_timestamp[batches.is_control].max(initial=0)))
+    return max(markers)
