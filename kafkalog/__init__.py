@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
     from kafkalog.repair.cutting.trim import trim
     from kafkalog.repair.cutting.truncate import truncate
+    from kafkalog.repair.diff import ReplicaDiff, diff
     from kafkalog.repair.recovering.recover import recover
     from kafkalog.repair.recovering.report import RecoveryReport
     from kafkalog.repair.salvaging.report import SalvageReport
@@ -152,6 +153,8 @@ _LAZY = {
     "RecordColumns": "records.columns",
     "RebuildReport": "operations.rebuilding.report",
     "reindex": "operations.rebuilding.rebuild",
+    "ReplicaDiff": "repair.diff",
+    "diff": "repair.diff",
     "SalvageReport": "repair.salvaging.report",
     "salvage": "repair.salvaging.salvage",
     "Scan": "scanning.scan",
@@ -216,6 +219,7 @@ __all__ = [
     "Record",
     "RecordColumns",
     "RecoveryReport",
+    "ReplicaDiff",
     "SalvageReport",
     "Scan",
     "Segment",
@@ -238,6 +242,7 @@ __all__ = [
     "batches",
     "cat",
     "convert",
+    "diff",
     "dump",
     "epochs",
     "export",

@@ -79,7 +79,7 @@ def truncate(
     Examples
     --------
     >>> kafkalog.truncate("tests/golden/log_dir/p-multi-0", to_offset=100, dry_run=True).partitions[0].log_end_offset
-    100
+    96
     """
     if (to_offset is not None) + (to_epoch is not None) + (to_timestamp is not None) != 1:
         raise ValueError("say where: one of to_offset=, to_epoch= and to_timestamp=")
