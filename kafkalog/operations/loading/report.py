@@ -52,7 +52,8 @@ class LoadResult:
         The log dir.
     partitions : list of LoadedPartition
     notes : list of str
-        Remarks, for example that records are older than the topic's retention.
+        Remarks, for example that internal topics were left out, or that records are older than the topic's retention.
+        They are part of ``repr``; the command prints them.
     """
 
     path: str
@@ -71,4 +72,5 @@ class LoadResult:
 
     def __repr__(self) -> str:
         what = f"{counted(self.n_records, 'record')} in {counted(len(self.partitions), 'partition')}"
-        return f"LoadResult({what}, {self.path!r})"
+        notes = f", notes={self.notes}" if self.notes else ""
+        return f"LoadResult({what}, {self.path!r}{notes})"
