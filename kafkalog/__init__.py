@@ -73,6 +73,9 @@ if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+    from kafkalog.repair.cutting.trim import trim
+    from kafkalog.repair.cutting.truncate import truncate
+    from kafkalog.repair.diff import ReplicaDiff, diff
     from kafkalog.repair.recovering.recover import recover
     from kafkalog.repair.recovering.report import RecoveryReport
     from kafkalog.repair.salvaging.report import SalvageReport
@@ -150,11 +153,15 @@ _LAZY = {
     "RecordColumns": "records.columns",
     "RebuildReport": "operations.rebuilding.report",
     "reindex": "operations.rebuilding.rebuild",
+    "ReplicaDiff": "repair.diff",
+    "diff": "repair.diff",
     "SalvageReport": "repair.salvaging.report",
     "salvage": "repair.salvaging.salvage",
     "Scan": "scanning.scan",
     "Preflight": "repair.startup.forecast",
     "preflight": "repair.startup.preflight",
+    "truncate": "repair.cutting.truncate",
+    "trim": "repair.cutting.trim",
     "RecoveryReport": "repair.recovering.report",
     "recover": "repair.recovering.recover",
     "Segment": "log.segment",
@@ -212,6 +219,7 @@ __all__ = [
     "Record",
     "RecordColumns",
     "RecoveryReport",
+    "ReplicaDiff",
     "SalvageReport",
     "Scan",
     "Segment",
@@ -234,6 +242,7 @@ __all__ = [
     "batches",
     "cat",
     "convert",
+    "diff",
     "dump",
     "epochs",
     "export",
@@ -256,6 +265,8 @@ __all__ = [
     "reindex",
     "salvage",
     "scan",
+    "trim",
+    "truncate",
     "verify",
     "write_table",
 ]

@@ -154,24 +154,34 @@ KL_INLINE void kl_put(kl_binary *column, const int mode, int64_t i, const uint8_
         return;
     }
     uint8_t *view = column->views + 16 * i;
-    int32_t length = (int32_t)size, place = (int32_t)(from - origin);
-    if (size > 12) {
-        memcpy(view, &length, 4);
-        memcpy(view + 4, from, 4);
-        memcpy(view + 8, &column->buffer, 4);
-        memcpy(view + 12, &place, 4);
+    uint32_t length = (uint32_t)size, place = (uint32_t)(from - origin), buffer = (uint32_t)column->buffer;
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    } else if (padded) {
-        uint64_t low = kl_le64(from), high = size > 8 ? kl_le64(from + 8) & ((1ull << 8 * (size - 8)) - 1) : 0;
-        if (size < 8) low &= (1ull << 8 * size) - 1;
-        memcpy(view, &length, 4);
-        memcpy(view + 4, &low, 8);
-        memcpy(view + 12, &high, 4);
+    if (padded || size > 12) {
+        uint64_t low, high;
+        if (size > 12) {
+            low = kl_le64(from) << 32;
+            high = buffer | (uint64_t)place << 32;
+        } else {
+            low = kl_le64(from);
+            high = size > 8 ? kl_le64(from + 8) & ((1ull << 8 * (size - 8)) - 1) : 0;
+            if (size < 8) low &= (1ull << 8 * size) - 1;
+            high = low >> 32 | high << 32;
+            low <<= 32;
+        }
+        low |= length;
+        memcpy(view, &low, 8);
+        memcpy(view + 8, &high, 8);
+        return;
+    }
 #endif
-    } else {
-        memset(view, 0, 16);
-        memcpy(view, &length, 4);
-        if (size) memcpy(view + 4, from, (size_t)size);
+    memset(view, 0, 16);
+    memcpy(view, &length, 4);
+    if (size > 12) {
+        memcpy(view + 4, from, 4);
+        memcpy(view + 8, &buffer, 4);
+        memcpy(view + 12, &place, 4);
+    } else if (size) {
+        memcpy(view + 4, from, (size_t)size);
     }
 }
 

@@ -376,7 +376,7 @@ def view_strings(const int64_t[::1] offsets not None, const uint8_t[::1] data no
     it begins. Raises ValueError if a string does not lie in the column's first 2 GiB."""
     cdef Py_ssize_t n = offsets.shape[0] - 1
     cdef Py_ssize_t i
-    cdef int64_t start, size
+    cdef int64_t start, stop, size
     cdef int32_t word[4]
     cdef bint outside = False
     cdef const uint8_t* origin = b""
@@ -387,11 +387,11 @@ def view_strings(const int64_t[::1] offsets not None, const uint8_t[::1] data no
     with nogil:
         for i in range(n):
             start = offsets[i]
-            size = offsets[i + 1] - start if offsets[i + 1] >= start else -1
-            if start < 0 or size < 0 or start > 0x7FFFFFFF or start > data.shape[0] or size > data.shape[0] - start \
-                    or size > 0x7FFFFFFF:
+            stop = offsets[i + 1]
+            if start < 0 or start > 0x7FFFFFFF or stop < start or stop > data.shape[0] or stop - start > 0x7FFFFFFF:
                 outside = True
                 break
+            size = stop - start
             word[0] = <int32_t>size
             word[1] = 0
             word[2] = 0

@@ -36,6 +36,7 @@ examples:
   kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
   kafkalog preflight /var/lib/kafka              what a broker would do with it on its next start
   kafkalog recover /var/lib/kafka --dry-run      what a broker's recovery would cut; do it offline
+  kafkalog truncate orders-0 --to-offset 120 --to copy       the end of a log removed (trim: its start)
   kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them
   kafkalog convert orders-0 copy --drop 'key == user-42'   the log anew: v2, another codec, records out
   kafkalog load orders.parquet -o log --topic t  records as partitions that a broker serves

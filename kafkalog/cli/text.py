@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from kafkalog.text import counted as counted
+
 # the backslash must come first, or the backslashes of the other escapes would be escaped too
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _BYTE_ESCAPES: Final = {
@@ -104,19 +106,6 @@ def human_bytes(n: int) -> str:
             break
         size /= 1024
     return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
-
-
-def counted(n: int, name: str, plural: str | None = None) -> str:
-    """Format a number of things.
-
-    Examples
-    --------
-    >>> counted(1, "finding"), counted(2000, "batch"), counted(0, "directory", "directories")
-    ('1 finding', '2,000 batches', '0 directories')
-    """
-    if n != 1:
-        name = plural or f"{name}{'es' if name.endswith('tch') else 's'}"
-    return f"{n:,} {name}"
 
 
 def iso_seconds(timestamp: int | None) -> str:

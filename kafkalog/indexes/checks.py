@@ -96,7 +96,7 @@ class OffsetIndexCheck:
             self._is_holed = True
         numbers, position, offset = self._entries_before(end)
         if numbers.size:
-            self._judge(batches, numbers, position, offset)
+            self._check_entries(batches, numbers, position, offset)
         epochs = batches.partition_leader_epoch
         self._n_epochs += int((epochs[1:] != epochs[:-1]).sum()) + int(epochs[0] != self._epoch)
         self._epoch = int(epochs[-1])
@@ -104,7 +104,7 @@ class OffsetIndexCheck:
         self._last_offset = max(self._last_offset, int(batches.last_offset.max()))
         self._last_size = int(batches.size_in_bytes[-1])
 
-    def _judge(
+    def _check_entries(
         self,
         batches: BatchTable,
         numbers: npt.NDArray[np.int64],
@@ -307,13 +307,13 @@ class TimeIndexCheck:
         before = np.concatenate([[self._largest], largest[:-1]])
         last_offset = np.maximum.accumulate(batches.last_offset)
         if self._is_ordered and not self._has_holes:
-            self._judge(batches, largest, before, last_offset)
+            self._check_entries(batches, largest, before, last_offset)
             self._match(largest, last_offset)
         self._largest = int(largest[-1])
         self._last_offset = max(self._last_offset, int(last_offset[-1]))
         self._end = int(batches.next_position[-1])
 
-    def _judge(
+    def _check_entries(
         self,
         batches: BatchTable,
         largest: npt.NDArray[np.int64],

@@ -100,7 +100,7 @@ class TransactionIndexCheck:
         """Check the next batches of the segment, in the order of the file."""
         if not len(batches):
             return
-        self._see(batches)
+        self._find_first_offsets(batches)
         ended = self._replay.update(batches, np.arange(self._n_fed, self._n_fed + len(batches)))
         self._n_fed += len(batches)
         stop = int(np.searchsorted(self._last, batches.last_offset[-1], side="right"))
@@ -126,7 +126,7 @@ class TransactionIndexCheck:
         covered = (batches.base_offset[row] <= last) & (last <= batches.last_offset[row])
         kind = batches.control_type[row]
         is_marker = batches.is_control[row] & (kind != Outcome.COMMITTED) & (batches.producer_id[row] == producer_id)
-        self._bad(numbers, covered & ~is_marker, "there is no abort marker of that producer at its last offset")
+        self._add_wrong(numbers, covered & ~is_marker, "there is no abort marker of that producer at its last offset")
         # check the first offset and the last stable offset, if batches of the transaction are left
         place = np.searchsorted(ended["last_offset"], last)
         place = np.minimum(place, max(ended.size - 1, 0))
@@ -135,19 +135,19 @@ class TransactionIndexCheck:
         stable = np.where(known, ended["last_stable_offset"][place] if ended.size else 0, last + 1)
         there = self._is_there[np.searchsorted(self._wanted, first)] & (first >= self._doubtful)
         wrong = (known & ((first > begun) | ((first < begun) & there))) | (~known & there)
-        self._bad(
+        self._add_wrong(
             numbers,
             wrong & is_marker,
             "the transaction does not begin at its first offset: read_committed consumers get records of aborted"
             " transactions, or miss others",
         )
-        self._bad(
+        self._add_wrong(
             numbers,
             known & (entries["last_stable_offset"].astype(np.int64) > stable) & (first >= self._doubtful),
             "its last stable offset is too high, so a broker may stop looking too early",
         )
 
-    def _see(self, batches: BatchTable) -> None:
+    def _find_first_offsets(self, batches: BatchTable) -> None:
         """Record which of the entries' first offsets still have a batch."""
         start = int(np.searchsorted(self._wanted, batches.base_offset.min()))
         stop = int(np.searchsorted(self._wanted, batches.last_offset[-1], side="right"))
@@ -168,7 +168,7 @@ class TransactionIndexCheck:
             )
         return self._tally.findings(self._path, self._base_offset)
 
-    def _bad(self, numbers: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_], consequence: str) -> None:
+    def _add_wrong(self, numbers: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_], consequence: str) -> None:
         n = int(mask.sum())
         self._tally.add(
             Reason.INDEX_TRANSACTION, consequence, n, self._describe(int(numbers[np.argmax(mask)])) if n else ""

@@ -145,7 +145,10 @@ def _with_sizes(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, npt.ND
         if len(values):
             lengths = pc.fill_null(pc.binary_length(values), 0)
             sizes[place] = np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), sizes
+    try:
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), sizes
+    except pa.ArrowInvalid:
+        return batch, {}  # another column is invalid: reading it raises, with the rows
 
 
 def _indices(array: pa.Array, n_values: int) -> npt.NDArray[np.int64]:

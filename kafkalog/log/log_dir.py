@@ -20,6 +20,7 @@ from kafkalog.log.segment_reader import Known
 from kafkalog.parsing import TopicPatterns
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
+from kafkalog.text import counted
 from kafkalog.verbs import Verbs
 
 
@@ -163,7 +164,7 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
 
     def __repr__(self) -> str:
         where = ", ".join(map(str, self.paths))
-        return f"LogDir({where!r}, {len(self.topics)} topics, {len(self)} partitions)"
+        return f"LogDir({where!r}, {counted(len(self.topics), 'topic')}, {counted(len(self), 'partition')})"
 
     @property
     def topics(self) -> list[str]:

@@ -28,6 +28,7 @@ from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, 
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.transaction_outcomes import TransactionOutcomes
+from kafkalog.text import counted
 from kafkalog.verbs import Verbs
 
 
@@ -102,8 +103,8 @@ class Partition(Verbs):
         return partition
 
     def __repr__(self) -> str:
-        name = self.topic_partition or self.path.name
-        return f"Partition({str(name)!r}, {len(self.segments)} segments, {self.size_in_bytes} bytes)"
+        name, size = str(self.topic_partition or self.path.name), counted(self.size_in_bytes, "byte")
+        return f"Partition({name!r}, {counted(len(self.segments), 'segment')}, {size})"
 
     @property
     def size_in_bytes(self) -> int:

@@ -37,6 +37,7 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.source import ByteSource, open_source, size_of
+from kafkalog.text import counted
 from kafkalog.verbs import Verbs
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
@@ -122,7 +123,7 @@ class Segment(Verbs):
             self.error, self.size_in_bytes, self.is_preallocated = error, size_of(self.path), False
 
     def __repr__(self) -> str:
-        return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {self.size_in_bytes} bytes)"
+        return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {counted(self.size_in_bytes, 'byte')})"
 
     def open(self) -> ByteSource:
         """The bytes of the `.log`.

@@ -6,7 +6,7 @@ Only batches whose headers allow a match are decoded. Mirrors `FileRecords.searc
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +26,6 @@ MAX_TIMESTAMP: Final = -3
 NAMED_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST, "max-timestamp": MAX_TIMESTAMP}
 """Named timestamps, and the numbers that replace them in `ListOffsetsRequest`."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST: Final = 2**63 - 1
 _COLUMNS: Final = ("offset", "timestamp", "leader_epoch", "batch_position")
 _MOST_ROWS_AHEAD: Final = 256
@@ -55,6 +54,7 @@ def parse_timestamps(timestamps: Any) -> npt.NDArray[np.int64]:
 
     Examples
     --------
+    >>> from datetime import UTC
     >>> parse_timestamps(["earliest", 1_700_000_000_000, datetime(2023, 11, 14, 22, 13, 20, 1, tzinfo=UTC)]).tolist()
     [-2, 1700000000000, 1700000000001]
     """

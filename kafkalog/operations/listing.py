@@ -89,7 +89,7 @@ class Summary:
             "max_timestamp": self.max_timestamp,
             "magic": self.magics,
             "codecs": self.codecs,
-            "damaged": self.damaged,
+            "ok": not self.damaged,
             "findings": [finding.as_dict() for finding in self.findings],
         }
 

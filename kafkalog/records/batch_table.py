@@ -16,6 +16,7 @@ from kafkalog import format as kf
 from kafkalog._kernels.crc import check_crcs
 from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
 from kafkalog.storage.source import Bytes
+from kafkalog.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,8 +113,8 @@ class BatchTable:
             return "BatchTable(0 batches)"
         first = self.base_offset[0] if self.base_offset[0] >= 0 else "?"
         return (
-            f"BatchTable({len(self)} batches, offsets {first}..{self.last_offset[-1]}, "
-            f"{int(self.size_in_bytes.sum(dtype=np.int64))} bytes)"
+            f"BatchTable({counted(len(self), 'batch')}, offsets {first}..{int(self.last_offset[-1]) + 1}, "
+            f"{counted(int(self.size_in_bytes.sum(dtype=np.int64)), 'byte')})"
         )
 
     @property

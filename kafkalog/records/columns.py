@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kafkalog._kernels import columns as kernels
 from kafkalog.storage.source import Bytes
+from kafkalog.text import counted
 
 FIXED_COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "offset": np.int64,
@@ -79,7 +80,7 @@ class BinaryColumn:
         return iter(self.to_pylist())
 
     def __repr__(self) -> str:
-        return f"BinaryColumn({len(self)} values, {self.data.size} bytes, {self.null_count} null)"
+        return f"BinaryColumn({counted(len(self), 'value')}, {counted(self.data.size, 'byte')}, {self.null_count} null)"
 
     @property
     def null_count(self) -> int:
@@ -205,7 +206,7 @@ class HeadersColumn:
         ]
 
     def __repr__(self) -> str:
-        return f"HeadersColumn({len(self)} records, {len(self.key)} headers)"
+        return f"HeadersColumn({counted(len(self), 'record')}, {counted(len(self.key), 'header')})"
 
     @classmethod
     def none(cls, n: int) -> HeadersColumn:
@@ -311,7 +312,7 @@ class RecordColumns(Mapping[str, Column]):
         return [*super().__dir__(), *self._columns]
 
     def __repr__(self) -> str:
-        return f"RecordColumns({self.n_records} records: {', '.join(self._columns)})"
+        return f"RecordColumns({counted(self.n_records, 'record')}: {', '.join(self._columns)})"
 
     def __reduce__(self) -> Any:
         return RecordColumns, (self.n_records, self._columns)

@@ -409,7 +409,7 @@ def _offset_at(source: ByteSource, position: int, stop: int) -> int | None:
 
 
 def _is_zero(source: ByteSource, position: int, stop: int) -> bool:
-    while position < stop:
+    while (position := source.next_data(position)) < stop:
         end = min(position + WINDOW_BYTES, stop)
         data = source.window(position, end)
         zero = not data.any()

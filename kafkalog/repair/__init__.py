@@ -3,6 +3,8 @@
     `startup`     what a broker does with a partition's files when it starts
     `outputs`     changed partitions, as copies or in place with a backup
     `recovering`  a broker's recovery, done offline
+    `cutting`     the end or the start of a log, removed offline
+    `diff`        the first batch in which two replicas differ
     `salvaging`   every intact batch of a damaged log, and a report about the rest
 
 It stands on the readers and on `operations`; outputs are staged and published as `storage` and `writing` know how.

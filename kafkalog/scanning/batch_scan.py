@@ -6,22 +6,21 @@ for questions about producers, sizes and compression. Records are not decoded, a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Limits, Loss, OnCorruption, warn
+from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Loss, warn
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment import Segment
+from kafkalog.parsing import hint
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
-from kafkalog.scanning.query import Offsets, Query, offset_of
+from kafkalog.scanning.query import BatchOptions, Opened, Query, offset_of
 from kafkalog.scanning.scan import check_columns
 
 if TYPE_CHECKING:
@@ -66,32 +65,14 @@ class BatchScan:
         Called with the number of bytes of `.log` files read since the last call; None by default.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
-        *,
-        columns: Sequence[str] | None = None,
-        topics: str | Sequence[str] | None = None,
-        partitions: Sequence[int] | int | None = None,
-        start_offset: Offsets | None = None,
-        end_offset: Offsets | None = None,
-        on_corruption: OnCorruption = "raise",
-        memory_map: bool | str = "auto",
-        limits: Limits | None = None,
-    ) -> None:
-        self.schema = batch_schema(columns)
+    def __init__(self, path: Paths | Opened, **options: Unpack[BatchOptions]) -> None:
+        if unknown := sorted(set(options) - set(BatchOptions.__annotations__)):
+            raise TypeError(
+                f"batches has no option {unknown[0]!r}; {hint(unknown[0], [*BatchOptions.__annotations__])}"
+            )
+        self.schema = batch_schema(options.get("columns"))
         self.columns = tuple(self.schema.names)
-        self._query = Query.of(
-            path,
-            topics=topics,
-            partitions=partitions,
-            start_offset=start_offset,
-            end_offset=end_offset,
-            on_corruption=on_corruption,
-            memory_map=memory_map,
-            limits=limits,
-            internal=True,
-        )
+        self._query = Query.of(path, internal=True, **options)
         self._found = Findings(self._query.limits.max_findings)
         self.progress: Callable[[int], object] | None = None
 
@@ -99,7 +80,7 @@ class BatchScan:
         return f"BatchScan({self._query.target!r})"
 
     @property
-    def target(self) -> LogDir | Partition | Segment:
+    def target(self) -> Opened:
         """The opened log dir, partition or segment."""
         return self._query.target
 
@@ -237,18 +218,7 @@ def _texts(names: Sequence[str], numbers: npt.NDArray[np.int8]) -> pa.Array:
     return known.take(_numbers(numbers, pa.int8()))
 
 
-def batches(
-    path: Paths | LogDir | Partition | Segment,
-    *,
-    columns: Sequence[str] | None = None,
-    topics: str | Sequence[str] | None = None,
-    partitions: Sequence[int] | int | None = None,
-    start_offset: Offsets | None = None,
-    end_offset: Offsets | None = None,
-    on_corruption: OnCorruption = "raise",
-    memory_map: bool | str = "auto",
-    limits: Limits | None = None,
-) -> BatchScan:
+def batches(path: Paths | Opened, **options: Unpack[BatchOptions]) -> BatchScan:
     """The batch table of everything at a path: one row per record batch, from its header. Nothing is read yet.
 
     Parameters
@@ -273,14 +243,4 @@ def batches(
     >>> sum(batches["is_control"].to_pylist()), len(batches)
     (72, ...)
     """
-    return BatchScan(
-        path,
-        columns=columns,
-        topics=topics,
-        partitions=partitions,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        on_corruption=on_corruption,
-        memory_map=memory_map,
-        limits=limits,
-    )
+    return BatchScan(path, **options)

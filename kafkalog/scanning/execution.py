@@ -242,19 +242,19 @@ class Pass:
             return
         for decoded in task.work.results():
             counts.n_records = (counts.n_records or 0) + decoded.n_records
-            self._note(task, decoded.failures)
-            columns = self._rest(task, decoded.columns)
+            self._count_failures(task, decoded.failures)
+            columns = self._apply_residual(task, decoded.columns)
             if columns is not None:
                 counts.n_records_selected = (counts.n_records_selected or 0) + columns.n_records
                 yield columns
                 del columns
             if decoded.error is not None:
-                self._meet(task, decoded.error)
+                self._handle_damage(task, decoded.error)
                 if id(task.partition) in self._stopped:
                     return
             del decoded
 
-    def _rest(self, task: Task, columns: RecordColumns | None) -> RecordColumns | None:
+    def _apply_residual(self, task: Task, columns: RecordColumns | None) -> RecordColumns | None:
         """The records for which the residual expression is true; None if there are none."""
         residual = self.query.residual
         if residual is None or columns is None:
@@ -265,7 +265,7 @@ class Pass:
             return columns
         return columns.take(rows) if rows.size else None
 
-    def _meet(self, task: Task, error: KafkalogError) -> None:
+    def _handle_damage(self, task: Task, error: KafkalogError) -> None:
         if self.query.on_corruption == "raise":
             raise error
         if self.query.on_corruption == "stop":
@@ -277,7 +277,7 @@ class Pass:
         is_end = self.query.on_corruption == "stop" and partition is not None and finding.damage
         return partition.reader.lost_from(finding) if is_end and partition is not None else finding
 
-    def _note(self, task: Task, failures: Sequence[FunctionFailure]) -> None:
+    def _count_failures(self, task: Task, failures: Sequence[FunctionFailure]) -> None:
         """Count the failures of the user's functions, by function and segment."""
         for failure in failures:
             key = (failure.function, str(task.window.segment.path))

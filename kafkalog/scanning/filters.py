@@ -99,21 +99,21 @@ class Term:
             return _compare(batch_column(self.column, batches), None, self)
         if self.column == "offset" and self.operation in (">", ">=", "==", "<", "<="):
             # librdkafka leaves the offset of a compressed v1 message 0: then its last offset is only known inside
-            hidden = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
+            unknown = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
             mask = np.ones(len(batches), np.bool_)
             if self.operation in (">", ">=", "=="):
                 mask &= (
                     _COMPARISONS[">=" if self.operation == "==" else self.operation](batches.last_offset, self.value)
-                    | hidden
+                    | unknown
                 )
             if self.operation in ("<", "<=", "=="):
                 first = np.where(batches.base_offset >= 0, batches.base_offset, np.int64(-1))
                 mask &= _COMPARISONS["<=" if self.operation == "==" else self.operation](first, self.value)
             return mask
         if self.column == "timestamp" and self.operation in (">", ">=", "=="):
-            hidden = (batches.magic == 0) & (batches.codec != 0)
+            unknown = (batches.magic == 0) & (batches.codec != 0)
             compare = _COMPARISONS[">=" if self.operation == "==" else self.operation]
-            may: npt.NDArray[np.bool_] = compare(batches.max_timestamp, self.value) | hidden
+            may: npt.NDArray[np.bool_] = compare(batches.max_timestamp, self.value) | unknown
             return may
         return None
 

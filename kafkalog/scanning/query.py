@@ -76,6 +76,19 @@ class ScanOptions(TaskOptions, total=False):
     limits: Limits | None
 
 
+class BatchOptions(TypedDict, total=False):
+    """The keyword arguments of `batches`: those of `scan` that do not need records."""
+
+    columns: Sequence[str] | None
+    topics: str | Sequence[str] | None
+    partitions: Sequence[int] | int | None
+    start_offset: Offsets | None
+    end_offset: Offsets | None
+    on_corruption: OnCorruption
+    memory_map: bool | str
+    limits: Limits | None
+
+
 def split_options(options: TaskOptions) -> tuple[PlanOptions, RecordOptions]:
     """Divide the options of a scan into those of `plan` and those of `read_task`.
 

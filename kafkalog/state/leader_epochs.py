@@ -163,13 +163,13 @@ def epochs_of(segments: Iterable[Epochs]) -> Epochs:
 
 
 def merge(
-    existing: npt.NDArray[np.void] | None, found: Epochs, log_end_offset: int | None, *, covered_to: int = 0
+    checkpointed: npt.NDArray[np.void] | None, found: Epochs, log_end_offset: int | None, *, covered_to: int = 0
 ) -> Epochs:
     """Merge the epochs of the checkpoint file with those of the batches.
 
     Parameters
     ----------
-    existing : LEADER_EPOCH_DTYPE[n] or None
+    checkpointed : LEADER_EPOCH_DTYPE[n] or None
         Entries of the file.
     found : list of (epoch, start offset)
         Epochs of the batches.
@@ -185,10 +185,10 @@ def merge(
     elected before it writes. Epochs and start offsets both rise; where the two sources contradict each other, the
     batches win.
     """
-    said: Epochs = [] if existing is None else [(int(epoch), int(start)) for epoch, start in existing.tolist()]
+    entries = [] if checkpointed is None else checkpointed.tolist()
     known = dict(found)
     merged = dict(found)
-    for epoch, start in said:
+    for epoch, start in entries:
         if epoch < 0 or start < 0 or (log_end_offset is not None and start > log_end_offset):
             continue
         if start > known.get(epoch, start):  # it has a batch before the start that the file gives

@@ -82,6 +82,10 @@ class ByteSource(ABC):
         """File descriptor that compiled code may `pread` from instead of windows; None if windows have to be used."""
         return None
 
+    def next_data(self, position: int) -> int:
+        """Where bytes begin, at or behind a position, that are not in a hole of a sparse file, which reads as zeros."""
+        return position
+
     def release(self, window: Bytes, start: int) -> None:  # noqa: B027 - nothing to do is a proper answer
         """Release a window that is no longer needed, so that its mapped pages may leave memory."""
 
@@ -236,6 +240,17 @@ class PreadSource(_FileSource):
     @property
     def descriptor(self) -> int | None:
         return self._descriptor if _HAS_PREAD else None
+
+    def next_data(self, position: int) -> int:
+        """See `ByteSource.next_data`; the position itself where the system does not tell of holes."""
+        if not hasattr(os, "SEEK_DATA"):
+            return position
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            # a hole up to the end of the file, unless the file was cut: then reading there finds that out
+            is_hole = error.errno == errno.ENXIO and os.fstat(self._descriptor).st_size >= self.size
+            return max(position, self.size) if is_hole else position
 
     def window(self, start: int, stop: int) -> Bytes:
         self._check_range(start, stop)

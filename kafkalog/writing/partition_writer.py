@@ -25,6 +25,7 @@ from kafkalog.records.codecs import Compression
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, ProducerState
+from kafkalog.text import counted
 from kafkalog.writing.batch_builder import BatchBuilder, check_producer, now_ms
 from kafkalog.writing.destination import Destination
 from kafkalog.writing.log_end import LogEnd
@@ -268,7 +269,9 @@ class PartitionWriter:
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"next_offset={self.next_offset}"
-        return f"PartitionWriter({str(self.topic_partition)!r}, {len(self._files.bases)} new segments, {state})"
+        return (
+            f"PartitionWriter({str(self.topic_partition)!r}, {counted(len(self._files.bases), 'new segment')}, {state})"
+        )
 
     @property
     def next_offset(self) -> int:

@@ -677,6 +677,7 @@ def test_the_cluster_s_metadata_are_left_out_and_never_written(tmp_path: Path) -
     result = write_table(table, tmp_path / "log")
     assert [each.topic for each in result.partitions] == ["orders"]
     assert result.notes[0].startswith("internal topics are left out: __cluster_metadata (1 records)")
+    assert repr(result).endswith(f", notes={result.notes})")
     for options in ({"internal": True}, {"only_topics": ["__cluster_metadata"]}):
         with pytest.raises(UnsafePathError, match="only its controllers write"):
             write_table(table, tmp_path / "other", **options)

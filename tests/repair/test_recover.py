@@ -219,7 +219,7 @@ def test_a_dry_run_writes_nothing_and_says_the_same(tmp_path: Path) -> None:
     assert not dry.is_written
     written = recover(log_dir, to=tmp_path / "out")
     assert [one.as_dict() for one in dry.partitions] == [one.as_dict() for one in written.partitions]
-    assert repr(dry) == f"RecoveryReport(3 partitions, {dry.n_bytes_lost} bytes lost)"
+    assert repr(dry) == f"RecoveryReport(3 partitions, {dry.n_bytes_lost:,} bytes lost)"
 
 
 def test_a_partition_is_recovered_alone(tmp_path: Path) -> None:

@@ -79,6 +79,8 @@ def test_topics_partitions_and_columns_are_chosen(log_dir: Path) -> None:
         kafkalog.batches(log_dir, columns="crc")
     with pytest.raises(ValueError, match="no topic 'nope'"):
         kafkalog.batches(log_dir, topics="nope")
+    with pytest.raises(TypeError, match="batches has no option 'topic'; did you mean 'topics'"):
+        kafkalog.batches(log_dir, topic="p-multi")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("name", ["p-multi-0", "p-txn-0", "p-v1-lz4-0", "p-v0v1v2-mixed-0", "p-compact-0"])

@@ -842,3 +842,16 @@ def test_columns_of_other_lengths_and_operations_that_are_none_are_refused() -> 
         kernels.match_bytes(data, start + 1, size, 0, one, np.ones(2, np.uint8))
     # rows that are out are not looked at
     kernels.match_bytes(data, start + 1, size, 0, one, np.zeros(2, np.uint8))
+
+
+def test_has_and_has_not_part_the_records(log_dir: Path) -> None:
+    root = log_dir / "p-headers-0"
+    rows = kafkalog.read_table(root, columns=["offset", "headers"]).to_pylist()
+    name = next(row["headers"][0]["key"] for row in rows if row["headers"])
+    having = [row["offset"] for row in rows if any(one["key"] == name for one in row["headers"])]
+    for operation, expected in (
+        ("has", having),
+        ("has not", [row["offset"] for row in rows if row["offset"] not in having]),
+    ):
+        found = kafkalog.read_table(root, columns=["offset"], filters=[("headers", operation, name)])
+        assert found["offset"].to_pylist() == expected != []

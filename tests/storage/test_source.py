@@ -177,3 +177,21 @@ def test_reading_never_writes(tmp_path: Path, log_dir: Path) -> None:
     assert state() == before
     for path in [root, *root.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+@pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="this system does not tell of holes")
+def test_holes_are_passed_over_without_reading_them(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.write(b"x" * 5000)
+        file.seek(2**30)
+        file.write(b"y")
+        file.truncate(2**31)
+    with PreadSource(path) as source:
+        assert source.next_data(10) == 10
+        behind = source.next_data(2**20)
+        assert 2**20 < behind <= 2**30
+        assert 2**30 < source.next_data(2**30 + 2**20) <= 2**31
+        assert source.window(2**30, 2**30 + 1).tobytes() == b"y"
+    with BufferSource(b"abc") as buffer:
+        assert buffer.next_data(1) == 1

@@ -13,6 +13,7 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, flatten, make_limits, timestamp
 from kafkalog.cli.text import escape_line, iso_milliseconds
 from kafkalog.errors import KafkalogError
+from kafkalog.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.cli.reading.record_text import RecordFormat
@@ -31,7 +32,7 @@ entries of its indexes, the position where the scan begins, how many batches wer
     time index    entry 5 of 8: 1700000225239 (2023-11-14T22:17:05.239Z) at offset 225
     offset index  entry 5 of 7: offset 225 at position 23926
     scan          3 batches from position 23926 on
-    batch         offsets 241..255 at position 26107, 1659 bytes, v2, zstd, largest timestamp 1700000255604
+    batch         offsets 241..256 at position 26107, 1,659 bytes, v2, zstd, largest timestamp 1700000255604
     record        orders-0@250  2023-11-14T22:17:30.467Z  key="key-19" value="golf november34946"
     answer        250
 
@@ -228,11 +229,10 @@ def _steps(partition: Partition, trace: Trace) -> Iterator[tuple[str, str]]:
         yield "offset index", _entry(entry, f"offset {entry.offset} at position {entry.position}{passed_over}")
     batch = trace.batch
     if batch is not None:
-        plural = "" if trace.batches_scanned == 1 else "es"
-        yield "scan", f"{trace.batches_scanned} batch{plural} from position {trace.position} on"
+        yield "scan", f"{counted(trace.batches_scanned, 'batch')} from position {trace.position} on"
         first = batch.base_offset if batch.base_offset >= 0 else "?"
-        where = f"at position {batch.position}, {batch.size_in_bytes} bytes, v{batch.magic}, {batch.codec}"
-        yield "batch", f"offsets {first}..{batch.last_offset} {where}, largest timestamp {batch.max_timestamp}"
+        where = f"at position {batch.position}, {counted(batch.size_in_bytes, 'byte')}, v{batch.magic}, {batch.codec}"
+        yield "batch", f"offsets {first}..{batch.last_offset + 1} {where}, largest timestamp {batch.max_timestamp}"
 
 
 def _segment(step: SegmentStep, number: int, n: int) -> str:

@@ -34,7 +34,7 @@ apart (-delete, -future, -stray) are listed below the others.""",
   kafkalog ls /var/lib/kafka
   kafkalog ls /disk1/kafka /disk2/kafka -t orders,payments
   kafkalog ls -s /var/lib/kafka/orders-0
-  kafkalog ls --json /var/lib/kafka | jq -r 'select(.damaged) | .path'""",
+  kafkalog ls --json /var/lib/kafka | jq -r 'select(.ok == false) | .path'""",
 )
 
 _HEADER: Final = ["SEGMENTS", "BYTES", "START", "END", "RECORDS", "FIRST", "LAST", "FORMATS", "CODECS", ""]
@@ -151,11 +151,11 @@ def _segment_table(summaries: list[PartitionSummary]) -> list[str]:
 
 
 def _cells(summary: PartitionSummary | SegmentSummary) -> list[str]:
-    n_records = f"{summary.n_records:,}" if sys.stdout.isatty() else str(summary.n_records)
+    n_records = f"{summary.n_records:,}"
     if summary.n_records_is_minimum:
         n_records = f">={n_records}" if summary.n_records else "?"
     return [
-        human_bytes(summary.size_in_bytes) if sys.stdout.isatty() else str(summary.size_in_bytes),
+        human_bytes(summary.size_in_bytes) if sys.stdout.isatty() else f"{summary.size_in_bytes:,}",
         str(summary.start),
         str(summary.end),
         n_records,
@@ -186,7 +186,7 @@ def _total(summaries: list[PartitionSummary]) -> str:
         counted(len({summary.topic for summary in summaries}), "topic"),
         counted(len(summaries), "partition"),
         counted(sum(len(summary.segments) for summary in summaries), "segment"),
-        human_bytes(size) if sys.stdout.isatty() else f"{size} bytes",
+        human_bytes(size) if sys.stdout.isatty() else counted(size, "byte"),
         records,
     ]
     return "total: " + ", ".join(parts) + (f"; {counted(n_damaged, 'partition')} with damage" if n_damaged else "")

@@ -167,7 +167,7 @@ class _Totals:
             self.n_facts += not finding.damage
 
     def as_text(self, not_checked: str) -> str:
-        size = human_bytes(self.n_bytes) if sys.stdout.isatty() else f"{self.n_bytes} bytes"
+        size = human_bytes(self.n_bytes) if sys.stdout.isatty() else counted(self.n_bytes, "byte")
         parts = [
             counted(self.n_partitions, "partition"),
             counted(self.n_segments, "segment"),

@@ -2,6 +2,10 @@
 
     `preflight`    says what a broker would do on its next start
     `recover`      a broker's recovery, done offline
+    `truncate`     removes the end of a log
+    `trim`         removes the start of a log
+    `cutting`      what these two share
+    `diff`         two replicas of a partition
     `salvage`      every intact batch of a damaged log
     `destination`  the options that say where changed files go
 

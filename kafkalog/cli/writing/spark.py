@@ -369,7 +369,7 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
             counted(totals["partition"], "partition"),
             counted(totals["segment"], "segment"),
             counted(totals["batches"], "batch"),
-            f"{totals['bytes']} bytes",
+            counted(totals["bytes"], "byte"),
         ]
         told = filter(None, [f"total: {', '.join(parts)}", "" if totals["damage"] else not_checked, state])
         console.write("; ".join(told) + "\n")

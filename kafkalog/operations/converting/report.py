@@ -9,6 +9,7 @@ from typing import Any
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Loss
 from kafkalog.operations.converting.rewrite import Counts
+from kafkalog.text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,10 @@ class ConversionReport:
     is_written: bool = False
 
     def __repr__(self) -> str:
-        return (
-            f"ConversionReport({len(self.partitions)} partitions, {self.total('n_records_before')} records to "
-            f"{self.total('n_records_after')}, {self.total('n_bytes_before')} bytes to {self.total('n_bytes_after')})"
-        )
+        n = counted(len(self.partitions), "partition")
+        records = f"{self.total('n_records_before'):,} records to {self.total('n_records_after'):,}"
+        sizes = f"{self.total('n_bytes_before'):,} bytes to {self.total('n_bytes_after'):,}"
+        return f"ConversionReport({n}, {records}, {sizes})"
 
     def total(self, name: str) -> int:
         """The sum of a field of all partitions, such as `n_records_dropped`."""

@@ -33,6 +33,7 @@ from kafkalog.operations.dumping.sidecars import (
     read_transaction_index,
 )
 from kafkalog.operations.dumping.time_index import read_time_index
+from kafkalog.text import counted
 
 __all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
 
@@ -84,7 +85,7 @@ class Dump:
             raise
 
     def __repr__(self) -> str:
-        return f"Dump({len(self.paths)} files, dialect {self.options.dialect})"
+        return f"Dump({counted(len(self.paths), 'file')}, dialect {self.options.dialect})"
 
     @property
     def findings(self) -> list[Finding]:

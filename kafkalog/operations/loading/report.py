@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkalog.text import counted
 from kafkalog.writing.routing import RoutedPartition
 
 
@@ -51,7 +52,8 @@ class LoadResult:
         The log dir.
     partitions : list of LoadedPartition
     notes : list of str
-        Remarks, for example that records are older than the topic's retention.
+        Remarks, for example that internal topics were left out, or that records are older than the topic's retention.
+        They are part of ``repr``; the command prints them.
     """
 
     path: str
@@ -69,4 +71,6 @@ class LoadResult:
         return sum(each.n_bytes for each in self.partitions)
 
     def __repr__(self) -> str:
-        return f"LoadResult({self.n_records} records in {len(self.partitions)} partitions, {self.path!r})"
+        what = f"{counted(self.n_records, 'record')} in {counted(len(self.partitions), 'partition')}"
+        notes = f", notes={self.notes}" if self.notes else ""
+        return f"LoadResult({what}, {self.path!r}{notes})"

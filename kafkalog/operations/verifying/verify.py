@@ -35,6 +35,7 @@ from kafkalog.operations.verifying.partition import check_partition, check_root
 from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck, VerifiedSegment
 from kafkalog.parsing import optional_integer
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
+from kafkalog.text import counted
 
 _AHEAD: Final = 2
 _TICK: Final = 0.1
@@ -115,8 +116,8 @@ class Verification:
     def __repr__(self) -> str:
         n_segments = sum(len(partition.segments) for partition in self.partitions)
         n_damage = sum(finding.damage for finding in self.all_findings())
-        state = "OK" if self.is_ok else f"{n_damage} findings of damage"
-        return f"Verification({len(self.partitions)} partitions, {n_segments} segments, {state})"
+        state = "OK" if self.is_ok else f"{counted(n_damage, 'finding')} of damage"
+        return f"Verification({counted(len(self.partitions), 'partition')}, {counted(n_segments, 'segment')}, {state})"
 
 
 Subject = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment
@@ -163,7 +164,7 @@ def verify(path: Subject, **options: Any) -> Verification:
     Examples
     --------
     >>> kafkalog.verify("tests/golden/log_dir", topics="p-txn")
-    Verification(1 partitions, 6 segments, OK)
+    Verification(1 partition, 6 segments, OK)
     """
     result = Verification()
     for partition in iter_verify(path, into=result, **options):

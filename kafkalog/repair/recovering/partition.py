@@ -44,6 +44,8 @@ class PartitionRecovery:
     lone: list[Work] = field(default_factory=list)
     main: Work | None = None
     files: list[RebuiltFile] = field(default_factory=list)
+    epochs_below: int | None = None
+    """Leader epochs that begin from this offset on are dropped."""
     unwritten: str = ""
     """Why an index was not written, if one was not."""
 
@@ -158,7 +160,7 @@ class PartitionRecovery:
         n_bytes = 0 if found.is_emptied else found.n_valid_bytes
         if n_bytes < segment.size_in_bytes or name != segment.path.name:
             self.output.copy(segment.path, name, n_bytes)
-        action: Action = "emptied" if found.is_emptied else "cut" if found.is_cut else "recovered"
+        action: Action = "emptied" if found.is_emptied else "cut" if n_bytes < segment.size_in_bytes else "recovered"
         return SegmentRecovery(name, segment.base_offset, action, segment.size_in_bytes, n_bytes, found.finding)
 
     def _remove_segment(self, segment: Segment) -> None:
@@ -203,6 +205,8 @@ class PartitionRecovery:
             existing = None  # a broker cannot read it either: it starts without
         covered_to = max((one.map_end_offset for one in recovered if one.epochs), default=0)
         merged = leader_epochs.merge(existing, found, log_end_offset, covered_to=covered_to)
+        if self.epochs_below is not None:
+            merged = [one for one in merged if one[1] < self.epochs_below]
         merged = leader_epochs.truncate_from_start(merged, self.plan.partition.log_start_offset)
         data = encode_checkpoint(merged)
         old = old_content(path)

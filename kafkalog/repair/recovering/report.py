@@ -8,6 +8,7 @@ from typing import Any, Literal
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.operations.rebuilding.report import RebuiltFile
+from kafkalog.text import counted
 
 Action = Literal["kept", "recovered", "cut", "emptied", "deleted"]
 
@@ -161,6 +162,6 @@ class RecoveryReport:
 
     def __repr__(self) -> str:
         n_failed = sum(partition.error is not None for partition in self.partitions)
-        state = f"{self.n_bytes_lost} bytes lost" if self.n_bytes_lost else "nothing lost"
+        state = f"{counted(self.n_bytes_lost, 'byte')} lost" if self.n_bytes_lost else "nothing lost"
         failed = f", {n_failed} not recovered" if n_failed else ""
-        return f"RecoveryReport({len(self.partitions)} partitions, {state}{failed})"
+        return f"RecoveryReport({counted(len(self.partitions), 'partition')}, {state}{failed})"

@@ -1,6 +1,6 @@
 """Records to batches, with every codec, beside Kafka's own builder: a table in Markdown.
 
-    python asv_bench/encodings.py > asv_bench/ENCODINGS.md
+    python asv_bench/encode_side_by_side.py > asv_bench/ENCODINGS.md
 
 Needs a JDK. Both sides make the same batches of the same records, take turns in one run, and the least CPU seconds of
 each count. stdout is the table, stderr the progress.
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             speeds = [f"{segment.size_in_bytes / best[side] / 1e6:.0f}" for side in ("kafkalog", "builder")]
             rows.append([name, codec, *speeds, f"{best['builder'] / best['kafkalog']:.2f}"])
     print("# Encoding beside Kafka's builder\n")
-    print("    python asv_bench/encodings.py", *(sys.argv[1:] if arguments is None else arguments))
+    print("    python asv_bench/encode_side_by_side.py", *(sys.argv[1:] if arguments is None else arguments))
     print(f"\n- {_cpu_model()}, {platform.system()}, Python {platform.python_version()}, kafka-clients 4.3.1")
     print("- 64 MiB of records in memory, into the batches that they came from, about 16 KiB each; one thread")
     print(f"- the least CPU seconds of {chosen.rounds} rounds in which both sides take turns; ratios hold within a row")

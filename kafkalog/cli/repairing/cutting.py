@@ -1,0 +1,45 @@
+"""What `kafkalog truncate` and `kafkalog trim` share: their output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.console import Console
+from kafkalog.cli.text import counted, escape_line
+
+if TYPE_CHECKING:
+    from kafkalog.repair.recovering.report import RecoveryReport
+
+
+def offset(text: str) -> int:
+    """Parse an offset."""
+    if not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"an offset is expected, not {text!r}")
+    return int(text)
+
+
+def epoch(text: str) -> int:
+    """Parse a leader epoch."""
+    if not text.isdecimal() or len(text) > 10 or int(text) >= 2**31:
+        raise argparse.ArgumentTypeError(f"a leader epoch is expected, not {text!r}")
+    return int(text)
+
+
+def show(report: RecoveryReport, args: argparse.Namespace, console: Console) -> None:
+    """Print a line for each partition that is cut, or an object for each partition."""
+    for row in report.partitions:
+        if args.json:
+            console.write(json.dumps(row.as_dict()) + "\n")
+        elif row.n_bytes_lost or row.files or row.removed:
+            lost = f"{row.count('deleted'):,} segments deleted, {row.n_bytes_lost:,} bytes removed"
+            line = f"{row.path}  offsets {row.log_start_offset}..{row.log_end_offset}  {lost}"
+            console.write(escape_line(line) + "\n")
+    console.findings(report.findings.rows)
+    verb = "would be" if args.dry_run else "are"
+    console.note(
+        f"{counted(len(report.partitions), 'partition')}, {report.n_bytes_lost:,} bytes of .log files {verb} removed"
+    )
+    if report.n_backup_files:
+        console.note(f"{counted(report.n_backup_files, 'old file')} kept in {args.backup}: delete it once all is well")

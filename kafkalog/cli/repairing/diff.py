@@ -1,0 +1,61 @@
+"""`kafkalog diff`: compares two replicas of a partition."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits
+from kafkalog.cli.text import escape_line
+
+_PATHS: Final = ("DIR", "partition directory, twice", "The two DIRs are directories of one partition, of two brokers.")
+_HELP: Final = HelpText(
+    description="""\
+Compare two replicas of a partition batch by batch: name the first batch in which they differ, and which of them would
+truncate, and to where, if they met. Leader epochs decide that, as between brokers. Segment boundaries do not matter,
+nor that one log begins later or ends earlier than the other.
+
+A damaged replica is an error: salvage it first. The exit code is 1 if the replicas differ.""",
+    examples="""\
+  kafkalog diff /mnt/broker-1/orders-0 /mnt/broker-2/orders-0
+  kafkalog diff --json /mnt/broker-1/orders-0 /mnt/broker-3/orders-0""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command's arguments."""
+    parser = add_command(commands, "diff", _HELP, paths=_PATHS)
+    parser.add_argument("--json", action="store_true", help="the result as a JSON object")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Compare, and print the result."""
+    if len(args.paths) != 2:
+        raise UsageError("diff compares two DIRs")
+    from kafkalog.errors import Finding, Reason
+    from kafkalog.repair.diff import diff
+
+    prepare_stdout(is_json=args.json)
+    found = diff(*args.paths, limits=make_limits(args.limits))
+    if args.json:
+        console.write(json.dumps(found.as_dict()) + "\n")
+    elif found.ok:
+        console.write(escape_line(f"the same: {found.n_batches:,} batches from offset {found.start_offset} on") + "\n")
+    else:
+        for batch in (found.batch_a, found.batch_b):
+            assert batch is not None
+            offsets = f"offsets {batch.base_offset}..{batch.last_offset + 1}, leader epoch {batch.leader_epoch}"
+            console.write(escape_line(f"{batch.path}@{batch.position}: {offsets}, checksum {batch.crc:08x}") + "\n")
+        if found.truncate_to is not None:
+            path = found.b if found.leader == "a" else found.a
+            console.write(escape_line(f"{path} would truncate to offset {found.truncate_to}") + "\n")
+        if found.is_kept:
+            console.write("leader epochs do not show the difference: brokers would keep it\n")
+    if not found.ok:
+        detail = f"differs from {found.b} from offset {found.offset} on"
+        console.judge([Finding(Reason.EPOCH_ORDER, detail, path=found.a, base_offset=found.offset)])

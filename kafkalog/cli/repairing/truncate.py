@@ -1,0 +1,64 @@
+"""`kafkalog truncate`: removes the end of a log."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits, timestamp
+from kafkalog.cli.repairing.cutting import epoch, offset, show
+from kafkalog.cli.repairing.destination import PATH, add_destination, destination
+
+_HELP: Final = HelpText(
+    description="""\
+Remove the end of a partition's log, or of each partition of a log dir: everything from an offset or a time on, or all
+records of leader epochs behind one. The broker has to be stopped.
+
+Batches are removed whole, so the log may end before the offset. Indexes, producer snapshots, leader epochs and
+checkpoints are kept right. A partition that ends before the place is unchanged; one that is damaged before it is an
+error: recover it first.""",
+    examples="""\
+  kafkalog truncate /var/lib/kafka/orders-0 --to-offset 120000 --dry-run
+  kafkalog truncate /var/lib/kafka/orders-0 --to-offset 120000 --in-place --backup /var/tmp/before
+  kafkalog truncate /mnt/disk --to-timestamp 2026-11-21T08:00Z --to /new/disk/kafka
+  kafkalog truncate orders-0 --to-epoch 7 --to copy""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command's arguments."""
+    parser = add_command(commands, "truncate", _HELP, paths=PATH)
+    place = parser.add_argument_group("from where on (one of these)").add_mutually_exclusive_group(required=True)
+    place.add_argument("--to-offset", metavar="N", type=offset, help="remove records from this offset on")
+    place.add_argument("--to-epoch", metavar="N", type=epoch, help="remove records of later leader epochs")
+    place.add_argument(
+        "--to-timestamp", metavar="TIME", type=timestamp, help="remove everything from the first record at this time on"
+    )
+    add_destination(parser)
+    parser.add_argument("--json", action="store_true", help="an object a line for each partition")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Truncate, and print what became of each partition."""
+    options = destination(args)
+    from kafkalog.repair.cutting.truncate import truncate
+
+    prepare_stdout(is_json=args.json)
+    try:
+        report = truncate(
+            args.paths[0],
+            to_offset=args.to_offset,
+            to_epoch=args.to_epoch,
+            to_timestamp=args.to_timestamp,
+            limits=make_limits(args.limits),
+            **options,
+        )
+    except ValueError as error:
+        if hasattr(error, "reason"):
+            raise
+        raise UsageError(str(error)) from None
+    show(report, args, console)

@@ -1,0 +1,155 @@
+"""Removes the start of a log: everything before an offset or a time, as DeleteRecords and retention do.
+
+Mirrors `UnifiedLog.maybeIncrementLogStartOffset` and `UnifiedLog.deleteLogStartOffsetBreachedSegments`.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
+from kafkalog.parsing import parse_milliseconds
+from kafkalog.repair.cutting.destinations import Destinations
+from kafkalog.repair.outputs import PartitionOutput
+from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
+from kafkalog.repair.startup.load_plan import LoadPlan
+from kafkalog.state import leader_epochs
+from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
+
+_SUFFIXES = (kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
+
+
+def trim(
+    path: str | os.PathLike[str],
+    *,
+    before_offset: int | None = None,
+    before_timestamp: int | datetime | None = None,
+    to: str | os.PathLike[str] | None = None,
+    in_place: bool = False,
+    backup: str | os.PathLike[str] | None = None,
+    dry_run: bool = False,
+    stage_in: str | os.PathLike[str] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> RecoveryReport:
+    """Remove the start of a partition's log, or of each partition of a log dir.
+
+    Parameters
+    ----------
+    path : path-like
+        A log dir, or a partition directory.
+    before_offset : int, optional
+        Remove the records before this offset.
+    before_timestamp : int (ms) or aware datetime, optional
+        Remove the records before the first one whose timestamp is at or after this; all, if there is none.
+    to, in_place, backup, dry_run, stage_in
+        See `recover`.
+    limits : Limits
+
+    Returns
+    -------
+    RecoveryReport
+
+    Raises
+    ------
+    ValueError
+        Not exactly one of the two is given; or the offset is above the log end offset of a partition.
+    UnsafePathError, OutputExistsError, WriteError
+        See `recover`.
+
+    Notes
+    -----
+    The log start offset is written to the log dir's checkpoint, and segments that lie wholly before it are deleted; the
+    last segment stays. A partition that is copied without its log dir has no checkpoint: it begins with the first batch
+    of the first segment that is kept.
+
+    Source: UnifiedLog.maybeIncrementLogStartOffset, UnifiedLog.deleteOldSegments, Kafka 4.3.
+
+    Examples
+    --------
+    >>> kafkalog.trim("tests/golden/log_dir/p-txn-0", before_offset=170, dry_run=True).partitions[0].count("deleted")
+    3
+    """
+    if (before_offset is not None) + (before_timestamp is not None) != 1:
+        raise ValueError("say where: one of before_offset= and before_timestamp=")
+    stamp = None if before_timestamp is None else parse_milliseconds("before_timestamp", before_timestamp)
+    places = Destinations(
+        path,
+        to=to,
+        in_place=in_place,
+        backup=backup,
+        dry_run=dry_run,
+        stage_in=stage_in,
+        removes_last_first=False,
+        limits=limits,
+    )
+    starts = {plan: _start(plan, before_offset, stamp) for plan in places.plans}
+    with places.open() as make:
+
+        def raise_starts(offsets: dict[kf.TopicPartition, int]) -> None:
+            for plan, start in starts.items():
+                key = plan.partition.topic_partition
+                if key is not None and start > plan.partition.log_start_offset:
+                    offsets[key] = start
+
+        # first, so that no crash leaves records that are gone below a log start that does not say so
+        places.put_checkpoint(kf.LOG_START_OFFSET_CHECKPOINT, raise_starts)
+        for plan in places.plans:
+            places.report.partitions.append(_trim(plan, make(plan), starts[plan]))
+        places.copy_rest()
+    return places.report
+
+
+def _start(plan: LoadPlan, offset: int | None, timestamp: int | None) -> int:
+    """The log start offset of a partition afterwards."""
+    partition = plan.partition
+    if not partition.segments:
+        return partition.log_start_offset
+    if timestamp is not None:
+        found = partition.offset_for_timestamp(timestamp)
+        offset = partition.log_end_offset if found < 0 else found
+    assert offset is not None
+    if offset > partition.log_end_offset:
+        raise ValueError(f"{plan.path} ends at {partition.log_end_offset}: it cannot begin at {offset}")
+    return max(offset, partition.log_start_offset)
+
+
+def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredPartition:
+    segments = plan.partition.segments
+    row = RecoveredPartition(str(plan.path), plan.partition.topic_partition)
+    row.log_start_offset, row.log_end_offset = start, plan.partition.log_end_offset
+    there = set(plan.files.names)
+    for number, segment in enumerate(segments):
+        name, size = segment.path.name, segment.size_in_bytes
+        is_gone = number + 1 < len(segments) and segments[number + 1].base_offset <= start
+        action = "deleted" if is_gone else "kept"
+        row.segments.append(SegmentRecovery(name, segment.base_offset, action, size, 0 if is_gone else size))  # type: ignore[arg-type]
+        for suffix in _SUFFIXES if is_gone else ():
+            file = name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
+            if file in there:
+                output.remove(file)
+    if start > plan.partition.log_start_offset:
+        for name in plan.files.names:
+            offset = kf.parse_base_offset(name)
+            # that at the log end stays: the producers are in it
+            is_old = offset is not None and offset <= start and offset < row.log_end_offset
+            if is_old and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
+                row.removed[name] = "a snapshot at or below the log start offset"
+                output.remove(name)
+        _cut_epochs(plan, output, start)
+    output.commit()
+    return row
+
+
+def _cut_epochs(plan: LoadPlan, output: PartitionOutput, start: int) -> None:
+    path = plan.path / kf.LEADER_EPOCH_CHECKPOINT
+    try:
+        existing = read_leader_epochs(path)
+    except KafkalogError:
+        return  # a broker takes the log dir offline for it: recovery says so
+    if existing is not None:
+        kept = leader_epochs.truncate_from_start([(int(epoch), int(at)) for epoch, at in existing.tolist()], start)
+        data = encode_checkpoint(kept)
+        if path.read_bytes() != data:
+            output.write(path.name, data)

@@ -1,0 +1,187 @@
+"""Removes the end of a log: everything from an offset, behind an epoch, or from a time on.
+
+Mirrors `UnifiedLog.truncateTo` and what follows it: indexes, snapshots, leader epochs and checkpoints.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
+from kafkalog.operations.rebuilding.report import RebuildReport
+from kafkalog.parsing import parse_milliseconds
+from kafkalog.repair.cutting.destinations import Destinations
+from kafkalog.repair.cutting.prefix import SegmentPrefix, position_of
+from kafkalog.repair.outputs import PartitionOutput
+from kafkalog.repair.recovering.partition import PartitionRecovery
+from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
+from kafkalog.repair.startup.load_plan import LoadPlan
+
+
+def truncate(
+    path: str | os.PathLike[str],
+    *,
+    to_offset: int | None = None,
+    to_epoch: int | None = None,
+    to_timestamp: int | datetime | None = None,
+    to: str | os.PathLike[str] | None = None,
+    in_place: bool = False,
+    backup: str | os.PathLike[str] | None = None,
+    dry_run: bool = False,
+    index_interval_bytes: int | None = None,
+    stage_in: str | os.PathLike[str] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> RecoveryReport:
+    """Remove the end of a partition's log, or of each partition of a log dir.
+
+    Parameters
+    ----------
+    path : path-like
+        A log dir, or a partition directory.
+    to_offset : int, optional
+        Remove the records from this offset on.
+    to_epoch : int, optional
+        Remove the records of later leader epochs, as a follower does whose leader knows no later one.
+    to_timestamp : int (ms) or aware datetime, optional
+        Remove everything from the first record on whose timestamp is at or after this.
+    to, in_place, backup, dry_run, stage_in
+        See `recover`.
+    index_interval_bytes : int, optional
+        See `reindex`.
+    limits : Limits
+
+    Returns
+    -------
+    RecoveryReport
+
+    Raises
+    ------
+    ValueError
+        Not exactly one of the three is given; or the offset is below the log start offset of a partition.
+    UnsafePathError, OutputExistsError, WriteError
+        See `recover`.
+    KafkalogError
+        The log is damaged before the place: recover it first.
+
+    Notes
+    -----
+    Batches are removed whole: a batch that reaches the offset goes, even if it begins before it. So the log may end
+    before the offset. Indexes of the segment that is cut, the producer snapshot at the new end and the leader epochs
+    are made anew, and checkpointed offsets behind the new end are lowered to it. A partition whose log ends before the
+    place is unchanged.
+
+    Source: UnifiedLog.truncateTo, LogSegment.truncateTo, LeaderEpochFileCache.truncateFromEnd, Kafka 4.3.
+
+    Examples
+    --------
+    >>> kafkalog.truncate("tests/golden/log_dir/p-multi-0", to_offset=100, dry_run=True).partitions[0].log_end_offset
+    96
+    """
+    if (to_offset is not None) + (to_epoch is not None) + (to_timestamp is not None) != 1:
+        raise ValueError("say where: one of to_offset=, to_epoch= and to_timestamp=")
+    stamp = None if to_timestamp is None else parse_milliseconds("to_timestamp", to_timestamp)
+    places = Destinations(
+        path,
+        to=to,
+        in_place=in_place,
+        backup=backup,
+        dry_run=dry_run,
+        stage_in=stage_in,
+        removes_last_first=True,
+        limits=limits,
+    )
+    ends: dict[LoadPlan, int | None] = {plan: _end(plan, to_offset, to_epoch, stamp) for plan in places.plans}
+    with places.open() as make:
+        for plan in places.plans:
+            row = _Truncation(plan, make(plan), places.report, index_interval_bytes, limits).run(ends[plan])
+            places.report.partitions.append(row)
+        if not in_place:
+            places.check()
+
+        def clamp(offsets: dict[kf.TopicPartition, int]) -> None:
+            for row in places.report.partitions:
+                if row.topic_partition in offsets and row.error is None:
+                    offsets[row.topic_partition] = min(offsets[row.topic_partition], row.log_end_offset)
+
+        for name in (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT, kf.CLEANER_OFFSET_CHECKPOINT):
+            places.put_checkpoint(name, clamp)
+        places.copy_rest()
+    return places.report
+
+
+def _end(plan: LoadPlan, offset: int | None, epoch: int | None, timestamp: int | None) -> int | None:
+    """The offset to truncate a partition to; None if nothing is removed."""
+    partition = plan.partition
+    if not partition.segments:
+        return None
+    if epoch is not None:
+        answer = partition.end_offset_for_epoch(epoch).end_offset
+        offset = None if answer < 0 else answer
+    elif timestamp is not None:
+        found = partition.offset_for_timestamp(timestamp)
+        offset = None if found < 0 else found
+    if offset is None or offset >= partition.log_end_offset:
+        return None
+    if offset < partition.log_start_offset:
+        raise ValueError(f"{plan.path} starts at {partition.log_start_offset}: it cannot be truncated to {offset}")
+    return offset
+
+
+class _Truncation:
+    """Truncates one partition; the target of the rebuild of its last segment."""
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        output: PartitionOutput,
+        report: RecoveryReport,
+        index_interval_bytes: int | None,
+        limits: Limits,
+    ) -> None:
+        self._plan, self._interval, self._limits = plan, index_interval_bytes, limits
+        self._one = PartitionRecovery(plan, output)
+        self._rebuilt = RebuildReport(findings=report.findings)
+
+    def run(self, end: int | None) -> RecoveredPartition:
+        """Truncate, and return what became of the partition."""
+        plan, partition = self._plan, self._plan.partition
+        if end is None:
+            row = RecoveredPartition(str(plan.path), partition.topic_partition)
+            row.log_start_offset, row.log_end_offset = partition.log_start_offset, partition.log_end_offset
+            for one in partition.segments:
+                size = one.size_in_bytes
+                row.segments.append(SegmentRecovery(one.path.name, one.base_offset, "kept", size, size))
+            self._one.output.commit()
+            return row
+        segments = partition.segments
+        # a segment that begins at the offset stays, empty, so that the log ends there
+        last = max(number for number, one in enumerate(segments) if one.base_offset <= end)
+        prefix = SegmentPrefix(segments[last], position_of(segments[last], end))
+        plan.lone, plan.unflushed_from = {}, prefix.base_offset
+        partition.segments = [*segments[:last], prefix]
+        rebuilder = Rebuilder(self._rebuilt, self, is_in_place=False, damaged="cut", limits=self._limits)
+        self._one.main = rebuilder.plan(
+            partition, frozenset({prefix.base_offset}), frozenset(KINDS) - {"epochs"}, self._interval, None
+        )
+        rebuilder.run([self._one.main], 1)
+        partition.segments = segments
+        self._one.files += self._rebuilt.files
+        self._one.epochs_below = end
+        return self._one.finish()
+
+    def put(self, path: Path, data: bytes) -> None:
+        """Take a derived file that is new or has changed."""
+        self._one.put(path, data)
+
+    def keep(self, path: Path, data: bytes) -> None:
+        """Do nothing: the file is right."""
+
+    def remove(self, path: Path) -> None:
+        """Do nothing: snapshots are removed by `PartitionRecovery`."""
+
+    def settle(self) -> None:
+        """Do nothing: the partition is committed as a whole."""

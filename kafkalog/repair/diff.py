@@ -1,0 +1,262 @@
+"""Compares two replicas of a partition: the first batch in which they differ, and which of them would truncate.
+
+Mirrors what a follower does before it fetches (`AbstractFetcherThread`): leader epochs decide. Segment boundaries do
+not matter, nor where the logs begin: replicas delete old segments at different times. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, NotKafkaError, Reason
+from kafkalog.log.open import open as open_path
+from kafkalog.log.partition import Partition
+from kafkalog.records.batch_table import BatchTable, valid_crcs
+from kafkalog.state.leader_epochs import LeaderEpochs
+
+Side = Literal["a", "b"]
+
+_COMPARED: Final = ("base_offset", "last_offset", "partition_leader_epoch", "magic", "size_in_bytes", "crc")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaBatch:
+    """A batch of one of the replicas."""
+
+    path: str
+    position: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDiff:
+    """How two replicas of a partition differ.
+
+    Attributes
+    ----------
+    a, b : str
+        Their paths.
+    start_offset : int
+        The first offset that both have.
+    end_offset_a, end_offset_b : int
+        Their log end offsets. One may be behind the other; that is no difference.
+    n_batches : int
+        Batches that are the same.
+    offset : int or None
+        The first offset from which on they differ; None if they do not.
+    batch_a, batch_b : ReplicaBatch or None
+        The first batches that differ.
+    leader : {"a", "b"} or None
+        The one with the later leader epoch, or, of two with the same, the longer one; None if that decides nothing.
+    truncate_to : int or None
+        The offset to which the other would truncate before it fetched from the leader; None if it would keep all.
+    is_kept : bool
+        Whether a difference would stay, since the leader epochs do not show it: one of the two is damaged, or was
+        written by something else than a broker.
+    """
+
+    a: str
+    b: str
+    start_offset: int
+    end_offset_a: int
+    end_offset_b: int
+    n_batches: int
+    offset: int | None = None
+    batch_a: ReplicaBatch | None = None
+    batch_b: ReplicaBatch | None = None
+    leader: Side | None = None
+    truncate_to: int | None = None
+    is_kept: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the replicas are the same as far as both reach."""
+        return self.offset is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def diff(
+    a: str | os.PathLike[str] | Partition,
+    b: str | os.PathLike[str] | Partition,
+    *,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> ReplicaDiff:
+    """Compare two replicas of a partition, batch by batch.
+
+    Parameters
+    ----------
+    a, b : path-like or Partition
+        Partition directories.
+    progress : callable
+        ``progress(n_bytes)`` is called with the number of bytes compared since the last call.
+    limits : Limits
+
+    Returns
+    -------
+    ReplicaDiff
+
+    Raises
+    ------
+    NotKafkaError
+        A path is not a partition directory.
+    KafkalogError
+        A replica is damaged, or cannot be read: salvage it first.
+
+    Notes
+    -----
+    Batches are the same if their offsets, leader epochs and checksums are; each checksum is compared with the bytes. A
+    compacted partition may differ in batches that one replica has cleaned already.
+
+    Source: AbstractFetcherThread.getOffsetTruncationState, LeaderEpochFileCache.endOffsetFor, Kafka 4.3.
+
+    Examples
+    --------
+    >>> kafkalog.diff("tests/golden/log_dir/p-multi-0", "tests/golden/log_dir/p-multi-0").ok
+    True
+    """
+    one, other = _partition(a, limits), _partition(b, limits)
+    start = max(one.log_start_offset, other.log_start_offset)
+    ends = one.log_end_offset, other.log_end_offset
+    left, right = _Batches(one, start, progress), _Batches(other, start, progress)
+    n_same = 0
+    while True:
+        n = min(left.n_ready(), right.n_ready())
+        if not n:
+            break
+        same = left.peek(n, right)
+        n_equal = n if same.all() else int(np.argmin(same))
+        n_same += n_equal
+        left.skip(n_equal)
+        right.skip(n_equal)
+        if n_equal < n:
+            break
+    paths = str(one.path), str(other.path)
+    in_a, in_b = left.first(), right.first()
+    if in_a is None or in_b is None:
+        return ReplicaDiff(*paths, start, *ends, n_same)
+    leader, truncate_to = _truncation((one, other), ends)
+    offset = min(in_a.base_offset, in_b.base_offset)
+    is_kept = truncate_to is None or truncate_to > offset
+    return ReplicaDiff(*paths, start, *ends, n_same, max(offset, start), in_a, in_b, leader, truncate_to, is_kept)
+
+
+def _partition(path: str | os.PathLike[str] | Partition, limits: Limits) -> Partition:
+    opened = path if isinstance(path, Partition) else open_path(path, limits=limits)
+    if not isinstance(opened, Partition):
+        raise NotKafkaError(Reason.NOT_KAFKA, "it is not a partition directory", path=os.fspath(str(path)))
+    return opened
+
+
+class _Batches:
+    """The batches of a replica from an offset on, whose checksums are right."""
+
+    def __init__(self, partition: Partition, start: int, progress: Callable[[int], object]) -> None:
+        self._partition, self._start, self._progress = partition, start, progress
+        self._tables = self._walk()
+        self._path = ""
+        self._table = BatchTable.empty()
+        self._done = 0
+
+    def n_ready(self) -> int:
+        """How many batches can be compared now; 0 at the end of the log."""
+        while self._done == len(self._table):
+            following = next(self._tables, None)
+            if following is None:
+                return 0
+            (self._path, self._table), self._done = following, 0
+        return len(self._table) - self._done
+
+    def peek(self, n: int, other: _Batches) -> npt.NDArray[np.bool_]:
+        """bool[n]: which of the next batches are the same here and there."""
+        same = np.ones(n, np.bool_)
+        for name in _COMPARED:
+            here, there = getattr(self._table, name), getattr(other._table, name)
+            same &= here[self._done : self._done + n] == there[other._done : other._done + n]
+        return same
+
+    def skip(self, n: int) -> None:
+        """Pass over batches."""
+        self._done += n
+
+    def first(self) -> ReplicaBatch | None:
+        """The next batch, None at the end of the log."""
+        if not self.n_ready():
+            return None
+        table, row = self._table, self._done
+        last = int(table.last_offset[row])
+        base = int(table.base_offset[row]) if table.base_offset[row] >= 0 else last
+        position, epoch = int(table.position[row]), int(table.partition_leader_epoch[row])
+        return ReplicaBatch(self._path, position, base, last, epoch, int(table.crc[row]))
+
+    def _walk(self) -> Iterator[tuple[str, BatchTable]]:
+        for segment in self._partition.segments:
+            with segment.open() as source:
+                for window in segment.iter_windows(source):
+                    batches = window.batches
+                    valid = valid_crcs(window)
+                    if not valid.all():
+                        row = int(np.argmin(valid))
+                        raise CorruptionError(
+                            Reason.CRC_MISMATCH,
+                            "the checksum in the batch is not that of its bytes; kafkalog salvage saves the others",
+                            path=segment.path,
+                            position=int(batches.position[row]),
+                            base_offset=int(batches.base_offset[row]),
+                            length=int(batches.size_in_bytes[row]),
+                        )
+                    self._progress(int(batches.size_in_bytes.sum(dtype=np.int64)))
+                    source.release(window.data, window.start)
+                    yield str(segment.path), batches[batches.last_offset >= self._start]
+
+
+def _truncation(replicas: tuple[Partition, Partition], ends: tuple[int, int]) -> tuple[Side | None, int | None]:
+    """Which replica leads, and where the other truncates; None if it keeps all."""
+    epochs = [one.epoch_cache.entries.tolist() for one in replicas]
+    if not epochs[0] or not epochs[1]:
+        return None, None
+    rank = [(entries[-1][0], end) for entries, end in zip(epochs, ends, strict=True)]
+    if rank[0] == rank[1]:
+        return None, None
+    leader = 0 if rank[0] > rank[1] else 1
+    end = truncate(
+        epochs[1 - leader], ends[1 - leader], LeaderEpochs(replicas[leader].epoch_cache.entries), ends[leader]
+    )
+    return ("a", "b")[leader], end if end < ends[1 - leader] else None
+
+
+def truncate(follower: list[tuple[int, int]], end: int, leader: LeaderEpochs, leader_end: int) -> int:
+    """The offset at which a follower's log ends once it has truncated to what the leader has, too.
+
+    Parameters
+    ----------
+    follower : list of (epoch, start offset)
+    end : int
+        Log end offset of the follower.
+    leader : LeaderEpochs
+    leader_end : int
+        Log end offset of the leader.
+    """
+    while True:
+        known = [(epoch, start) for epoch, start in follower if start < end]
+        if not known:
+            return end
+        said = leader.truncation_for(known[-1][0], end, leader_end)
+        if said.truncate_to < 0:
+            return known[-1][1]  # the leader knows nothing this old: what is left is the epochs before it
+        if said.is_final:
+            return said.truncate_to
+        own_end = next((start for epoch, start in known if epoch > said.leader_epoch), end)
+        end = min(said.truncate_to, own_end, known[-1][1])

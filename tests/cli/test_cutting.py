@@ -1,0 +1,61 @@
+"""`kafkalog truncate` and `kafkalog trim`: what they say, and what they end with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import golden_sets
+import pytest
+
+import kafkalog
+from kafkalog.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    target = tmp_path / "data" / "p-txn-0"
+    shutil.copytree(golden_sets.partitions("k44")["p-txn-0"], target)
+    return target
+
+
+def run(capsys: Capture, *arguments: object) -> tuple[int, str, str]:
+    code = main([*map(str, arguments)])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_the_end_goes(partition: Path, tmp_path: Path, capsys: Capture) -> None:
+    code, out, err = run(capsys, "truncate", partition, "--to-offset", 200, "--dry-run")
+    assert code == 0
+    assert "2 segments deleted" in out
+    assert "would be removed" in err
+    code, out, _ = run(capsys, "truncate", partition, "--to-offset", 200, "--json", "--to", tmp_path / "copy")
+    row = json.loads(out)
+    assert kafkalog.open_partition(tmp_path / "copy").log_end_offset == row["log_end_offset"]
+    code, _, err = run(capsys, "truncate", partition, "--to-epoch", 0, "--in-place", "--backup", tmp_path / "old", "-v")
+    assert code == 0
+
+
+def test_the_start_goes(partition: Path, tmp_path: Path, capsys: Capture) -> None:
+    backup = tmp_path / "old"
+    code, out, err = run(capsys, "trim", partition, "--before-offset", 200, "--in-place", "--backup", backup)
+    assert (code, "offsets 200..430  3 segments deleted" in out) == (0, True)
+    assert "old files kept" in err
+    assert kafkalog.open_partition(partition).log_start_offset == 200
+
+
+def test_wrong_usage(partition: Path, capsys: Capture) -> None:
+    for arguments in (
+        ["truncate", partition, "--dry-run"],
+        ["truncate", partition, "--to-offset", "x", "--dry-run"],
+        ["truncate", partition, "--to-epoch", "-1", "--dry-run"],
+        ["truncate", partition, "--to-offset", 5, "--to-epoch", 5, "--dry-run"],
+        ["trim", partition, "--before-offset", 5],
+        ["trim", partition, "--before-offset", 431, "--dry-run"],
+        ["trim", partition, "--before-timestamp", "2026-11-21", "--dry-run"],
+    ):
+        assert run(capsys, *arguments)[0] == 2, arguments

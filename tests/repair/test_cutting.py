@@ -1,0 +1,154 @@
+"""Truncate and trim: the end or the start of a log goes, and all that is derived is right."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import golden_sets
+import pytest
+
+import kafkalog
+from kafkalog.errors import UnsafePathError
+from kafkalog.state.checkpoints import read_offset_checkpoint
+from kafkalog.storage.broker_lock import hold_locks
+
+START = "log-start-offset-checkpoint"
+POINTS = "recovery-point-offset-checkpoint"
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    source = golden_sets.unpacked("k44")
+    root = tmp_path / "data"
+    root.mkdir()
+    for name in ("p-multi-0", "p-txn-0", "p-epochs-0"):
+        shutil.copytree(source / name, root / name)
+    for path in source.iterdir():
+        if path.is_file():
+            shutil.copy(path, root)
+    return root
+
+
+def offsets_of(partition: Path, **options: object) -> list[int]:
+    return kafkalog.read_table(partition, columns=["offset"], include_control=True, **options)["offset"].to_pylist()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 14, 15, 100, 156, 200, 304, 305, 400, 429, 430, 1000])
+def test_every_offset_below_stays_but_for_those_of_a_batch_that_reaches_it(
+    log_dir: Path, tmp_path: Path, offset: int
+) -> None:
+    source = log_dir / "p-txn-0"
+    before = content(source)
+    (row,) = kafkalog.truncate(source, to_offset=offset, to=tmp_path / "p-txn-0").partitions
+    assert content(source) == before
+    batches = [
+        (int(first), int(last))
+        for segment in kafkalog.Partition(source).segments
+        for first, last in zip(segment.batches.base_offset, segment.batches.last_offset, strict=True)
+    ]
+    end = max((last for _, last in batches if last < offset), default=-1) + 1
+    assert offsets_of(tmp_path / "p-txn-0") == [one for one in offsets_of(source) if one < end]
+    assert row.log_end_offset in (end, min(offset, 430))
+    assert kafkalog.Partition(tmp_path / "p-txn-0").log_end_offset == row.log_end_offset
+    assert kafkalog.verify(tmp_path / "p-txn-0").is_ok
+    snapshots = {path.name for path in (tmp_path / "p-txn-0").glob("*.snapshot")}
+    if 0 < row.log_end_offset < 430:
+        assert max(snapshots) == f"{row.log_end_offset:020d}.snapshot"
+
+
+def test_an_epoch_and_a_time_say_the_same_place(log_dir: Path, tmp_path: Path) -> None:
+    source = log_dir / "p-epochs-0"
+    epochs = kafkalog.Partition(source).leader_epochs.tolist()
+    assert len(epochs) > 2
+    (row,) = kafkalog.truncate(source, to_epoch=epochs[0][0], to=tmp_path / "p-epochs-0").partitions
+    assert row.log_end_offset == epochs[1][1]
+    assert kafkalog.Partition(tmp_path / "p-epochs-0").leader_epochs.tolist() == epochs[:1]
+    table = kafkalog.read_table(source)
+    stamp = table["timestamp"][50].as_py()
+    (row,) = kafkalog.truncate(source, to_timestamp=stamp, to=tmp_path / "by-time").partitions
+    assert row.log_end_offset <= kafkalog.Partition(source).offset_for_timestamp(stamp)
+    kept = kafkalog.read_table(tmp_path / "by-time")["timestamp"].to_pylist()
+    assert kept
+    assert max(kept) < stamp
+    (row,) = kafkalog.truncate(source, to_epoch=10**6, dry_run=True).partitions
+    assert row.log_end_offset == kafkalog.Partition(source).log_end_offset
+
+
+def test_a_log_dir_is_cut_in_place_as_in_a_copy(log_dir: Path, tmp_path: Path) -> None:
+    before = content(log_dir)
+    kafkalog.truncate(log_dir, to_offset=100, to=tmp_path / "copy")
+    report = kafkalog.truncate(log_dir, to_offset=100, in_place=True, backup=tmp_path / "old")
+    assert content(log_dir) == content(tmp_path / "copy")
+    kept = content(tmp_path / "old")
+    after = content(log_dir)
+    assert kept == {name: data for name, data in before.items() if after.get(name) != data}
+    assert report.n_backup_files == len(kept)
+    points = read_offset_checkpoint(log_dir / POINTS) or {}
+    assert {points[row.topic_partition] for row in report.partitions if row.topic_partition is not None} <= {
+        row.log_end_offset for row in report.partitions
+    }
+    assert (log_dir / ".kafka_cleanshutdown").exists()
+    assert kafkalog.preflight(log_dir, broker="2.8").verdict == "starts"
+    assert kafkalog.verify(log_dir, topics=["p-multi", "p-txn", "p-epochs"]).is_ok
+
+
+@pytest.mark.parametrize("offset", [0, 1, 14, 100, 156, 304, 429, 430])
+def test_records_before_an_offset_go(log_dir: Path, tmp_path: Path, offset: int) -> None:
+    before = content(log_dir)
+    expected = [one for one in offsets_of(log_dir / "p-txn-0") if one >= offset]
+    out = tmp_path / "copy"
+    shutil.rmtree(log_dir / "p-multi-0")
+    shutil.rmtree(log_dir / "p-epochs-0")
+    kafkalog.trim(log_dir, before_offset=offset, to=out)
+    report = kafkalog.trim(log_dir, before_offset=offset, in_place=True, backup=tmp_path / "old")
+    assert content(log_dir) == content(out)
+    (row,) = report.partitions
+    partition = kafkalog.open(out)["p-txn-0"]  # type: ignore[index]
+    assert partition.log_start_offset == row.log_start_offset == offset
+    assert partition.log_end_offset == 430
+    assert offsets_of(out) == expected
+    assert (read_offset_checkpoint(out / START) or {}).get(kafkalog.TopicPartition("p-txn", 0), 0) == offset
+    assert kafkalog.verify(out).is_ok
+    assert kafkalog.preflight(out, broker="2.8").verdict == "starts"
+    kept = content(tmp_path / "old")
+    assert all(before[name] == data for name, data in kept.items())
+
+
+def test_records_before_a_time_go(log_dir: Path, tmp_path: Path) -> None:
+    source = log_dir / "p-multi-0"
+    stamp = kafkalog.read_table(source)["timestamp"][60].as_py()
+    (row,) = kafkalog.trim(source, before_timestamp=stamp, dry_run=True).partitions
+    assert row.log_start_offset == kafkalog.Partition(source).offset_for_timestamp(stamp)
+    (row,) = kafkalog.trim(source, before_timestamp=2**60, dry_run=True).partitions
+    assert row.log_start_offset == row.log_end_offset == 125
+    assert row.count("kept") == 1
+
+
+def test_it_refuses_what_cannot_be(log_dir: Path, tmp_path: Path) -> None:
+    before = content(tmp_path)
+    source = log_dir / "p-multi-0"
+    for options in ({}, {"to_offset": 1, "to_epoch": 1}, {"to_offset": 1, "to": "x", "in_place": True}):
+        with pytest.raises(ValueError):
+            kafkalog.truncate(source, **options)  # type: ignore[arg-type]
+    for options in ({}, {"before_offset": 126, "dry_run": True}, {"before_offset": 1, "in_place": True}):
+        with pytest.raises(ValueError):
+            kafkalog.trim(source, **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="go with in_place"):
+        kafkalog.trim(source, before_offset=1, dry_run=True, backup="x")
+    with pytest.raises(UnsafePathError):
+        kafkalog.trim(source, before_offset=1, to=log_dir / "x")
+    assert content(tmp_path) == before
+    (log_dir / START).write_text("0\n1\np-multi 0 50\n")
+    with pytest.raises(ValueError, match="starts at 50"):
+        kafkalog.truncate(log_dir, to_offset=40, dry_run=True)
+    with hold_locks([log_dir]), pytest.raises(UnsafePathError, match="a broker holds the lock"):
+        kafkalog.truncate(log_dir, to_offset=60, in_place=True, backup=tmp_path / "b")

@@ -1,0 +1,124 @@
+"""Diff finds the first batch in which replicas differ, and who would truncate; true replicas do not differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import builder
+import numpy as np
+import pytest
+from effort import examples
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.cli.app import main
+from kafkalog.errors import CorruptionError, NotKafkaError
+
+Entry = tuple[int, int]
+"""Leader epoch and a number that makes the content."""
+
+
+def replica(folder: Path, log: list[Entry], rng: np.random.Generator, *, first: int = 0) -> Path:
+    """A partition with a batch an offset, in segments of random length; it begins at offset `first`."""
+    partition = folder / "t-0"
+    partition.mkdir(parents=True)
+    epochs: list[tuple[int, int]] = []
+    data, base = b"", first
+    for offset, (epoch, number) in enumerate(log):
+        if not epochs or epoch > epochs[-1][0]:
+            epochs.append((epoch, offset))
+        if offset < first:
+            continue
+        if data and rng.integers(4) == 0:
+            (partition / kf.segment_file_name(base)).write_bytes(data)
+            data, base = b"", offset
+        record = builder.record_v2(0, 0, None, b"%d" % number)
+        data += builder.batch_v2([record], base_offset=offset, leader_epoch=epoch)
+    (partition / kf.segment_file_name(base)).write_bytes(data)
+    lines = ["0", str(len(epochs)), *(f"{epoch} {start}" for epoch, start in epochs)]
+    (partition / kf.LEADER_EPOCH_CHECKPOINT).write_text("\n".join(lines) + "\n")
+    return partition
+
+
+def elections(rng: np.random.Generator) -> tuple[list[Entry], list[Entry], int]:
+    """Two logs that a common start, and then leaders of their own, have written; and how much they share."""
+    common: list[Entry] = []
+    epoch, number = 0, 0
+    for _ in range(int(rng.integers(1, 20))):
+        epoch += int(rng.integers(4) == 0)
+        number += 1
+        common.append((epoch, number))
+    logs = [list(common), list(common)]
+    for _ in range(int(rng.integers(0, 6))):
+        epoch += 1
+        side = int(rng.integers(2))
+        for _ in range(int(rng.integers(1, 5))):
+            number += 1
+            logs[side].append((epoch, number))
+    return logs[0], logs[1], len(common)
+
+
+def test_simulated_leader_changes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    n_diverged = 0
+    for number in range(examples(300)):
+        one, other, n_common = elections(rng)
+        first = int(rng.integers(0, n_common))
+        a = replica(tmp_path / f"{number}a", one, rng)
+        b = replica(tmp_path / f"{number}b", other, rng, first=first)
+        found = kafkalog.diff(a, b)
+        assert (found.end_offset_a, found.end_offset_b) == (len(one), len(other))
+        if len(one) == n_common or len(other) == n_common:
+            assert found.ok
+            continue
+        n_diverged += 1
+        assert found.offset == n_common
+        assert found.batch_a is not None
+        assert found.batch_b is not None
+        assert (found.batch_a.base_offset, found.batch_a.leader_epoch) == (n_common, one[n_common][0])
+        assert found.batch_b.leader_epoch == other[n_common][0]
+        assert found.leader == ("a" if one[-1][0] > other[-1][0] else "b")
+        # the epochs behind the common start differ, so the follower goes back to it
+        assert found.truncate_to == n_common
+        assert not found.is_kept
+    assert n_diverged > 10
+
+
+def test_what_leader_epochs_do_not_show(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    a = replica(tmp_path / "a", [(0, 1), (0, 2), (0, 3)], rng)
+    b = replica(tmp_path / "b", [(0, 1), (0, 9), (0, 3)], rng)
+    found = kafkalog.diff(a, b)
+    assert (found.offset, found.n_batches, found.leader, found.truncate_to) == (1, 1, None, None)
+    assert found.is_kept
+
+
+def test_golden_partitions_are_their_own_replicas(log_dir: Path) -> None:
+    for path in sorted(log_dir.glob("p-*")):
+        assert kafkalog.diff(path, path).ok
+
+
+def test_damage_and_other_paths_are_errors(tmp_path: Path, log_dir: Path) -> None:
+    a = replica(tmp_path / "a", [(0, n) for n in range(9)], np.random.default_rng(3))
+    with pytest.raises(NotKafkaError):
+        kafkalog.diff(a, log_dir)
+    log = min(a.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(CorruptionError, match="salvage"):
+        kafkalog.diff(a, a)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(4)
+    a = replica(tmp_path / "a", [(0, 1), (1, 2)], rng)
+    b = replica(tmp_path / "b", [(0, 1), (2, 3)], rng)
+    assert main(["diff", str(a), str(a)]) == 0
+    assert "the same" in capsys.readouterr().out
+    assert main(["diff", str(a), str(b)]) == 1
+    assert f"{a} would truncate to offset 1" in capsys.readouterr().out
+    assert main(["diff", "--json", str(a), str(b)]) == 1
+    assert json.loads(capsys.readouterr().out)["truncate_to"] == 1
+    assert main(["diff", str(a)]) == 2
