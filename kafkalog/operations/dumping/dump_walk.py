@@ -102,8 +102,8 @@ _PREVIOUS = kernels.STATE["previous"]
 _N_TO_REPORT = kernels.STATE["n_to_report"]
 
 _DETAILS: Final = {
-    kernels.STATUSES["CONTROL_KEY"]: (Reason.CONTROL_RECORD, "a control record's key is not one"),
-    kernels.STATUSES["CONTROL_VALUE"]: (Reason.CONTROL_RECORD, "the value of a transaction's marker is not one"),
+    kernels.STATUSES["CONTROL_KEY"]: (Reason.CONTROL_RECORD, "the key of a control record is invalid"),
+    kernels.STATUSES["CONTROL_VALUE"]: (Reason.CONTROL_RECORD, "the value of a transaction marker is invalid"),
     kernels.STATUSES["HEADER_CUT"]: (Reason.SIZE_TOO_SMALL, "the file ends inside the header of a batch"),
 }
 

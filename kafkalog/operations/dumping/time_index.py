@@ -160,7 +160,7 @@ class _TimeChecker:
             for positions, _ in chain:
                 self._stray_bytes += int(positions[-1] - positions[0])
                 if self._stray_bytes > _STRAY_BYTES:
-                    raise self._index.sanity_check_error("too many entries lead to places where no batch starts")
+                    raise self._index.sanity_check_error("too many entries lead to positions where no batch starts")
             broken_at = chain.position if chain.is_broken else None
         if broken_at is not None:
             raise explain_end(self._log, broken_at, self._log.size, self._options)
@@ -185,7 +185,7 @@ class _TimeChecker:
             # entries of a damaged index may each go back to the start: without a bound the work would be quadratic
             self._walked_bytes += reached - start
             if self._walked_bytes > 8 * self._log.size + _STRAY_BYTES:
-                raise self._index.sanity_check_error("the entries lead to and fro, again and again over the whole log")
+                raise self._index.sanity_check_error("the entries lead back and forth over the log too often")
             if rows.size:
                 return reached, int(last_offsets[rows[0]])
             start = reached
