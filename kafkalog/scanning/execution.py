@@ -223,6 +223,8 @@ class Pass:
     def _decode(
         self, window: SegmentWindow, selection: Selection, names: Sequence[str], form: Form, first: int, stop: int
     ) -> Decoded:
+        if first:
+            window.source.check_not_cut()  # time has passed since the window was made
         return decode(
             window.window,
             names,

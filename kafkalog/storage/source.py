@@ -92,6 +92,12 @@ class ByteSource(ABC):
     def check_unchanged(self) -> None:  # noqa: B027
         """Raise `FileChangedError` if the file has changed since it was opened."""
 
+    def check_not_cut(self) -> None:  # noqa: B027
+        """Raise `FileChangedError` if bytes of a window are gone from under it: touching them would end the process.
+
+        For windows that are used some time after they were returned, also after `close`.
+        """
+
     def is_being_written(self) -> bool:
         """Whether the file is preallocated and was modified within the last seconds, or since it was opened."""
         return False
@@ -287,6 +293,7 @@ class MappedSource(_FileSource):
                 raise _read_error(error, self.path) from error
             self._data = np.frombuffer(self._map, np.uint8)
         self._populates = hasattr(mmap, "MADV_DONTNEED")
+        self._size_now = None if self._map is None else self._map.size  # the map has a descriptor of its own
 
     def window(self, start: int, stop: int) -> Bytes:
         self._check_range(start, stop)
@@ -302,6 +309,11 @@ class MappedSource(_FileSource):
                     self.check_unchanged()
                     raise _read_error(error, self.path, start) from error
         return self._data[start:stop]
+
+    def check_not_cut(self) -> None:
+        if self._size_now is not None and (now := self._size_now()) < self.size:
+            detail = f"shrank from {self.size} to {now} bytes while it was read"
+            raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path)
 
     def release(self, window: Bytes, start: int) -> None:
         stop = start + window.size
