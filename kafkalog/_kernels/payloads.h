@@ -209,6 +209,41 @@ static int64_t kl_snappy(const uint8_t *p, int64_t size, uint8_t *to, int64_t ro
     return written;
 }
 
+/* Whether no block of a frame says that it holds more than its window allows. Decompressing a frame in one call does not
+ * look at that, and Kafka's consumer, which decompresses a stream, refuses such a block. */
+static int kl_zstd_blocks(const uint8_t *p, int64_t size) {
+    enum { MOST = 1 << 17, RLE = 1, RESERVED = 3 };
+    static const uint8_t id_sizes[4] = {0, 1, 2, 4}, content_sizes[4] = {0, 2, 4, 8};
+    const uint8_t *end = p + size;
+    int is_single = p[4] >> 5 & 1, content_size = content_sizes[p[4] >> 6];
+    if (is_single && !content_size) content_size = 1;
+    int64_t head = 5 + !is_single + id_sizes[p[4] & 3] + content_size;
+    if (head > size) return 0;
+    uint64_t window = 0;
+    if (is_single) {
+        const uint8_t *content = p + head - content_size;
+        for (int i = 0; i < content_size; i++) window |= (uint64_t)content[i] << 8 * i;
+        if (content_size == 2) window += 256;
+    } else {
+        uint64_t base = (uint64_t)1 << (10 + (p[5] >> 3));
+        window = base + (base >> 3) * (p[5] & 7);
+    }
+    uint32_t most = window < MOST ? (uint32_t)window : MOST, is_last = 0;
+    p += head;
+    while (!is_last) {
+        if (end - p < 3) return 0;
+        uint32_t block = p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16, kind = block >> 1 & 3;
+        is_last = block & 1;
+        block >>= 3;
+        p += 3;
+        if (block > most || kind == RESERVED) return 0;
+        if (kind == RLE) block = 1;
+        if (block > end - p) return 0;
+        p += block;
+    }
+    return 1;
+}
+
 /* One frame with a window that Kafka's consumer accepts. */
 static int64_t kl_zstd(kl_codecs *codecs, const uint8_t *p, int64_t size, uint8_t *to, int64_t room) {
     static const uint8_t magic[4] = {0x28, 0xB5, 0x2F, 0xFD};
@@ -216,7 +251,7 @@ static int64_t kl_zstd(kl_codecs *codecs, const uint8_t *p, int64_t size, uint8_
     if (size < 6 || memcmp(p, magic, 4) || !codecs->of.zstd_decompress) return KL_DOUBT;
     /* without a window of its own, a frame needs one as large as its content */
     if (p[4] & 0x20 ? room > (int64_t)1 << LARGEST_WINDOW : 10 + (p[5] >> 3) + ((p[5] & 7) > 0) > LARGEST_WINDOW) return KL_DOUBT;
-    if (codecs->of.zstd_frame_size(p, (size_t)size) != (size_t)size) return KL_DOUBT;
+    if (codecs->of.zstd_frame_size(p, (size_t)size) != (size_t)size || !kl_zstd_blocks(p, size)) return KL_DOUBT;
     if (!codecs->zstd && !(codecs->zstd = codecs->of.zstd_create())) return KL_DOUBT;
     size_t n = codecs->of.zstd_decompress(codecs->zstd, to, (size_t)room, p, (size_t)size);
     if (n > (size_t)-LARGEST_ERROR) return n == (size_t)-TOO_SMALL ? KL_NO_ROOM : KL_DOUBT;

@@ -111,11 +111,19 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
         if n_batches:
             n_read = 0 if decompress else int((payloads.stop - payloads.start)[:n_batches].sum())
             return room.filled(n_batches, n_read, payloads.data, arena, rates)
-        if ending == _ARENA_FULL and arena is not None and arena.size < limits.max_decompressed_bytes:
-            n_bytes = max(n_bytes, 2 * arena.size)
+        arena_size = 0 if arena is None else arena.size
+        del room, arena  # their memory is used again
+        if arena_size > _KEPT_ARENA:
+            _threads.arena = None
+        most = limits.max_decompressed_bytes + kernels.PAD
+        if ending == _ARENA_FULL and arena_size < most:
+            arena_size = min(2 * arena_size, most)
+            n_bytes = max(n_bytes, arena_size)
             if form != "views":
-                _threads.arena = empty(2 * arena.size, np.uint8)
-        elif ending == _COLUMNS_FULL and room.n_bytes < _INT32_MAX // 4:
+                # a large one is not worth keeping: its memory goes back to the system
+                make = empty if arena_size <= _KEPT_ARENA else np.empty
+                _threads.arena = make(arena_size, np.uint8)
+        elif ending == _COLUMNS_FULL and n_bytes < _INT32_MAX // 4:
             n_bytes = largest = max(2 * n_bytes, used)
         else:
             return Filled(0, 0, {})

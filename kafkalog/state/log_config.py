@@ -26,7 +26,6 @@ LONG_MAX: Final = 2**63 - 1
 _HOUR: Final = 3_600_000
 _INTERNAL_SEGMENT_BYTES: Final = "internal.segment.bytes"
 _MISSPELT: Final = 0.9
-_OF_BROKERS: Final = frozenset({"broker.id", "listeners", "log.dir", "log.dirs", "node.id", "process.roles"})
 """Similarity from which a name counts as a misspelt setting; other broker settings (2.8 to 4.3) stay below 0.88."""
 
 
@@ -194,8 +193,8 @@ class LogConfig:
         Warns
         -----
         ConfigWarning
-            A name is not that of a setting, or a broker of 4.x rejects a value. Beside settings that every broker has,
-            such as `log.dirs`, only names that are nearly those of settings count: the others are the broker's.
+            A name is nearly that of a setting, or a broker of 4.x rejects a value. Other names are passed over without
+            a word: they may be a broker's.
 
         Notes
         -----
@@ -208,8 +207,6 @@ class LogConfig:
             near = None if is_setting(name) else nearest_setting(name, cutoff=_MISSPELT)
             if near is not None:
                 warn(f"{name} is not a setting of a topic: it is ignored; is {near} meant?", ConfigWarning)
-            elif not is_setting(name) and _OF_BROKERS.isdisjoint(given):
-                warn(f"{name} is not a setting of a topic: it is ignored", ConfigWarning)
         values: dict[str, object] = {}
         for item in fields(cls):
             found = _found(item, given)

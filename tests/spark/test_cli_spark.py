@@ -75,7 +75,9 @@ def test_batches_tell_who_sends_what(run: Run, log_dir: Path) -> None:
 def test_verify_says_what_verify_says(run: Run, log_dir_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run("verify", log_dir_copy)
     assert code == 0
-    assert out == "total: 10 partitions, 27 segments, 687 batches, 436651 bytes; records not decoded (--deep); all OK\n"
+    assert (
+        out == "total: 10 partitions, 27 segments, 687 batches, 436,651 bytes; records not decoded (--deep); all OK\n"
+    )
     path = damage(log_dir_copy)
     code, out, _ = run("verify", log_dir_copy, "--json")
     assert code == main(["verify", "--json", str(log_dir_copy)]) == 1

@@ -183,9 +183,3 @@ def test_what_is_no_config_is_refused_with_the_way_to_make_one(tmp_path: Path) -
         with pytest.raises(TypeError, match="config is a LogConfig"):
             convert("tests/golden/log_dir/p-multi-0", tmp_path / "p-multi-0", config=wrong)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_name_that_is_no_setting_is_said_unless_a_broker_may_have_it() -> None:
-    with pytest.warns(ConfigWarning, match=r"^quite\.unknown is not a setting of a topic: it is ignored$"):
-        LogConfig.from_properties({"quite.unknown": 1, "segment.bytes": 2**20})
-    assert LogConfig.from_properties({"quite.unknown": 1, "log.dirs": "/kafka"}) == LogConfig()
