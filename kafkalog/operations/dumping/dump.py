@@ -6,7 +6,7 @@
 Kafka's tool trusts every header that it can read, so this one rejects nothing that Kafka would accept: it prints
 records under a wrong checksum. Where the tool throws, this one raises an error of kafkalog after the same lines.
 
-Mirrors `org.apache.kafka.tools.DumpLogSegments`, without its decoders of Kafka's own topics.
+Mirrors `org.apache.kafka.tools.DumpLogSegments`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkalog.errors import Finding, KafkalogError
 from kafkalog.operations.dumping.dump_text import text_of_log, title
 from kafkalog.operations.dumping.dump_walk import LogWalk
 from kafkalog.operations.dumping.files import CHECKPOINT_SUFFIX, absolute, as_file, is_last_segment, open_log, suffix_of
-from kafkalog.operations.dumping.options import DECODERS, DIALECTS, DumpOptions
+from kafkalog.operations.dumping.options import DECODERS, DIALECTS, TOPIC_DECODERS, DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.operations.dumping.rows import Row, rows_of_log, rows_of_report
 from kafkalog.operations.dumping.sidecars import (
@@ -35,7 +35,7 @@ from kafkalog.operations.dumping.sidecars import (
 from kafkalog.operations.dumping.time_index import read_time_index
 from kafkalog.text import counted
 
-__all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
+__all__ = ["DECODERS", "DIALECTS", "TOPIC_DECODERS", "Dump", "DumpOptions", "dump"]
 
 Pathish = str | os.PathLike[str]
 
@@ -205,7 +205,7 @@ def dump(paths: Pathish | Iterable[Pathish], **options: Any) -> Dump:
     **options
         The options of `DumpOptions`: `deep_iteration`, `print_data_log`, `skip_record_metadata`, `max_bytes`,
         `index_sanity_check`, `verify_index_only`, `max_message_size`, `dialect`, `key_decoder`, `value_decoder`,
-        `keep_going`, `limits`.
+        `topic_decoder`, `keep_going`, `limits`.
 
     Returns
     -------
