@@ -21,7 +21,7 @@ from kafkalog.errors import Finding, KafkalogError
 from kafkalog.operations.dumping.dump_text import text_of_log, title
 from kafkalog.operations.dumping.dump_walk import LogWalk
 from kafkalog.operations.dumping.files import CHECKPOINT_SUFFIX, absolute, as_file, is_last_segment, open_log, suffix_of
-from kafkalog.operations.dumping.options import DECODERS, DIALECTS, TOPIC_DECODERS, DumpOptions
+from kafkalog.operations.dumping.options import DECODERS, DIALECTS, DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.operations.dumping.rows import Row, rows_of_log, rows_of_report
 from kafkalog.operations.dumping.sidecars import (
@@ -35,7 +35,7 @@ from kafkalog.operations.dumping.sidecars import (
 from kafkalog.operations.dumping.time_index import read_time_index
 from kafkalog.text import counted
 
-__all__ = ["DECODERS", "DIALECTS", "TOPIC_DECODERS", "Dump", "DumpOptions", "dump"]
+__all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
 
 Pathish = str | os.PathLike[str]
 
