@@ -458,3 +458,16 @@ def test_the_command_prints_the_report_and_ends_with_1_if_something_is_lost(
     assert "crc_mismatch" in captured.err
     assert main(["salvage", str(partition), "--to", str(tmp_path / "out")]) == 6
     assert main(["salvage", str(partition)]) == 2
+
+
+def test_a_gap_that_one_bit_explains_is_no_sign_in_a_log_that_the_cleaner_has_been_at(tmp_path: Path) -> None:
+    def cleaned(base: int, n: int, last: int) -> bytes:
+        return batch(base, n, last_offset_delta=last - base)
+
+    whole = [batch(3 * number) for number in range(6)]
+    for first in (cleaned(24, 2, 28), batch(24, 5)):
+        # 24..28 is alone between damage and 31, and 26..30 would leave no gap
+        source = written(tmp_path, log_of(*whole, b"\xff" * 90, first, batch(31), batch(34), batch(37)))
+        report = kafkalog.salvage(source, dry_run=True)
+        assert report.total("n_batches_kept") == (10 if first[57:61] == b"\0\0\0\x02" else 9)
+        shutil.rmtree(source)
