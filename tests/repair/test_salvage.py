@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import builder
+import golden_sets
 import numpy as np
 import pytest
 import salvage_trials
@@ -471,3 +472,15 @@ def test_a_gap_that_one_bit_explains_is_no_sign_in_a_log_that_the_cleaner_has_be
         report = kafkalog.salvage(source, dry_run=True)
         assert report.total("n_batches_kept") == (10 if first[57:61] == b"\0\0\0\x02" else 9)
         shutil.rmtree(source)
+
+
+def test_one_flipped_bit_of_an_offset_costs_none_of_the_messages_before(tmp_path: Path) -> None:
+    data = (golden_sets.partitions("k28")["p-v0v1v2-mixed-0"] / kf.segment_file_name(0)).read_bytes()
+    messages = [data[start:end] for start, end in builder.batch_positions(data)]
+    lost, flipped = 19, 33
+    messages[lost] = b"\xff" * len(messages[lost])
+    offset = int.from_bytes(messages[flipped][:8], "big")
+    messages[flipped] = (offset ^ 2**46).to_bytes(8, "big") + messages[flipped][8:]
+    report = kafkalog.salvage(written(tmp_path, log_of(*messages)), dry_run=True)
+    assert report.total("n_batches_suspect") == 1
+    assert report.total("n_batches_kept") == len(messages) - 2

@@ -70,7 +70,11 @@ def choose(
     keep &= (runs.last_offset >= runs.first_offset) & (runs.leader_epoch >= kf.NO_EPOCH)
     keep[keep] = _rising_offsets(runs[keep], claims, doubted[keep])
     # where some of them contradict the log, they are a value's: the others only happen to fit
-    keep &= ~np.isin(doubted, doubted[~keep & (doubted > 0)])
+    is_wrong = ~keep & (doubted > 0)
+    # unless it is one whose offset would follow, but for one bit
+    follows = (doubted[1:] == doubted[:-1]) & _is_one_bit(runs.first_offset[1:], runs.last_offset[:-1] + 1)
+    is_wrong[1:] &= ~(follows & keep[:-1])
+    keep &= ~np.isin(doubted, doubted[is_wrong])
     keep[keep] = _rising_epochs(runs[keep])
     keep[keep] = _checkpointed(runs[keep], epochs)
     keep[keep] = ~_lone_jumps(runs[keep])
