@@ -112,7 +112,8 @@ def test_the_210_intact_batches_of_a_4_mb_segment_with_one_hit(tmp_path: Path, h
 
 
 def test_random_damage_loses_no_undamaged_batch_and_invents_none() -> None:
-    tally = salvage_trials.run(5, examples(1000))
+    # the soak below makes many more; TRIALS.md says what those have shown
+    tally = salvage_trials.run(5, 200)
     assert tally.wrong == []
     assert (tally.n_missed, tally.n_invented, tally.n_disordered) == (0, 0, 0)
     assert tally.n_undamaged > 1000
