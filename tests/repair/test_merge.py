@@ -203,6 +203,18 @@ def test_without_the_epoch_file_a_hole_over_an_election_is_not_filled_by_guess(t
     assert not report.ok
 
 
+def test_another_epoch_where_the_leaders_history_is_lost_is_a_cut(tmp_path: Path) -> None:
+    leader = [(1, 1), (1, 2), (1, 3), (1, 4)]
+    a = replica(tmp_path / "a", leader, damaged=(0,), epochs=False)
+    b = replica(tmp_path / "b", leader[:2], epochs=False)
+    c = replica(tmp_path / "c", [(0, 8), (0, 9)])
+    report = kafkalog.merge([c, a, b], to=tmp_path / "out")
+    assert content(tmp_path / "out" / "t-0") == expected(leader)
+    [merged] = report.partitions
+    assert (merged.replicas[0].truncate_to, merged.replicas[0].differs_from) == (0, None)
+    assert report.ok
+
+
 def test_lost_segments_and_older_ones_come_from_a_copy(tmp_path: Path) -> None:
     log = [(0, offset) for offset in range(30)]
     a = replica(tmp_path / "a", log, bases=(0, 10, 20))

@@ -21,7 +21,7 @@ from kafkalog.cli.text import escape_line
 _PATHS: Final = (
     "REPLICA",
     "partition directory or log dir",
-    "REPLICAs are the directories of one partition, of several brokers; or log dirs, to merge each of their partitions.",
+    "REPLICAs are the directories of one partition, of several brokers; or log dirs, with all their partitions.",
 )
 _HELP: Final = HelpText(
     description="""\

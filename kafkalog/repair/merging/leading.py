@@ -74,7 +74,11 @@ class MergedLog:
         if not self._leader.is_compacted and not replica.is_compacted:
             differs = np.flatnonzero(~is_free & ~is_same)
             if differs.size:
-                conflict = int(rows["first_offset"][differs[0]])
+                offset = int(rows["first_offset"][differs[0]])
+                if rows["leader_epoch"][differs[0]] == self.rows["leader_epoch"][place[differs[0]]]:
+                    conflict = offset
+                else:
+                    end = offset  # the leader's history does not show it, as without its checkpoint
                 same_before = np.flatnonzero(is_same[: differs[0]])
                 trusted = int(same_before[-1]) + 1 if same_before.size else 0
         same = np.flatnonzero(is_same[:trusted])
