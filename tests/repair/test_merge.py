@@ -254,6 +254,18 @@ def test_a_lost_end_is_said(tmp_path: Path) -> None:
     assert report.partitions[0].leader == str(b)
 
 
+def test_a_copy_without_segments(tmp_path: Path) -> None:
+    log = [(0, 1), (0, 2)]
+    a = replica(tmp_path / "a", log)
+    b = replica(tmp_path / "b", log)
+    (b / kf.segment_file_name(0)).unlink()
+    assert kafkalog.merge([b, a], to=tmp_path / "out").ok
+    assert content(tmp_path / "out" / "t-0") == expected(log)
+    (a / kf.segment_file_name(0)).write_bytes(bytes(100))
+    kafkalog.merge([b, a], to=tmp_path / "nothing")
+    assert content(tmp_path / "nothing" / "t-0") == []
+
+
 def test_log_dirs(tmp_path: Path, log_dir: Path) -> None:
     copy = shutil.copytree(log_dir, tmp_path / "copy")
     for partition in ("p-multi-0", "p-compact-0"):

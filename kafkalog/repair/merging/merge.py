@@ -96,6 +96,9 @@ def merge(
     The same holds for offsets before the leader's first segment. In a compacted log, gaps between intact batches are
     not filled.
 
+    No checksum covers the leader epoch of a batch. A wrong one in the last batch of a copy without its epoch file makes
+    that copy lead; the report then says that others are cut, and where.
+
     The output has the segments of the leader, with indexes, producer snapshots and leader epochs rebuilt, and the
     largest log start offset that a checkpoint of the copies has. Batches that are not taken are in no file of the
     output: keep the copies, or `salvage` them, too. A crash leaves `to` absent or complete.
@@ -249,7 +252,7 @@ class _PartitionMerge:
         if not rows.size:
             return
         first = np.flatnonzero(np.diff(rows["replica"] * np.int64(2**32) + rows["segment"], prepend=-1))
-        for begin, end in zip(first.tolist(), [*first[1:].tolist(), rows.size], strict=True):
+        for begin, end in zip(first.tolist(), np.append(first, rows.size)[1:].tolist(), strict=True):
             run = rows[begin:end]
             replica, number = self._replicas[int(run["replica"][0])], int(run["segment"][0])
             segment = replica.partition.segments[number]
@@ -275,7 +278,7 @@ class _PartitionMerge:
             is_gap &= rows["is_after_loss"]
         is_new = is_gap | (np.diff(rows["replica"], prepend=-1) != 0)
         first = np.flatnonzero(is_new)
-        for begin, stop in zip(first.tolist(), [*first[1:].tolist(), rows.size], strict=True):
+        for begin, stop in zip(first.tolist(), np.append(first, rows.size)[1:].tolist(), strict=True):
             start = int(ends[begin])
             if is_gap[begin]:
                 self._miss(start, int(rows["first_offset"][begin]))

@@ -101,7 +101,7 @@ def read_replica(
         checkpoint = LeaderEpochs().entries
     found = _Segments(number)
     bases = [segment.base_offset for segment in partition.segments]
-    for segment, next_base in zip(partition.segments, [*bases[1:], None], strict=True):
+    for segment, next_base in zip(partition.segments, [*bases[1:], None][: len(bases)], strict=True):
         try:
             source = BadSectorSource(segment.path)
         except KafkalogError as error:
