@@ -12,6 +12,8 @@ from setuptools import Extension, find_packages, setup
 
 CHECKED = os.environ.get("KAFKALOG_DEBUG", "") not in ("", "0")
 KERNELS = Path("kafkalog") / "_kernels"
+# Cython's code for memoryviews, once instead of in each kernel: it takes longer to compile than the kernels do
+SHARED = "kafkalog._kernels._cyutility"
 
 extensions = [
     Extension(
@@ -23,6 +25,7 @@ extensions = [
     )
     for source in sorted(KERNELS.glob("*.pyx"))
 ]
+extensions.append(Extension(SHARED, [str(KERNELS / "_cyutility.c")], extra_compile_args=["-O2", "-g0"]))
 
 directives = {
     "language_level": 3,
@@ -46,7 +49,13 @@ packages = find_packages(include=["kafkalog", "kafkalog.*"], exclude=[f"kafkalog
 setup(
     packages=[*packages, DISCOVERY],
     package_dir={DISCOVERY: f"kafkalog/spark/{DISCOVERY}"},
-    ext_modules=cythonize(extensions, compiler_directives=directives, force=True, nthreads=0),
+    ext_modules=cythonize(
+        extensions,
+        compiler_directives=directives,
+        force=True,
+        nthreads=os.cpu_count() or 1,
+        shared_utility_qualified_name=SHARED,
+    ),
     # without both a switch between the two builds silently keeps the old one
     options={"build_ext": {"force": True, "parallel": min(4, os.cpu_count() or 1)}},
 )

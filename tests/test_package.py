@@ -37,6 +37,10 @@ WITH_EXAMPLES = {
 }
 
 
+CYTHONS = "_cyutility"
+"""Cython's own code, which the kernels share."""
+
+
 def loaded_after(statement: str, *names: str) -> list[str]:
     """Which of these modules a fresh interpreter has loaded after a statement."""
     program = f"{statement}\nimport json, sys\nprint(json.dumps([n for n in {names!r} if n in sys.modules]))"
@@ -58,7 +62,7 @@ def test_the_version_is_the_one_in_pyproject() -> None:
 def test_every_kernel_is_built_and_has_a_stub() -> None:
     assert KERNELS
     stubs = sorted(path.stem for path in (ROOT / "kafkalog" / "_kernels").glob("*.pyi"))
-    assert stubs == KERNELS
+    assert stubs == [CYTHONS, *KERNELS]
     assert {f"kafkalog._kernels.{name}" for name in KERNELS} <= set(MODULES)
 
 
@@ -135,7 +139,7 @@ def test_all_packages_are_installed_and_sparks_entry_beside_them(monkeypatch: py
     entry = "kafkalog.spark.pyspark_kafkalog"
     assert {*folders} - {entry} | {"pyspark_kafkalog"} == {*told["packages"]}
     assert entry in folders
-    assert {one.name for one in told["ext_modules"]} == {f"kafkalog._kernels.{name}" for name in KERNELS}  # type: ignore[attr-defined]
+    assert {one.name for one in told["ext_modules"]} == {f"kafkalog._kernels.{name}" for name in [CYTHONS, *KERNELS]}  # type: ignore[attr-defined]
 
 
 def test_a_source_folder_without_kernels_says_what_to_do(tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ cdef enum:
     CONTENTS = 1
     SKIP_METADATA = 2
     DIALECT_2_8 = 4
+    INTERNAL = 8
 
 # decoders
 cdef enum:
@@ -138,7 +139,7 @@ cdef enum:
     AT_NEEDED = 3
     STATE_SIZE = 4
 
-OPTIONS = {"contents": CONTENTS, "skip_metadata": SKIP_METADATA, "dialect_2_8": DIALECT_2_8}
+OPTIONS = {"contents": CONTENTS, "skip_metadata": SKIP_METADATA, "dialect_2_8": DIALECT_2_8, "internal": INTERNAL}
 DECODERS = {"string": AS_STRING, "integer": AS_INTEGER, "long": AS_LONG}
 STATE = {"batch": AT_BATCH, "record": AT_RECORD, "left": AT_LEFT, "needed": AT_NEEDED, "size": STATE_SIZE}
 
@@ -277,10 +278,15 @@ cdef inline bint is_short(int decoder, int32_t size) noexcept nogil:
 
 
 cdef inline int put_contents(uint8_t** p, const uint8_t* data, const Record* record, const Style* style) noexcept nogil:
-    """Key and value; a negative size is null, of which nothing is printed. Both are decoded before either is."""
+    """Key and value; a negative size is null, of which nothing is printed. Both are decoded before either is.
+
+    CONTROL: they are those of an internal topic, for the caller to print, with the line's end.
+    """
     cdef bint first = style.options & SKIP_METADATA != 0
     if record.status != OK:
         return VALUE_LENGTH
+    if style.options & INTERNAL:
+        return CONTROL
     if is_short(style.key_decoder, record.key_size) or is_short(style.value_decoder, record.value_size):
         return DECODER
     if record.key_size >= 0:

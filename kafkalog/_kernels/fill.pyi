@@ -18,9 +18,9 @@ def use_level(level: int) -> str: ...
 
 @final
 class Codecs:
-    def __init__(
-        self, zstd: Sequence[int] | None = None, deflate: Sequence[int] | None = None, libraries: object = None
-    ) -> None: ...
+    def __new__(
+        cls, zstd: Sequence[int] | None = None, deflate: Sequence[int] | None = None, libraries: object = None
+    ) -> Codecs: ...
     def knows(self, codec: int) -> bool: ...
     def decompress(self, codec: int, data: _Bytes, to: _Bytes) -> int: ...
 
@@ -28,15 +28,15 @@ class Codecs:
 class Columns:
     n_records: int
     n_headers: int
-    def __init__(
-        self,
+    def __new__(
+        cls,
         capacity: int,
         offset: _I64 | None,
         timestamp: _I64 | None,
         key: _Strings | None,
         value: _Strings | None,
         headers: tuple[npt.NDArray[Any], _Strings, _Strings] | None,
-    ) -> None: ...
+    ) -> Columns: ...
     def sizes(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], tuple[int, int]]: ...
 
 def fill_columns(

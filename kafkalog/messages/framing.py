@@ -7,11 +7,11 @@ topic                       key                            value
 ``__transaction_state``     as above                       as above
 ``__share_group_state``     as above                       as above
 ``__cluster_metadata``      none                           frame version, type, version; message
-``__remote_log_metadata``   none                           type, version; message
+``__remote_log_metadata``   none                           as above
 ==========================  =============================  ===========================================
 
-In the last two, frame version, type and version are unsigned varints. Mirrors `CoordinatorRecordSerde`,
-`AbstractApiMessageSerde` and `BytesApiMessageSerde`.
+In the last two, frame version, type and version are unsigned varints. Mirrors `CoordinatorRecordSerde`, which passes
+over bytes behind a message, and `AbstractApiMessageSerde`, which does not.
 """
 
 from __future__ import annotations
@@ -30,8 +30,27 @@ SHARE_GROUP_STATE: Final = "__share_group_state"
 CLUSTER_METADATA: Final = "__cluster_metadata"
 REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
 
-_KEYED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
+KEYED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
+"""Topics whose records have keys."""
+
+TOPIC_DECODERS: Final = {
+    "offsets": CONSUMER_OFFSETS,
+    "transaction-log": TRANSACTION_STATE,
+    "cluster-metadata": CLUSTER_METADATA,
+    "share-group-state": SHARE_GROUP_STATE,
+    "remote-log-metadata": REMOTE_LOG_METADATA,
+}
+"""The decoders of Kafka's dump tool, by their names in its options, and the topics whose records they read."""
+
 _FRAME_VERSION: Final = 1
+
+
+class UnknownTypeError(UnknownVersionError):
+    """A record has a type that is not in the definitions."""
+
+    def __init__(self, topic: str, number: int) -> None:
+        super().__init__(f"record type {number} is not known in {topic}")
+        self.number = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +85,18 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
     MessageError
         The bytes are not such a record.
     """
-    if topic in _KEYED:
+    if topic in KEYED:
         if key is None:
             raise MessageError("has no key")
         name, fields = _key(topic, key)
         if value is None:
             return InternalRecord(name, None, fields, None)
         version = _int16(value, "value")
-        return InternalRecord(name, version, fields, decode_message(f"{name}Value", version, value[2:]))
+        return InternalRecord(name, version, fields, decode_message(f"{name}Value", version, value[2:], whole=False))
     if value is None:
         raise MessageError("has no value")
     reader = Reader(value)
-    if topic == CLUSTER_METADATA and (frame_version := reader.uvarint()) != _FRAME_VERSION:
+    if (frame_version := reader.uvarint()) != _FRAME_VERSION:
         raise UnknownVersionError(f"frame version {frame_version}; known is {_FRAME_VERSION}")
     name, version = _type(topic, reader.uvarint()), reader.uvarint()
     return InternalRecord(name, version, None, decode_message(f"{name}Record", version, value[reader.at :]))
@@ -86,13 +105,13 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
 def _key(topic: str, key: bytes) -> tuple[str, dict[str, Any]]:
     # the type stands in the place of a version; all keys have version 0
     name = _type(topic, _int16(key, "key"))
-    return name, decode_message(f"{name}Key", 0, key[2:])
+    return name, decode_message(f"{name}Key", 0, key[2:], whole=False)
 
 
 def _type(topic: str, number: int) -> str:
     name = _types(topic).get(number)
     if name is None:
-        raise UnknownVersionError(f"record type {number} is not known in {topic}")
+        raise UnknownTypeError(topic, number)
     return name
 
 

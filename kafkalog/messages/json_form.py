@@ -7,8 +7,12 @@ their default, are left out; bytes are base64.
 from __future__ import annotations
 
 import base64
+import json
+import math
+import re
 from collections.abc import Mapping
-from typing import Any
+from decimal import Decimal
+from typing import Any, Final
 
 from kafkalog.messages.definitions import Field, messages
 
@@ -37,3 +41,34 @@ def _value(field: Field, version: int, value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return _struct(field.fields, version, value) if isinstance(value, Mapping) else value
+
+
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
+
+
+def java_json(value: Any) -> str:
+    """Return a JSON form as text as Jackson writes it: without spaces, and characters as they are."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_string(key)}:{java_json(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(java_json, value)) + "]"
+    if isinstance(value, float):
+        return _float(value)
+    return _string(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _string(value: str) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    # Jackson's hexadecimal digits are capitals
+    return _ESCAPE.sub(lambda match: match[0].upper().replace("U", "u") if len(match[0]) == 6 else match[0], text)
+
+
+def _float(value: float) -> str:
+    """A number as `Double.toString` writes it."""
+    if not math.isfinite(value):
+        return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return format(Decimal(repr(value)), "f")
+    sign, digits, _ = Decimal(repr(value)).normalize().as_tuple()
+    first, *rest = map(str, digits)
+    return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{Decimal(repr(value)).adjusted()}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import golden_sets
 import pytest
@@ -46,6 +47,29 @@ def test_the_start_goes(partition: Path, tmp_path: Path, capsys: Capture) -> Non
     assert (code, "offsets 200..430  3 segments deleted" in out) == (0, True)
     assert "old files kept" in err
     assert kafkalog.open_partition(partition).log_start_offset == 200
+
+
+@pytest.mark.parametrize("place", [("truncate", "--to-offset"), ("trim", "--before-offset")])
+def test_a_partition_that_cannot_be_cut_is_damage(partition: Path, tmp_path: Path, capsys: Capture, place: Any) -> None:
+    command, option = place
+    other = partition.parent / "p-txn-1"
+    shutil.copytree(partition, other)
+    (partition / "server.log").write_text("not a segment")
+    before = {path.name: path.read_bytes() for path in partition.iterdir()}
+    in_place = ("--in-place", "--backup", tmp_path / "old")
+    for how in (("--dry-run",), ("--to", tmp_path / "copy"), in_place):
+        code, _, err = run(capsys, command, partition.parent, option, 200, *how)
+        assert code == 1
+        assert "server.log: not named after an offset" in err
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
+    assert not (tmp_path / "copy").exists()
+    cut = kafkalog.open_log_dir(partition.parent)
+    bounds = {str(key): (one.log_start_offset, one.log_end_offset) for key, one in cut.items()}
+    assert bounds["p-txn-0"] == (0, 430)
+    assert bounds["p-txn-1"] in ((200, 430), (0, 198), (0, 199), (0, 200))
+    # where nothing is to be cut, nothing is in the way
+    at = 430 if command == "truncate" else 0
+    assert run(capsys, command, partition.parent, option, at, "--dry-run")[0] == 0
 
 
 def test_wrong_usage(partition: Path, capsys: Capture) -> None:

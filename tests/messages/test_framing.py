@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from golden_sets import unpacked
 
 import kafkalog
 from kafkalog.messages.decoder import MessageError, UnknownVersionError
-from kafkalog.messages.framing import CLUSTER_METADATA, CONSUMER_OFFSETS, InternalRecord, decode_record
-from kafkalog.messages.json_form import json_form
-from kafkalog.messages.members import with_members
+from kafkalog.messages.framing import (
+    CLUSTER_METADATA,
+    CONSUMER_OFFSETS,
+    REMOTE_LOG_METADATA,
+    InternalRecord,
+    decode_record,
+)
+from kafkalog.messages.printed import shown_record
 
 _LINE = re.compile(r"\| offset: (\d+) .*? headerKeys: \[\] (?:key: (\{.*?\}) )?payload: (.*)")
 DUMPS = [("k44", "dumps"), ("k28", "dumps43")]
@@ -29,23 +33,6 @@ def dumped() -> list[tuple[str, Path, Path]]:
     ]
 
 
-def as_printed(topic: str, record: InternalRecord, number: int | None) -> tuple[Any, Any]:
-    if topic == CLUSTER_METADATA:
-        assert record.value is not None
-        assert record.version is not None
-        name = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", f"{record.type}Record").upper()
-        shown = json_form(f"{record.type}Record", record.version, record.value)
-        return None, {"type": name, "version": record.version, "data": shown}
-    assert record.key is not None
-    key = {"type": str(number), "data": json_form(f"{record.type}Key", 0, record.key)}
-    if record.value is None or record.version is None:
-        return key, None
-    shown = json_form(f"{record.type}Value", record.version, record.value)
-    if record.type == "GroupMetadata":
-        shown = with_members(shown)
-    return key, {"version": str(record.version), "data": shown}
-
-
 @pytest.mark.parametrize(("partition", "directory", "dump"), dumped(), ids=lambda value: getattr(value, "name", value))
 def test_every_record_is_what_kafkas_decoder_prints(partition: str, directory: Path, dump: Path) -> None:
     topic = partition.rpartition("-")[0]
@@ -56,8 +43,7 @@ def test_every_record_is_what_kafkas_decoder_prints(partition: str, directory: P
         if not value_text.startswith(("{", "<DELETE>")):
             continue
         record = by_offset[int(offset)]
-        number = int.from_bytes(record["key"][:2], "big") if record["key"] else None
-        key, value = as_printed(topic, decode_record(topic, record["key"], record["value"]), number)
+        key, value = shown_record(topic, record["key"], record["value"])
         expected = re.match(r".*? key: (\{.*\}) payload: ", f" key: {key_text} payload: ")
         if key is not None:
             assert expected is not None
@@ -83,6 +69,7 @@ def test_there_are_records_of_every_kind_of_topic() -> None:
         (CLUSTER_METADATA, None, None, MessageError, "no value"),
         (CLUSTER_METADATA, None, b"\x02\0\0", UnknownVersionError, "frame version 2"),
         (CLUSTER_METADATA, None, b"\x01\x7f\0", UnknownVersionError, "record type 127"),
+        (REMOTE_LOG_METADATA, None, b"\0\0", UnknownVersionError, "frame version 0"),
     ],
 )
 def test_what_cannot_be_decoded_says_why(
@@ -95,3 +82,8 @@ def test_what_cannot_be_decoded_says_why(
 def test_a_tombstone_has_a_key_alone() -> None:
     record = decode_record(CONSUMER_OFFSETS, b"\0\x02\0\x01g", None)
     assert record == InternalRecord("GroupMetadata", None, {"group": "g"}, None)
+
+
+def test_bytes_behind_a_message_with_a_key_are_passed_over() -> None:
+    record = decode_record(CONSUMER_OFFSETS, b"\0\x02\0\x01gmore", None)
+    assert record.key == {"group": "g"}

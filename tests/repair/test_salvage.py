@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import builder
+import golden_sets
 import numpy as np
 import pytest
 import salvage_trials
@@ -458,3 +459,28 @@ def test_the_command_prints_the_report_and_ends_with_1_if_something_is_lost(
     assert "crc_mismatch" in captured.err
     assert main(["salvage", str(partition), "--to", str(tmp_path / "out")]) == 6
     assert main(["salvage", str(partition)]) == 2
+
+
+def test_a_gap_that_one_bit_explains_is_no_sign_in_a_log_that_the_cleaner_has_been_at(tmp_path: Path) -> None:
+    def cleaned(base: int, n: int, last: int) -> bytes:
+        return batch(base, n, last_offset_delta=last - base)
+
+    whole = [batch(3 * number) for number in range(6)]
+    for first in (cleaned(24, 2, 28), batch(24, 5)):
+        # 24..28 is alone between damage and 31, and 26..30 would leave no gap
+        source = written(tmp_path, log_of(*whole, b"\xff" * 90, first, batch(31), batch(34), batch(37)))
+        report = kafkalog.salvage(source, dry_run=True)
+        assert report.total("n_batches_kept") == (10 if first[57:61] == b"\0\0\0\x02" else 9)
+        shutil.rmtree(source)
+
+
+def test_one_flipped_bit_of_an_offset_costs_none_of_the_messages_before(tmp_path: Path) -> None:
+    data = (golden_sets.partitions("k28")["p-v0v1v2-mixed-0"] / kf.segment_file_name(0)).read_bytes()
+    messages = [data[start:end] for start, end in builder.batch_positions(data)]
+    lost, flipped = 19, 33
+    messages[lost] = b"\xff" * len(messages[lost])
+    offset = int.from_bytes(messages[flipped][:8], "big")
+    messages[flipped] = (offset ^ 2**46).to_bytes(8, "big") + messages[flipped][8:]
+    report = kafkalog.salvage(written(tmp_path, log_of(*messages)), dry_run=True)
+    assert report.total("n_batches_suspect") == 1
+    assert report.total("n_batches_kept") == len(messages) - 2

@@ -12,6 +12,7 @@ from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits
 from kafkalog.cli.text import parse_bytes
+from kafkalog.messages.framing import TOPIC_DECODERS
 
 if TYPE_CHECKING:
     from kafkalog.operations.dumping.dump import Dump
@@ -36,12 +37,14 @@ Keys and values are printed as they are, as the tool does: control characters in
 
 With --json each line is an object: of a "kind" (file, batch, record, offset_index_entry, time_index_entry,
 aborted_transaction, producer, trailing_bytes, sanity, mismatch), with keys, values and the values of headers in base64,
-or as --encoding says.""",
+or as --encoding says. With a topic's decoder, keys and values are objects; a record that cannot be decoded keeps its
+bytes, and "not_decoded" says why.""",
     examples="""\
   kafkalog dump orders-0/00000000000000000000.log
   kafkalog dump --print-data-log orders-0/*.log | grep 'key: k42 '
   kafkalog dump --index-sanity-check orders-0/*.index orders-0/*.timeindex
   kafkalog dump --key-decoder long --print-data-log orders-0/00000000000000000000.log
+  kafkalog dump --offsets-decoder __consumer_offsets-7/*.log
   kafkalog dump --json --print-data-log orders-0/*.log | jq 'select(.kind == "record") | .headers'""",
 )
 _FILES_HELP: Final = """\
@@ -63,6 +66,14 @@ def add_parser(commands: Any) -> None:
             metavar="DECODER",
             help=f"how {name}s are read: string (default), integer or long, or one of Kafka's classes for them;"
             " implies --print-data-log",
+        )
+    for name, topic in TOPIC_DECODERS.items():
+        what.add_argument(
+            f"--{name}-decoder",
+            dest="topic_decoder",
+            action="append_const",
+            const=name,
+            help=f"decode records of {topic}; implies --print-data-log",
         )
     what.add_argument(
         "--dialect",
@@ -136,6 +147,9 @@ def _dump(args: argparse.Namespace) -> Dump:
 
     options = {} if args.max_message_size is None else {"max_message_size": args.max_message_size}
     limits = make_limits(args.limits)
+    decoders = args.topic_decoder or [None]
+    if len(decoders) > 1:
+        raise UsageError(f"--{decoders[0]}-decoder and --{decoders[1]}-decoder: one topic's decoder at a time")
     try:
         return dump(
             args.paths,
@@ -148,6 +162,7 @@ def _dump(args: argparse.Namespace) -> Dump:
             dialect=args.dialect,
             key_decoder=args.key_decoder,
             value_decoder=args.value_decoder,
+            topic_decoder=decoders[0],
             keep_going=args.keep_going,
             limits=limits,
             **options,

@@ -37,6 +37,9 @@ def show(report: RecoveryReport, args: argparse.Namespace, console: Console) -> 
             line = f"{row.path}  offsets {row.log_start_offset}..{row.log_end_offset}  {lost}"
             console.write(escape_line(line) + "\n")
     console.findings(report.findings.rows)
+    for row in report.partitions:
+        if row.error is not None:
+            console.note(f"{row.path} is unchanged: {row.error}")
     verb = "would be" if args.dry_run else "are"
     console.note(
         f"{counted(len(report.partitions), 'partition')}, {report.n_bytes_lost:,} bytes of .log files {verb} removed"

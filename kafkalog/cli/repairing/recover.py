@@ -23,8 +23,9 @@ then starts without any recovery.
 
 Segments from the recovery point on are read, those that may not have been on disk when the broker crashed; --all reads
 all of them. A segment with damage is truncated before it, and all later segments of its partition are deleted, as by
-the broker: see what --dry-run says first. Indexes, producer snapshots and leader epochs are built anew, files that a
-crash left half done are finished, and the log dir gets its recovery points and the marker of a clean shutdown.
+the broker (which keeps them only if the damaged segment has no offset index): see what --dry-run says first. Indexes,
+producer snapshots and leader epochs are built anew, files that a crash left half done are finished, and the log dir
+gets its recovery points and the marker of a clean shutdown.
 
 In place, each old file goes to the backup before its partition is changed, and each new one appears in one step. After
 a crash in between, a broker or another run comes to the same end. A log dir on which a broker runs is refused. On

@@ -6,11 +6,11 @@ prints transaction markers.
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import ControlRecordType
+from kafkalog.messages.json_form import java_json
 from kafkalog.state.compact_types import CompactReader
 
 _LABELS: Final = {
@@ -45,7 +45,7 @@ def describe(control_type: int, value: bytes | None, *, is_2_8: bool = False) ->
     if label is None:
         return f" controlType: UNKNOWN({control_type})"
     content = parse(control_type, value)
-    text: str = label + json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    text: str = label + java_json(content)
     return text
 
 

@@ -6,7 +6,7 @@
 Kafka's tool trusts every header that it can read, so this one rejects nothing that Kafka would accept: it prints
 records under a wrong checksum. Where the tool throws, this one raises an error of kafkalog after the same lines.
 
-Mirrors `org.apache.kafka.tools.DumpLogSegments`, without its decoders of Kafka's own topics.
+Mirrors `org.apache.kafka.tools.DumpLogSegments`.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def dump(paths: Pathish | Iterable[Pathish], **options: Any) -> Dump:
     **options
         The options of `DumpOptions`: `deep_iteration`, `print_data_log`, `skip_record_metadata`, `max_bytes`,
         `index_sanity_check`, `verify_index_only`, `max_message_size`, `dialect`, `key_decoder`, `value_decoder`,
-        `keep_going`, `limits`.
+        `topic_decoder`, `keep_going`, `limits`.
 
     Returns
     -------

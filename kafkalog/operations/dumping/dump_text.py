@@ -1,6 +1,7 @@
 """Turns what a dump reads into the lines that Kafka's tool prints.
 
-The kernel prints batches and records. This module names files, completes the lines of Raft's control records, and makes
+The kernel prints batches and records. This module names files, completes the lines of Raft's control records and of
+records of internal topics, and makes
 room for long lines.
 
 Mirrors `DumpLogSegments`.
@@ -20,6 +21,7 @@ from kafkalog._kernels import dump_text as kernels
 from kafkalog._kernels.dump_walk import STATUSES
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import CorruptionError, NotKafkaError, Reason
+from kafkalog.messages.printed import printed_record
 from kafkalog.operations.dumping.control import describe
 from kafkalog.operations.dumping.dump_walk import LogWalk, Step, error_at
 from kafkalog.operations.dumping.files import start_offset
@@ -95,7 +97,7 @@ def text_of_log(walk: LogWalk, options: DumpOptions) -> Iterator[bytes]:
                 if state[_NEEDED] > out.size:
                     out = np.empty(int(state[_NEEDED]), np.uint8)
             elif status == _CONTROL:
-                yield _control(walk, step, int(state[_BATCH]), int(state[_RECORD]) - 1, options)
+                yield _rest_of_line(walk, step, int(state[_BATCH]), int(state[_RECORD]) - 1, options)
             elif status != _OK:
                 walk.report_shown(step, int(state[_BATCH]) + 1, int(state[_RECORD]))
                 path, position, base_offset = walk.place(step, int(state[_BATCH]))
@@ -109,16 +111,32 @@ def text_of_log(walk: LogWalk, options: DumpOptions) -> Iterator[bytes]:
         yield f"Found {n} invalid bytes at the end of {os.path.basename(walk.path)}\n".encode()
 
 
-def _control(walk: LogWalk, step: Step, batch_row: int, row: int, options: DumpOptions) -> bytes:
-    """Return the rest of the line of a Raft control record."""
-    record = step.records[row]
-    key, start, size = int(record["key_start"]), int(record["value_start"]), int(record["value_size"])
-    kind = int.from_bytes(step.data[key + 2 : key + 4].tobytes(), "big", signed=True)
-    value = None if size < 0 else step.data[start : start + size].tobytes()
+def _rest_of_line(walk: LogWalk, step: Step, batch_row: int, row: int, options: DumpOptions) -> bytes:
+    """Return the rest of the line of a Raft control record, or of a record of an internal topic."""
+    record, batch = step.records[row], step.batches[batch_row]
+    key, value = (_part(step, int(record[f"{part}_start"]), int(record[f"{part}_size"])) for part in ("key", "value"))
     try:
-        text = describe(kind, value, is_2_8=options.is_2_8)
+        if options.topic is None or (batch["magic"] >= 2 and batch["attributes"] & kf.CONTROL_BIT):
+            assert key is not None
+            text = describe(int.from_bytes(key[2:4], "big", signed=True), value, is_2_8=options.is_2_8)
+        else:
+            text = _contents(options.topic, int(record["offset"]), key, value, options)
     except CorruptionError as error:
         walk.report_shown(step, batch_row + 1, row + 1)
         error.path, error.position, error.base_offset = walk.place(step, batch_row)
         raise
     return f"{text}\n".encode()
+
+
+def _part(step: Step, start: int, size: int) -> bytes | None:
+    """Return a key or a value; a negative size is null."""
+    return None if size < 0 else step.data[start : start + size].tobytes()
+
+
+def _contents(topic: str, offset: int, key: bytes | None, value: bytes | None, options: DumpOptions) -> str:
+    """Return what a line says of key and value of a record of an internal topic."""
+    shown = printed_record(topic, offset, key, value, is_2_8=options.is_2_8)
+    parts = [f"{name}: {text}" for name, text in zip(("key", "payload"), shown, strict=True) if text is not None]
+    if not options.skip_record_metadata:
+        return "".join(f" {part}" for part in parts)
+    return f"| {' '.join(parts)}" if parts else ""

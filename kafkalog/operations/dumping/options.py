@@ -7,6 +7,8 @@ from typing import Final
 
 from kafkalog._kernels import dump_text as kernels
 from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.messages.framing import TOPIC_DECODERS
+from kafkalog.messages.printed import DECODED_2_8
 
 DIALECTS: Final = ("4.3", "2.8")
 """Releases of Kafka whose output format is available; the first is the default."""
@@ -37,7 +39,7 @@ class DumpOptions:
     deep_iteration : bool
         Also print records; implied by `print_data_log`.
     print_data_log : bool
-        Print keys and values; implied by `key_decoder` and `value_decoder`.
+        Print keys and values; implied by each of the decoders.
     skip_record_metadata : bool
         Print only the key and the value of a record.
     max_bytes : int or None
@@ -52,6 +54,8 @@ class DumpOptions:
         One of `DIALECTS`.
     key_decoder, value_decoder : str or None
         One of `DECODERS`; None for strings.
+    topic_decoder : str or None
+        One of `TOPIC_DECODERS`: keys and values are those of this internal topic. 2.8 has the first two.
     keep_going : bool
         After an error continue with the next file. Kafka's tool does not.
     limits : Limits
@@ -67,6 +71,7 @@ class DumpOptions:
     dialect: str = DIALECTS[0]
     key_decoder: str | None = None
     value_decoder: str | None = None
+    topic_decoder: str | None = None
     keep_going: bool = False
     limits: Limits = DEFAULT_LIMITS
 
@@ -76,15 +81,31 @@ class DumpOptions:
         for decoder in (self.key_decoder, self.value_decoder):
             if decoder is not None and decoder not in DECODERS:
                 raise ValueError(f"no decoder {decoder!r}; there are {', '.join(DECODERS)}")
+        if self.topic_decoder is not None:
+            self._check_topic_decoder(self.topic_decoder)
         for name in ("max_bytes", "max_message_size"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= MAX_INT:
                 raise ValueError(f"{name} must be from 0 to {MAX_INT}, not {value}")
 
+    def _check_topic_decoder(self, decoder: str) -> None:
+        if decoder not in TOPIC_DECODERS:
+            raise ValueError(f"no decoder {decoder!r} of a topic; there are {', '.join(TOPIC_DECODERS)}")
+        if self.key_decoder is not None or self.value_decoder is not None:
+            raise ValueError(f"the {decoder} decoder is for keys and values both: give no other decoder with it")
+        if self.is_2_8 and TOPIC_DECODERS[decoder] not in DECODED_2_8:
+            raise ValueError(f"dialect 2.8 has no {decoder} decoder")
+
+    @property
+    def topic(self) -> str | None:
+        """The internal topic whose records keys and values are decoded as."""
+        return None if self.topic_decoder is None else TOPIC_DECODERS[self.topic_decoder]
+
     @property
     def shows_contents(self) -> bool:
         """Whether keys and values are printed."""
-        return self.print_data_log or self.key_decoder is not None or self.value_decoder is not None
+        decoders = (self.key_decoder, self.value_decoder, self.topic_decoder)
+        return self.print_data_log or any(decoder is not None for decoder in decoders)
 
     @property
     def is_deep(self) -> bool:
@@ -104,6 +125,7 @@ class DumpOptions:
             bits["contents"] * self.shows_contents
             | bits["skip_metadata"] * self.skip_record_metadata
             | bits["dialect_2_8"] * self.is_2_8
+            | bits["internal"] * (self.topic_decoder is not None)
         )
 
     @property

@@ -2,7 +2,7 @@
 
 Dicts include the values of headers, which the text omits. Field names are those of the batch table and the record
 columns. Sizes, timestamps and offsets are numbers; keys and values are `bytes`, or the result of the decoder in the
-options.
+options: a dict for a decoder of a topic.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from kafkalog._kernels.dump_walk import STATUSES
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import CorruptionError
 from kafkalog.interchange.arrow_output import java_string
+from kafkalog.messages.decoder import MessageError
+from kafkalog.messages.printed import shown_record
 from kafkalog.operations.dumping import control
 from kafkalog.operations.dumping.dump_walk import LogWalk, Step, error_at, is_known
 from kafkalog.operations.dumping.options import DECODERS, DumpOptions
@@ -192,8 +194,11 @@ def _record_rows(step: Step, options: DumpOptions) -> Iterator[Row]:
             if is_control:
                 found["control"] = _control_fields(key, value)
         if shows_contents and not is_control:
-            found["key"] = _decoded(key, options.key_decoder, offset)
-            found["value"] = _decoded(value, options.value_decoder, offset)
+            if options.topic is None:
+                found["key"] = _decoded(key, options.key_decoder, offset)
+                found["value"] = _decoded(value, options.value_decoder, offset)
+            else:
+                found |= _internal(options.topic, key, value)
         if has_metadata or shows_contents:
             found["headers"] = [(java_string(name), content) for name, content in headers]
         yield found
@@ -229,6 +234,15 @@ def _control_fields(key: bytes | None, value: bytes | None) -> Row:
         raise error_at(STATUSES["CONTROL_VALUE"], None, 0, 0)
     epoch = int.from_bytes(value[2:6], "big", signed=True)
     return {"type": kf.ControlRecordType(kind).name, "coordinator_epoch": epoch}
+
+
+def _internal(topic: str, key: bytes | None, value: bytes | None) -> Row:
+    """Decode a record of an internal topic; one that cannot be decoded stays as it is, with the reason."""
+    try:
+        shown_key, shown = shown_record(topic, key, value)
+    except MessageError as error:
+        return {"key": key, "value": value, "not_decoded": str(error)}
+    return {"key": shown_key, "value": shown}
 
 
 def _decoded(value: bytes | None, decoder: str | None, offset: int) -> Any:

@@ -159,7 +159,7 @@ class Destinations:
         copy_ownership(path, self._log_dir)
 
     def check(self) -> None:
-        """Raise the error of a partition that could not be cut: nothing may be half done in a copy."""
+        """Raise the error of a partition that could not be cut; only in a copy, in which nothing may be half done."""
         for row in self.report.partitions:
-            if row.error is not None:
+            if row.error is not None and self._staged is not None:
                 raise CorruptionError(Reason.UNKNOWN_FILE, row.error, path=row.path)

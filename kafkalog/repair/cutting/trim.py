@@ -57,6 +57,9 @@ def trim(
         Not exactly one of the two is given; or the offset is above the log end offset of a partition.
     UnsafePathError, OutputExistsError, WriteError
         See `recover`.
+    CorruptionError
+        With `to`: a partition cannot be cut, such as one with a file on which a broker dies. With `in_place`, or in a
+        dry run, it stays as it is, and its `error` says why.
 
     Notes
     -----
@@ -90,13 +93,14 @@ def trim(
         def raise_starts(offsets: dict[kf.TopicPartition, int]) -> None:
             for plan, start in starts.items():
                 key = plan.partition.topic_partition
-                if key is not None and start > plan.partition.log_start_offset:
+                if key is not None and start > plan.partition.log_start_offset and not plan.files.problem:
                     offsets[key] = start
 
         # first, so that no crash leaves records that are gone below a log start that does not say so
         places.put_checkpoint(kf.LOG_START_OFFSET_CHECKPOINT, raise_starts)
         for plan in places.plans:
-            places.report.partitions.append(_trim(plan, make(plan), starts[plan]))
+            places.report.add(_trim(plan, make(plan), starts[plan]))
+        places.check()
         places.copy_rest()
     return places.report
 
@@ -119,6 +123,10 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredParti
     segments = plan.partition.segments
     row = RecoveredPartition(str(plan.path), plan.partition.topic_partition)
     row.log_start_offset, row.log_end_offset = start, plan.partition.log_end_offset
+    if start > plan.partition.log_start_offset and plan.files.problem:
+        row.log_start_offset, row.error = plan.partition.log_start_offset, plan.files.problem
+        output.abandon()
+        return row
     there = set(plan.files.names)
     for number, segment in enumerate(segments):
         name, size = segment.path.name, segment.size_in_bytes

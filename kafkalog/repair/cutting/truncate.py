@@ -64,6 +64,9 @@ def truncate(
         Not exactly one of the three is given; or the offset is below the log start offset of a partition.
     UnsafePathError, OutputExistsError, WriteError
         See `recover`.
+    CorruptionError
+        With `to`: a partition cannot be cut, such as one with a file on which a broker dies. With `in_place`, or in a
+        dry run, it stays as it is, and its `error` says why.
     KafkalogError
         The log is damaged before the place: recover it first.
 
@@ -98,9 +101,8 @@ def truncate(
     with places.open() as make:
         for plan in places.plans:
             row = _Truncation(plan, make(plan), places.report, index_interval_bytes, limits).run(ends[plan])
-            places.report.partitions.append(row)
-        if not in_place:
-            places.check()
+            places.report.add(row)
+        places.check()
 
         def clamp(offsets: dict[kf.TopicPartition, int]) -> None:
             for row in places.report.partitions:

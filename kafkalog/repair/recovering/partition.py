@@ -110,14 +110,8 @@ class PartitionRecovery:
 
     def _problem(self) -> str:
         """Why the partition cannot be recovered; "" if it can."""
-        if self.plan.files.fatal:
-            return (
-                f"{self.plan.files.fatal[0]}: not named after an offset, so that a broker does not start; move it away"
-            )
-        if self.plan.files.bad_swaps:
-            return f"{self.plan.files.bad_swaps[0]}"
-        if self.unwritten:
-            return self.unwritten
+        if self.plan.files.problem or self.unwritten:
+            return self.plan.files.problem or self.unwritten
         for work in [*self.lone, *([] if self.main is None else [self.main])]:
             last = work.found[-1] if work.found else None
             if last is not None and last.finding is not None and last.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:

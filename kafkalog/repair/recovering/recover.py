@@ -107,7 +107,10 @@ def recover(
     Notes
     -----
     Recovery loses data by design: it truncates a damaged segment before the damage, and deletes all later segments of
-    the partition. Read the report of a dry run first: `n_bytes_lost` counts the bytes that go.
+    the partition. It deletes more than a broker in one case: where the damaged segment has no offset index, a broker
+    cuts it before the recovery begins, and so keeps the segments behind it, with a gap in front of them; here they are
+    deleted from the recovery point on, too. Read the report of a dry run first: `n_bytes_lost` counts the bytes that
+    go.
 
     Indexes, producer snapshots and leader epochs of the recovered segments are built anew. Of a log dir, the recovery
     point of each partition becomes its log end offset. If every partition was recovered, the log dir gets the marker of
@@ -294,12 +297,7 @@ class _Run:
         self._add(one.finish())
 
     def _add(self, row: RecoveredPartition) -> None:
-        if row.error is not None and not any(
-            finding.damage and Path(finding.path or "").parent == Path(row.path)
-            for finding in self._report.findings.rows
-        ):
-            self._report.findings.add(Finding(Reason.UNKNOWN_FILE, row.error, path=row.path))
-        self._report.partitions.append(row)
+        self._report.add(row)
         self._on_partition(row)
 
 

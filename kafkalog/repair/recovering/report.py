@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Reason
 from kafkalog.operations.rebuilding.report import RebuiltFile
 from kafkalog.text import counted
 
@@ -136,6 +137,14 @@ class RecoveryReport:
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     n_backup_files: int = 0
     is_written: bool = False
+
+    def add(self, row: RecoveredPartition) -> None:
+        """Take the row of a partition; an error that no finding tells becomes one."""
+        if row.error is not None and not any(
+            finding.damage and Path(finding.path or "").parent == Path(row.path) for finding in self.findings.rows
+        ):
+            self.findings.add(Finding(Reason.UNKNOWN_FILE, row.error, path=row.path))
+        self.partitions.append(row)
 
     @property
     def is_clean(self) -> bool:

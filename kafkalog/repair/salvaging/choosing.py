@@ -70,11 +70,17 @@ def choose(
     keep &= (runs.last_offset >= runs.first_offset) & (runs.leader_epoch >= kf.NO_EPOCH)
     keep[keep] = _rising_offsets(runs[keep], claims, doubted[keep])
     # where some of them contradict the log, they are a value's: the others only happen to fit
-    keep &= ~np.isin(doubted, doubted[~keep & (doubted > 0)])
+    is_wrong = ~keep & (doubted > 0)
+    # unless it is one whose offset would follow, but for one bit
+    follows = (doubted[1:] == doubted[:-1]) & _is_one_bit(runs.first_offset[1:], runs.last_offset[:-1] + 1)
+    is_wrong[1:] &= ~(follows & keep[:-1])
+    keep &= ~np.isin(doubted, doubted[is_wrong])
     keep[keep] = _rising_epochs(runs[keep])
     keep[keep] = _checkpointed(runs[keep], epochs)
     keep[keep] = ~_lone_jumps(runs[keep])
-    keep[keep] = ~_misplaced(runs[keep], claims)
+    misplaced = _misplaced(runs[keep], claims)
+    if misplaced.any() and not _is_cleaned(source, runs[keep]):
+        keep[keep] = ~misplaced
     return runs[keep], runs[~keep]
 
 
@@ -285,6 +291,20 @@ def _misplaced(runs: Found, claims: Found) -> Mask:
     odd |= (before >= 0) & (after >= 0) & (before + span == after) & _is_one_bit(runs.first_offset, before)
     odd &= is_lone & ~agrees
     return odd
+
+
+def _is_cleaned(source: ByteSource, runs: Found) -> bool:
+    """Whether a run begins with a batch of fewer records than offsets: the log cleaner made it, and makes gaps, too."""
+    for start, end in zip(runs.start[:_MAX_SPLITS].tolist(), runs.end.tolist(), strict=False):
+        if end - start < kf.RECORD_BATCH_OVERHEAD:
+            continue
+        window = source.window(start, start + kf.RECORD_BATCH_OVERHEAD)
+        header = window.tobytes()
+        source.release(window, start)
+        last_offset_delta, n_records = int.from_bytes(header[23:27], "big"), int.from_bytes(header[57:61], "big")
+        if header[16] == 2 and n_records <= last_offset_delta:
+            return True
+    return False
 
 
 def _claimed(runs: Found, claims: Found) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

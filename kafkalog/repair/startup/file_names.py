@@ -44,6 +44,13 @@ class FileNames:
     renamed: dict[str, str] = field(default_factory=dict)
     bad_swaps: list[KafkalogError] = field(default_factory=list)
 
+    @property
+    def problem(self) -> str:
+        """Why a broker cannot load the partition, whatever the segments hold; "" if nothing is in the way."""
+        if self.fatal:
+            return f"{self.fatal[0]}: not named after an offset, so that a broker does not start; move it away"
+        return str(self.bad_swaps[0]) if self.bad_swaps else ""
+
     def after(self) -> set[str]:
         """Names of the files that are there afterwards."""
         return {self.renamed.get(name, name) for name in self.names if name not in self.removed}

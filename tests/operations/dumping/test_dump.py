@@ -14,6 +14,7 @@ from dumping_support import ONE, dumped, write_log
 
 import kafkalog
 from kafkalog.errors import CorruptionError, Reason
+from kafkalog.messages.framing import TOPIC_DECODERS
 
 
 class Golden(NamedTuple):
@@ -45,13 +46,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "timeindex.verify": {"verify_index_only": True},
     "txnindex": {},
     "snapshot": {},
-    # the decoders of internal topics apart: what is printed of a record less its key and value
-    "log.decoder": {"deep_iteration": True},
-    "checkpoint": {"deep_iteration": True},
+    # with the decoder of the topic
+    "log.decoder": {},
+    "checkpoint": {"topic_decoder": "cluster-metadata"},
 }
 
-
-DECODED = ("log.decoder", "checkpoint")
+DECODERS = {topic: name for name, topic in TOPIC_DECODERS.items()}
 
 
 N_DUMPS = 1125
@@ -79,9 +79,9 @@ def golden_case(golden: Golden, name: str, text: str) -> None:
     n_printed = next((n for n, line in enumerate(lines) if re.match(r"Mismatches|Found [^\d]|Non-consec", line)), None)
     printed, listed = lines[:n_printed], lines[n_printed:] if n_printed is not None else []
     options = {**KINDS[kind], "dialect": golden.dialect}
+    if kind == "log.decoder":
+        options["topic_decoder"] = DECODERS[paths[0].rpartition("-")[0]]
     ours = [line for path in paths for line in dumped(path, **options)]
-    if kind in DECODED:
-        printed = [re.sub(r"(headerKeys: \[[^]]*\])( key| payload): .*", r"\1", line) for line in printed]
     ours = ["EXCEPTION" if line.startswith("EXCEPTION") else line for line in ours]
     assert ours == ["EXCEPTION" if line.startswith("EXCEPTION") else line for line in printed]
     everything = kafkalog.dump(paths, keep_going=True, **options)

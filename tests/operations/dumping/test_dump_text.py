@@ -106,3 +106,29 @@ def test_a_record_larger_than_any_buffer_is_printed_whole(log: Any) -> None:
     for codec in (builder.NONE, builder.ZSTD):
         line = log(builder.batch_v2([builder.record_v2(0, 0, None, value)], codec=codec), print_data_log=True)[1]
         assert line.endswith("payload: " + value.decode())
+
+
+def test_records_of_an_internal_topic_are_decoded(log: Any) -> None:
+    data = builder.batch_v2([builder.record_v2(0, 0, b"\0\2\0\1g", None), builder.record_v2(1, 0, b"\0\x63", b"")])
+    shown = [
+        'key: {"type":"2","data":{"group":"g"}} payload: <DELETE>',
+        "key: Unknown record type 99 at offset 1, skipping.",
+    ]
+    lines = log(data, topic_decoder="offsets")[1:]
+    assert [contents(line) for line in lines] == shown
+    assert lines[0].startswith("| offset: 0 CreateTime: ")
+    lines = log(data, topic_decoder="offsets", skip_record_metadata=True)[1:]
+    assert lines == [f"| {text}" for text in shown]
+
+
+def test_a_record_without_the_key_that_a_decoder_needs_ends_the_dump(log: Any) -> None:
+    data = builder.batch_v2([builder.record_v2(0, 0, b"\0\2\0\1g", None), builder.record_v2(1, 0, None, b"")])
+    *lines, half, error = log(data, topic_decoder="offsets")
+    assert len(lines) == 2
+    assert half.endswith("headerKeys: []")
+    assert re.fullmatch("EXCEPTION .*00.log@0 base_offset=0: internal_record: .* has no key", error)
+
+
+def test_control_records_are_not_decoded(log: Any) -> None:
+    lines = log(builder.control_batch(1), topic_decoder="transaction-log")
+    assert "endTxnMarker: COMMIT" in lines[1]

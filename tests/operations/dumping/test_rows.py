@@ -158,3 +158,21 @@ def test_objects_of_control_records_say_what_they_mean() -> None:
         paths = golden_sets.log_files(golden_sets.partitions("k44")[partition])
         rows = kafkalog.dump(paths, deep_iteration=True).rows()
         assert {row["control"]["type"] for row in rows if "control" in row} == expected
+
+
+def test_records_of_an_internal_topic_are_dicts(tmp_path: Path) -> None:
+    key, unknown = b"\0\2\0\1g", b"\0\x63"
+    data = builder.batch_v2([builder.record_v2(0, 0, key, None), builder.record_v2(1, 0, unknown, b"v")])
+    dump = kafkalog.dump(write_log(tmp_path, data), topic_decoder="offsets")
+    first, second = [row for row in dump.rows() if row["kind"] == "record"]
+    assert (first["key"], first["value"]) == ({"type": "2", "data": {"group": "g"}}, None)
+    assert "not_decoded" not in first
+    assert (second["key"], second["value"]) == (unknown, b"v")
+    assert second["not_decoded"] == "record type 99 is not known in __consumer_offsets"
+
+
+def test_a_record_without_the_key_that_a_decoder_needs_is_an_error(tmp_path: Path) -> None:
+    path = write_log(tmp_path, builder.batch_v2([builder.record_v2(0, 0, None, b"")]))
+    with pytest.raises(CorruptionError, match="has no key") as caught:
+        list(kafkalog.dump(path, topic_decoder="offsets").rows())
+    assert (caught.value.path, caught.value.position) == (path, 0)

@@ -1,0 +1,343 @@
+"""A real broker starts on logs that were salvaged, truncated or trimmed, and serves exactly what they are to hold."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import builder
+import golden_sets
+import numpy as np
+import pytest
+import salvage_trials
+from conformance.kafka import BrokerLife
+from conformance.test_offline_recovery import recovery_lines
+from conformance.test_rebuild import QUIET
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.repair.recovering.report import RecoveredPartition
+from kafkalog.repair.salvaging.report import SalvagedPartition
+from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
+
+pytestmark = pytest.mark.broker
+
+SALVAGED = (
+    *(("k44", name) for name in ("p-mixcodec-0", "p-txn-0", "p-compact-0", "p-compact-gzip-0", "p-idem-0")),
+    *(("k44", name) for name in ("p-zstd-java-0", "p-snappy-java-0", "p-lz4-rdk-0", "p-gzip-rdk-0", "p-headers-0")),
+    *(("k44", name) for name in ("p-logappend-0", "p-none-java-0", "p-multi-0", "p-compact-txn-0", "p-ooo-0")),
+    *(("k28", name) for name in ("p-v0-mixcodec-0", "p-v1-mixcodec-0", "p-v0v1v2-mixed-0", "p-v1-logappend-0")),
+    *(("k28", name) for name in ("p-v0-none-0", "p-v1-compact-none-0", "p-v1v2-mixed-0", "p-v2-txn-0")),
+)
+TRUNCATED: tuple[tuple[str, str, dict[str, int]], ...] = (
+    ("k44", "p-txn-0", {"to_offset": 156}),
+    ("k44", "p-txn-0", {"to_offset": 304}),
+    ("k44", "p-mixcodec-0", {"to_offset": 100}),
+    ("k44", "p-multi-0", {"to_offset": 0}),
+    ("k44", "p-compact-0", {"to_offset": 600}),
+    ("k44", "p-idem-0", {"to_epoch": 0}),
+    ("k28", "p-v0v1v2-mixed-0", {"to_offset": 200}),
+    ("k28", "p-v0-gzip-0", {"to_offset": 333}),
+)
+TRIMMED: tuple[tuple[str, str, dict[str, int]], ...] = (
+    ("k44", "p-txn-0", {"before_offset": 200}),
+    ("k44", "p-txn-0", {"before_offset": 430}),
+    ("k44", "p-mixcodec-0", {"before_offset": 77}),
+    ("k44", "p-compact-0", {"before_offset": 555}),
+    ("k44", "p-idem-0", {"before_offset": 61}),
+    ("k28", "p-v0v1v2-mixed-0", {"before_offset": 321}),
+    ("k28", "p-v1-gzip-0", {"before_offset": 222}),
+)
+BY_TIME = (("k44", "p-multi-0"), ("k44", "p-ooo-0"), ("k44", "p-zstd-java-0"), ("k28", "p-v1-lz4-0"))
+
+Row = tuple[int, bytes | None, bytes | None]
+
+
+class Batch(NamedTuple):
+    """A batch: its bytes, its last offset, and the offset behind the batch before."""
+
+    first: int
+    last: int
+    data: bytes
+
+
+class Repaired(BrokerLife):
+    """A broker that was stopped, and started again on partitions that were repaired meanwhile.
+
+    Attributes
+    ----------
+    expected : dict of str to list
+        Offset, key and value of the records of each partition, by its name.
+    bounds : dict of str to tuple
+        The log start and end offsets that the reports name.
+    """
+
+    def tell(self) -> None:
+        self.expected: dict[str, list[Row]] = {}
+        self.bounds: dict[str, tuple[int, int]] = {}
+        self.lost = 0
+        n_made, configs = 4, {"retention.ms": -1, "max.message.bytes": 4_000_000}
+        sizes = {
+            "salvaged": len(SALVAGED) + n_made,
+            "truncated": len(TRUNCATED) + len(BY_TIME) + 1,
+            "trimmed": len(TRIMMED) + len(BY_TIME),
+            "trimmed-copies": 1,
+        }
+        self.boot()
+        topics = [{"name": name, "partitions": n, "configs": configs} for name, n in sizes.items()]
+        self.client.ask("create", topics=topics)
+        self.stop()
+        self.salvage(n_made)
+        self.truncate()
+        self.trim()
+        self.before = self.hashes()
+        self.boot()
+        self.read = self.client.consume(self.folder / "read.jsonl", list(sizes))
+        self.offsets = self.client.ask("offsets", times={})["partitions"]
+        self.stop()
+        self.after = self.hashes()
+
+    def place(self, source: Path, name: str) -> Path:
+        """Make a partition the one that the broker had when it stopped, but for the topic's id."""
+        target = self.log_dir / name
+        metadata = (target / kf.PARTITION_METADATA).read_bytes()
+        shutil.rmtree(target)
+        shutil.copytree(source, target)
+        (target / kf.PARTITION_METADATA).write_bytes(metadata)
+        parsed = kf.parse_partition_directory(name)
+        assert parsed is not None
+        for checkpoint in (kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT):
+            offsets = dict(read_offset_checkpoint(self.log_dir / checkpoint) or {})
+            offsets[parsed.topic_partition] = kafkalog.Partition(target).log_end_offset
+            (self.log_dir / checkpoint).write_bytes(encode_offset_checkpoint(offsets))
+        return target
+
+    def salvage(self, n_made: int) -> None:
+        wanted: dict[str, list[Row]] = {}
+        for number, (golden, name) in enumerate(SALVAGED):
+            target = self.place(golden_sets.partitions(golden)[name], f"salvaged-{number}")
+            wanted[target.name] = damage(target, records(golden, name), seed=number)
+        for number in range(len(SALVAGED), len(SALVAGED) + n_made):
+            target = self.place(made(self.folder / f"made-{number}", number), f"salvaged-{number}")
+            wanted[target.name] = damage(target, rows_of(target), seed=number)
+        report = kafkalog.salvage(self.log_dir, topics="salvaged", to=self.folder / "salvaged")
+        assert len(report.partitions) == len(wanted)
+        self.lost = report.total("n_bytes_lost")
+        for one in report.partitions:
+            self.put(one)
+            self.expected[Path(one.output).name] = wanted[Path(one.output).name]
+
+    def put(self, one: SalvagedPartition) -> None:
+        """A salvaged partition takes the place of the damaged one."""
+        target = self.log_dir / Path(one.output).name
+        shutil.rmtree(target)
+        shutil.move(one.output, target)
+        self.bounds[target.name] = one.start_offset, one.end_offset
+
+    def truncate(self) -> None:
+        cuts = [*TRUNCATED, *((*one, {"to_timestamp": middle_time(*one)}) for one in BY_TIME)]
+        for number, (golden, name, how) in enumerate(cuts):
+            target = self.place(golden_sets.partitions(golden)[name], f"truncated-{number}")
+            rows, batches = records(golden, name), batches_of(target)
+            if "to_offset" in how:
+                at = how["to_offset"]
+            elif "to_timestamp" in how:
+                at = first_at(golden, name, how["to_timestamp"])
+            else:
+                at = 2**62  # nothing is of a later epoch
+            end = max((batch.last + 1 for batch in batches if batch.last < at), default=0)
+            self.note(kafkalog.truncate(target, **how, in_place=True, backup=self.folder / f"end-{number}"))  # type: ignore[arg-type]
+            self.expected[target.name] = [row for row in rows if row[0] < end]
+            assert self.bounds[target.name][1] in (end, at)
+        target = self.place(made(self.folder / "epochs", 0), f"truncated-{len(cuts)}")
+        rows = rows_of(target)
+        end = kafkalog.Partition(target).end_offset_for_epoch(1).end_offset
+        assert 0 < end < rows[-1][0]
+        self.note(kafkalog.truncate(target, to_epoch=1, in_place=True, backup=self.folder / "end-epochs"))
+        self.expected[target.name] = [row for row in rows if row[0] < end]
+        assert self.bounds[target.name] == (0, end)
+
+    def trim(self) -> None:
+        cuts = [*TRIMMED, *((*one, {"before_timestamp": middle_time(*one)}) for one in BY_TIME)]
+        for number, (golden, name, how) in enumerate(cuts):
+            target = self.place(golden_sets.partitions(golden)[name], f"trimmed-{number}")
+            start = how.get("before_offset", 0) or first_at(golden, name, how["before_timestamp"])
+            self.note(kafkalog.trim(target, **how, in_place=True, backup=self.folder / f"start-{number}"))  # type: ignore[arg-type]
+            self.expected[target.name] = [row for row in records(golden, name) if row[0] >= start]
+            assert self.bounds[target.name] == (start, kafkalog.Partition(target).log_end_offset)
+        # without the checkpoint of a log dir, what is left of the first segment is read, too
+        target = self.place(golden_sets.partitions("k44")["p-txn-0"], "trimmed-copies-0")
+        kafkalog.trim(target, before_offset=200, to=self.folder / "trimmed-copy")
+        shutil.rmtree(target)
+        shutil.move(self.folder / "trimmed-copy", target)
+        base = min(int(path.stem) for path in target.glob("*.log"))
+        assert 0 < base < 200
+        self.bounds[target.name] = base, 430
+        self.expected[target.name] = [row for row in records("k44", "p-txn-0") if row[0] >= base]
+
+    def note(self, report: kafkalog.RecoveryReport) -> None:
+        row: RecoveredPartition
+        (row,) = report.partitions
+        assert row.error is None
+        self.bounds[Path(row.path).name] = row.log_start_offset, row.log_end_offset
+
+    def hashes(self) -> dict[str, str]:
+        """Of all `.log` files of the repaired partitions."""
+        return {
+            f"{name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
+            for name in self.expected
+            for path in sorted((self.log_dir / name).glob("*.log"))
+        }
+
+
+def damage(partition: Path, rows: list[Row], seed: int) -> list[Row]:
+    """Damage each segment; returns the records of the batches that are still there, byte for byte."""
+    rng = np.random.default_rng((20261122, seed))
+    kept: list[Row] = []
+    end = 0
+    for path in sorted(partition.glob("*.log")):
+        data = path.read_bytes()
+        damaged = damaged_bytes(rng, data, int(rng.integers(1, 8)))
+        path.write_bytes(damaged)
+        position = 0
+        for batch in batches_in(data, end):
+            # where a cut took the last byte of a batch, the first of the next one may stand in for it
+            at = damaged.find(batch.data, position)
+            if at >= 0:
+                position = at + len(batch.data)
+                kept += [row for row in rows if batch.first <= row[0] <= batch.last]
+            end = batch.last + 1
+    return kept
+
+
+def damaged_bytes(rng: np.random.Generator, data: bytes, n: int) -> bytes:
+    """Flip bits, set ranges to zero, cut ranges out, and put random bytes in between."""
+    found = bytearray(data)
+    for kind in rng.choice(["flip", "zero", "cut", "insert"], n if data else 0):
+        at = int(rng.integers(0, len(found)))
+        size = int(min(rng.choice([1, 2, 8, 60, 512, 4096]), len(found) - at, max(len(found) // 8, 1)))
+        if kind == "flip":
+            found[at] ^= 1 << int(rng.integers(8))
+        elif kind == "zero":
+            found[at : at + size] = bytes(size)
+        elif kind == "cut":
+            del found[at : at + size]
+        else:
+            found[at:at] = rng.bytes(size)
+    return bytes(found)
+
+
+def batches_in(data: bytes, start: int) -> Iterator[Batch]:
+    """The batches of a segment; `start` is the offset behind the segment before."""
+    for begin, end in builder.batch_positions(data):
+        batch = data[begin:end]
+        last = int.from_bytes(batch[:8], "big") + (int.from_bytes(batch[23:27], "big") if batch[16] == 2 else 0)
+        yield Batch(start, last, batch)
+        start = last + 1
+
+
+def batches_of(partition: Path) -> list[Batch]:
+    found: list[Batch] = []
+    for path in sorted(partition.glob("*.log")):
+        found += batches_in(path.read_bytes(), found[-1].last + 1 if found else 0)
+    return found
+
+
+def made(target: Path, seed: int) -> Path:
+    """A partition of two segments with all codecs and several leader epochs."""
+    batches = salvage_trials.made(seed, 72).batches
+    target.mkdir()
+    for half in (batches[:40], batches[40:]):
+        base = int.from_bytes(half[0][:8], "big")
+        (target / kf.segment_file_name(base)).write_bytes(b"".join(half))
+    kafkalog.reindex(target, kinds=["offset", "time", "txn", "snapshot", "epochs"], in_place=True)
+    return target
+
+
+def records(golden: str, name: str) -> list[Row]:
+    """What a consumer of the broker that wrote a golden partition read."""
+    parsed = kf.parse_partition_directory(name)
+    assert parsed is not None
+    return [
+        (row["offset"], row["key"], row["value"])
+        for row in golden_sets.truth(golden, parsed.topic_partition.topic)
+        if row["partition"] == parsed.topic_partition.partition
+    ]
+
+
+def rows_of(partition: Path) -> list[Row]:
+    """The records of a made partition."""
+    table = kafkalog.read_table(partition, columns=["offset", "key", "value"])
+    return list(zip(*(table[name].to_pylist() for name in ("offset", "key", "value")), strict=True))
+
+
+def timestamps(golden: str, name: str) -> list[tuple[int, int]]:
+    topic = name.rpartition("-")[0]
+    return [(row["offset"], row["timestamp"]) for row in golden_sets.truth(golden, topic) if row["partition"] == 0]
+
+
+def middle_time(golden: str, name: str) -> int:
+    """The timestamp of the record in the middle of a partition."""
+    stamps = timestamps(golden, name)
+    return stamps[len(stamps) // 2][1]
+
+
+def first_at(golden: str, name: str, timestamp: int) -> int:
+    """Offset of the first record at or after a time."""
+    return min(offset for offset, at in timestamps(golden, name) if at >= timestamp)
+
+
+@pytest.fixture(scope="module")
+def repaired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repaired]:
+    repaired = Repaired(tmp_path_factory.mktemp("repaired"), **QUIET)
+    try:
+        repaired.tell()
+        yield repaired
+    finally:
+        repaired.end()
+
+
+def test_the_damage_is_worth_the_name(repaired: Repaired) -> None:
+    assert repaired.lost > 100_000
+    n_rows = [len(repaired.expected[name]) for name in repaired.expected if name.startswith("salvaged")]
+    assert min(n_rows) > 0
+    assert sum(n_rows) > 3000
+
+
+def test_a_consumer_reads_exactly_the_records_that_survive(repaired: Repaired) -> None:
+    read: dict[str, list[Any]] = {name: [] for name in repaired.expected}
+    for rows in repaired.read.records.values():
+        for row in rows:
+            read[f"{row['topic']}-{row['partition']}"].append((row["offset"], row["key"], row["value"]))
+    assert len(read) > 45
+    assert [name for name in read if read[name] != repaired.expected[name]] == []
+
+
+def test_logs_start_and_end_where_the_reports_say(repaired: Repaired) -> None:
+    listed = {f"{row['topic']}-{row['partition']}": (row["earliest"], row["latest"]) for row in repaired.offsets}
+    assert {name: listed[name] for name in repaired.bounds} == repaired.bounds
+    assert repaired.bounds.keys() == repaired.expected.keys()
+
+
+def test_the_broker_recovers_nothing(repaired: Repaired) -> None:
+    assert recovery_lines(repaired.logs[1]) == []
+    assert repaired.after == repaired.before
+
+
+@pytest.mark.slow
+def test_a_recovery_of_everything_cuts_nothing(repaired: Repaired) -> None:
+    for name in (kf.CLEAN_SHUTDOWN_FILE, kf.RECOVERY_POINT_CHECKPOINT):
+        (repaired.log_dir / name).unlink()
+    repaired.boot()
+    again = repaired.client.ask("offsets", times={})["partitions"]
+    repaired.stop()
+    log = repaired.logs[-1]
+    assert "Recovering unflushed segment" in log
+    complaints = re.compile(r"Corruption|orphan|runcating|Deleting|Found invalid|(WARN|ERROR) .*(LogLoader|UnifiedLog)")
+    assert [line for line in recovery_lines(log) if complaints.search(line)] == []
+    assert repaired.hashes() == repaired.before
+    assert again == repaired.offsets
