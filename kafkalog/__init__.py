@@ -77,6 +77,8 @@ if TYPE_CHECKING:
     from kafkalog.repair.cutting.trim import trim
     from kafkalog.repair.cutting.truncate import truncate
     from kafkalog.repair.diff import ReplicaDiff, diff
+    from kafkalog.repair.merging.merge import merge
+    from kafkalog.repair.merging.report import MergeReport
     from kafkalog.repair.recovering.recover import recover
     from kafkalog.repair.recovering.report import RecoveryReport
     from kafkalog.repair.salvaging.report import SalvageReport
@@ -161,6 +163,8 @@ _LAZY = {
     "reindex": "operations.rebuilding.rebuild",
     "ReplicaDiff": "repair.diff",
     "diff": "repair.diff",
+    "MergeReport": "repair.merging.report",
+    "merge": "repair.merging.merge",
     "SalvageReport": "repair.salvaging.report",
     "salvage": "repair.salvaging.salvage",
     "Scan": "scanning.scan",
@@ -212,6 +216,7 @@ __all__ = [
     "LogConfig",
     "LogDir",
     "Loss",
+    "MergeReport",
     "NotKafkaError",
     "OffsetIndex",
     "OutputExistsError",
@@ -262,6 +267,7 @@ __all__ = [
     "load",
     "lookup",
     "ls",
+    "merge",
     "open",
     "open_log_dir",
     "open_partition",

@@ -6,6 +6,7 @@
     `cutting`     the end or the start of a log, removed offline
     `diff`        the first batch in which two replicas differ
     `salvaging`   every intact batch of a damaged log, and a report about the rest
+    `merging`     several copies of a partition into the best log
 
 It stands on the readers and on `operations`; outputs are staged and published as `storage` and `writing` know how.
 Sources are never modified unless `in_place` is asked for, and then a backup is kept.

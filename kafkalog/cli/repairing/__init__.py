@@ -7,6 +7,7 @@
     `cutting`      what these two share
     `diff`         two replicas of a partition
     `salvage`      every intact batch of a damaged log
+    `merge`        several copies of a partition into the best log
     `destination`  the options that say where changed files go
 
 A command is imported when it runs; `kafkalog.cli.commands` names them.

@@ -47,8 +47,10 @@ class ConvertedPartitions:
         self._limits, self._report = limits, report
         self._cluster: dict[Path, ClusterMetadata | None] = {}
 
-    def open(self, directory: Path, partition: Partition, start_offset: int) -> PartitionSink:
-        """Open the writer of a new partition.
+    def open(
+        self, directory: Path, partition: Partition, start_offset: int, *, leader_epochs: Epochs | None = None
+    ) -> PartitionSink:
+        """Open the writer of a new partition; `leader_epochs` are those of the source unless given.
 
         Raises
         ------
@@ -65,7 +67,7 @@ class ConvertedPartitions:
             start_offset=start_offset,
             topic_id=_topic_id(partition) if is_same_topic else None,
             producer_snapshot=self._snapshot(partition, start_offset),
-            leader_epochs=_epochs(partition, start_offset),
+            leader_epochs=_epochs(partition, start_offset) if leader_epochs is None else leader_epochs,
             limits=self._limits,
         )
         writer.roll(start_offset)  # the first segment begins here even if it gets no batch

@@ -1,0 +1,139 @@
+"""Chooses the batches of the best log out of several copies: one leads, and the others fill its holes.
+
+As among brokers, leader epochs decide: the copy with the latest epoch leads and, of those, the longest. The others are
+cut where a follower would truncate. Below, a batch is taken from another copy where the leader's copy lost it, if one
+of two things proves that it is the same log: a later batch that both have, since two logs that share a batch of one
+epoch share all before it; or its epoch, if the leader's history has that epoch at its offset. Reads and writes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.repair.diff import truncate
+from kafkalog.repair.merging.replica import Replica, Rows
+from kafkalog.state.leader_epochs import LeaderEpochs
+
+Mask = npt.NDArray[np.bool_]
+
+_IDENTITY: Final = ("last_offset", "leader_epoch", "crc", "size_in_bytes")
+
+
+def leader_of(replicas: list[Replica]) -> int:
+    """Number of the replica that leads; of two that are equal, the one that lost less, then the first."""
+    return max(
+        range(len(replicas)),
+        key=lambda n: (
+            replicas[n].last_epoch,
+            replicas[n].end_offset,
+            not replicas[n].is_tail_lost,
+            -replicas[n].n_bytes_lost,
+            -n,
+        ),
+    )
+
+
+class MergedLog:
+    """The log of the leader, to which other replicas are added.
+
+    Parameters
+    ----------
+    leader : Replica
+
+    Attributes
+    ----------
+    rows : ROW_DTYPE[n]
+        The batches, in order. `is_after_loss` says that some may be missing before.
+    """
+
+    def __init__(self, leader: Replica) -> None:
+        self._leader = leader
+        self._epochs = LeaderEpochs(np.array(leader.epochs, kf.LEADER_EPOCH_DTYPE))
+        self.rows: Rows = leader.rows.copy()
+
+    def add(self, replica: Replica) -> tuple[int, int | None]:
+        """Take what is missing from another replica.
+
+        Returns
+        -------
+        (int, int or None)
+            The offset at which the other is cut, by its leader epochs; and the offset of its first batch that differs
+            although they agree, None if there is none. It is not trusted behind the last batch before that both have.
+        """
+        rows = replica.rows
+        end = truncate(replica.epochs, replica.end_offset, self._epochs, self._leader.end_offset)
+        end = min(end, self._leader.end_offset)
+        rows = rows[rows["last_offset"] < end]
+        place, is_free = self._places(rows)
+        is_same = self._same(rows)
+        conflict, trusted = None, rows.size
+        if not self._leader.is_compacted and not replica.is_compacted:
+            differs = np.flatnonzero(~is_free & ~is_same)
+            if differs.size:
+                offset = int(rows["first_offset"][differs[0]])
+                if rows["leader_epoch"][differs[0]] == self.rows["leader_epoch"][place[differs[0]]]:
+                    conflict = offset
+                else:
+                    end = offset  # the leader's history does not show it, as without its checkpoint
+                same_before = np.flatnonzero(is_same[: differs[0]])
+                trusted = int(same_before[-1]) + 1 if same_before.size else 0
+        same = np.flatnonzero(is_same[:trusted])
+        n_shared = int(same[-1]) + 1 if same.size else 0
+        is_proven = np.arange(rows.size) < n_shared
+        is_proven[:trusted] |= self._has_epoch(rows[:trusted], place[:trusted])
+        take = is_free & is_proven & self._is_hole(rows, place)
+        # its first batch may be where its log begins
+        rows["is_after_loss"] |= ~np.append(False, is_proven[:-1])[: rows.size]
+        self.rows = np.insert(self.rows, place[take], rows[take])
+        self._confirm(rows[:n_shared])
+        return end, conflict
+
+    def _places(self, rows: Rows) -> tuple[npt.NDArray[np.int64], Mask]:
+        """Where each row belongs among the rows that are there, and whether its offsets are free."""
+        place = np.searchsorted(self.rows["last_offset"], rows["first_offset"])
+        following = np.append(self.rows["first_offset"], np.iinfo(np.int64).max)
+        return place, following[place] > rows["last_offset"]
+
+    def _same(self, rows: Rows) -> Mask:
+        """Which rows are there already."""
+        if not self.rows.size:
+            return np.zeros(rows.size, np.bool_)
+        at = np.minimum(np.searchsorted(self.rows["last_offset"], rows["last_offset"]), self.rows.size - 1)
+        same = np.ones(rows.size, np.bool_)
+        for name in _IDENTITY:
+            same &= self.rows[name][at] == rows[name]
+        return same
+
+    def _has_epoch(self, rows: Rows, place: npt.NDArray[np.int64]) -> Mask:
+        """Which rows have the epoch that the leader's history has at their offsets; not those before v2."""
+        entries = self._epochs.entries
+        if not entries.size:
+            return np.zeros(rows.size, np.bool_)
+        number = np.searchsorted(entries["start_offset"], rows["first_offset"], side="right") - 1
+        agrees: Mask = (number >= 0) & (entries["epoch"][number] == rows["leader_epoch"])
+        if not self._leader.has_checkpoint:
+            # without the file, epochs that begin in the hole are unknown: it has to lie within one
+            after = np.append(self.rows["leader_epoch"], np.int32(kf.NO_EPOCH))[place]
+            agrees &= after == rows["leader_epoch"]
+        return agrees
+
+    def _is_hole(self, rows: Rows, place: npt.NDArray[np.int64]) -> Mask:
+        """Which rows lie where the leader lost something; compaction leaves gaps, too, where nothing is lost."""
+        if not self._leader.is_compacted:
+            return np.ones(rows.size, np.bool_)
+        is_hole = np.append(self.rows["is_after_loss"], True)[place]
+        return is_hole | (rows["last_offset"] < self._leader.base_offset)
+
+    def _confirm(self, rows: Rows) -> None:
+        """Note where another replica lost nothing: what is no batch there never was one, or was compacted."""
+        if not rows.size:
+            return
+        doubted = np.flatnonzero(self.rows["is_after_loss"])
+        at = np.searchsorted(rows["last_offset"], self.rows["first_offset"][doubted])
+        is_inside = at < rows.size
+        at[~is_inside] = 0
+        self.rows["is_after_loss"][doubted[is_inside & ~rows["is_after_loss"][at]]] = False

@@ -1,0 +1,314 @@
+"""Merges several copies of a partition into a new one that a broker starts on.
+
+`read_replica` searches the copies, `MergedLog` chooses the batches; here they are copied. No copy is modified.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from kafkalog import format as kf
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    FileChangedError,
+    Finding,
+    Limits,
+    NotKafkaError,
+    OutputExistsError,
+    Reason,
+)
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import open as open_path
+from kafkalog.log.partition import Partition
+from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
+from kafkalog.operations.rebuilding.choosing import check_paths, choose
+from kafkalog.records.batch_table import Window, valid_crcs
+from kafkalog.records.header_walk import whole_batches
+from kafkalog.repair.merging.leading import MergedLog, leader_of
+from kafkalog.repair.merging.replica import Replica, Rows, read_replica
+from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
+from kafkalog.repair.salvaging.plan import gather
+from kafkalog.state.checkpoints import encode_offset_checkpoint
+from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.staging import staged_directory
+
+REPORT_NAME: Final = "merge.json"
+_NAMELESS: Final = kf.TopicPartition("merged", 0)
+
+
+def merge(
+    replicas: Sequence[str | os.PathLike[str] | LogDir | Partition],
+    *,
+    to: str | os.PathLike[str] | None = None,
+    topics: Iterable[str] | str | None = None,
+    partitions: Iterable[int] | int | None = None,
+    dry_run: bool = False,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> MergeReport:
+    """Merge several copies of a partition, or of the partitions of log dirs, into the best log.
+
+    Parameters
+    ----------
+    replicas : sequence of path-like, or of what `kafkalog.open` returned
+        Partition directories or log dirs, of several brokers. They are never modified.
+    to : path-like, optional
+        The directory to create: a subdirectory a partition, and ``merge.json``. A broker may use it as a log dir. Not
+        needed for a dry run.
+    topics, partitions : iterable, optional
+        Only these topics and partition numbers.
+    dry_run : bool
+        Search and report, but write nothing.
+    progress : callable
+        ``progress(n_bytes)`` is called with the number of bytes searched since the last call.
+    limits : Limits
+
+    Returns
+    -------
+    MergeReport
+
+    Raises
+    ------
+    NotKafkaError
+        A path is neither, or the directories are no copies of one partition.
+    UnsafePathError
+        A broker holds the lock of a log dir; or `to` lies in one.
+    OutputExistsError
+        `to` exists.
+    FileChangedError
+        Somebody writes to a copy.
+    WriteError
+        The output could not be written; it does not appear.
+
+    Notes
+    -----
+    The copy with the latest leader epoch leads and, of those, the longest. The others are cut where they would truncate
+    before they fetched from it. Damaged copies are searched as `salvage` does. What the leader's copy lost is taken
+    from another one if that is known to be the same log: both have the same later batch, or its batches have the
+    epoch of the leader's history at their offsets. Batches before v2 have no epoch, so that only the first proves them.
+    The same holds for offsets before the leader's first segment. In a compacted log, gaps between intact batches are
+    not filled.
+
+    No checksum covers the leader epoch of a batch. A wrong one in the last batch of a copy without its epoch file makes
+    that copy lead; the report then says that others are cut, and where.
+
+    The output has the segments of the leader, with indexes, producer snapshots and leader epochs rebuilt, and the
+    largest log start offset that a checkpoint of the copies has. Batches that are not taken are in no file of the
+    output: keep the copies, or `salvage` them, too. A crash leaves `to` absent or complete.
+
+    Source: AbstractFetcherThread.getOffsetTruncationState, LeaderEpochFileCache.endOffsetFor, Kafka 4.3.
+
+    Examples
+    --------
+    >>> report = kafkalog.merge(["tests/golden/log_dir/p-multi-0", "tests/golden/log_dir/p-multi-0"], dry_run=True)
+    >>> [(one.start_offset, one.end_offset) for one in report.partitions[0].ranges]
+    [(0, 125)]
+    """
+    if to is None and not dry_run:
+        raise ValueError("say where to: to=, or dry_run=True")
+    if isinstance(replicas, (str, bytes, os.PathLike)) or not replicas:
+        raise ValueError("replicas is a sequence of at least one path")
+    report = MergeReport(is_written=not dry_run)
+    groups: dict[kf.TopicPartition, list[Partition]] = {}
+    are_partitions = True
+    for path in replicas:
+        opened = path if isinstance(path, (LogDir, Partition)) else open_path(path, limits=limits)
+        if not isinstance(opened, (LogDir, Partition)):
+            raise NotKafkaError(Reason.NOT_KAFKA, "it is neither a partition directory nor a log dir", path=opened.path)
+        are_partitions = are_partitions and isinstance(opened, Partition)
+        chosen = list(choose(opened, topics, partitions, report.findings.add))
+        check_paths(opened, chosen, output=to, dry_run=dry_run)
+        for one in chosen:
+            groups.setdefault(one.partition.topic_partition or _NAMELESS, []).append(one.partition)
+    for group in groups.values():
+        _check_copies(group)
+    if are_partitions and len(groups) > 1:
+        names = " and ".join(sorted(map(str, groups)))
+        raise NotKafkaError(Reason.NOT_KAFKA, f"these are no copies of one partition: {names}")
+    target = Path("" if to is None else to)
+    if not dry_run and os.path.lexists(target):
+        raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
+    if not groups:
+        return report
+    with contextlib.ExitStack() as stack:
+        staged = None if dry_run else stack.enter_context(staged_directory(target))
+        starts: dict[kf.TopicPartition, int] = {}
+        for name, group in groups.items():
+            copies = [
+                read_replica(one, number, report.findings.add, progress, limits) for number, one in enumerate(group)
+            ]
+            merged = _PartitionMerge(copies, str(target / str(name)), report.findings.add)
+            report.partitions.append(merged.report)
+            if staged is None:
+                continue
+            merged.write(staged.path / str(name), limits)
+            start = max((one.log_start_offset for one in group if _has_start(one)), default=0)
+            if start > merged.report.start_offset:
+                starts[name] = min(start, merged.report.end_offset)
+        if staged is not None:
+            with staged.create(REPORT_NAME) as file:
+                file.write((json.dumps(report.as_dict(), indent=1) + "\n").encode())
+            if starts:
+                with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
+                    file.write(encode_offset_checkpoint(starts))
+    return report
+
+
+def _check_copies(group: list[Partition]) -> None:
+    """Raise if the copies are of topics that have had the name one after the other."""
+    topic_ids: dict[str, Partition] = {}
+    for one in group:
+        if one.topic_id is not None:
+            topic_ids.setdefault(one.topic_id, one)
+    if len(topic_ids) > 1:
+        (first, a), (second, b) = list(topic_ids.items())[:2]
+        detail = f"its topic id is {second}, that of {a.path} is {first}: they are no copies of one partition"
+        raise NotKafkaError(Reason.NOT_KAFKA, detail, path=b.path)
+
+
+def _has_start(partition: Partition) -> bool:
+    """Whether a checkpoint has a log start offset behind the start of the first segment."""
+    return bool(partition.segments) and partition.log_start_offset > partition.segments[0].base_offset
+
+
+class _PartitionMerge:
+    """Merges the copies of one partition.
+
+    Parameters
+    ----------
+    replicas : list of Replica
+    output : str
+    note : callable
+        Called with each finding.
+    """
+
+    def __init__(self, replicas: list[Replica], output: str, note: Callable[[Finding], object]) -> None:
+        self._replicas, self._note = replicas, note
+        self._leader = leader_of(replicas)
+        leader = replicas[self._leader]
+        self.log = MergedLog(leader)
+        self.report = MergedPartition(output, str(leader.partition.path))
+        self.report.replicas = [_described(one) for one in replicas]
+        order = sorted(range(len(replicas)), key=lambda n: (-replicas[n].last_epoch, -replicas[n].end_offset, n))
+        for number in order:
+            if number != self._leader:
+                self._add(number)
+        rows = self.log.rows
+        self._boundaries = self._segments(rows)
+        self.report.start_offset = self._boundaries[0][0]
+        self.report.end_offset = max(self._boundaries[-1][0], *(rows["last_offset"][-1:] + 1).tolist(), 0)
+        for number, n_taken in enumerate(np.bincount(rows["replica"], minlength=len(replicas)).tolist()):
+            self.report.replicas[number].n_batches_taken = n_taken
+        self._find_ranges(rows)
+
+    def write(self, directory: Path, limits: Limits) -> None:
+        """Write the partition."""
+        rows, leader = self.log.rows, self._replicas[self._leader]
+        first = self._replicas[int(rows["replica"][0])] if rows.size else leader
+        targets = ConvertedPartitions(None, limits, lambda finding: None)
+        start = self.report.start_offset
+        with targets.open(directory, first.partition, start, leader_epochs=leader.epochs) as sink:
+            done = 0
+            for base_offset, row in self._boundaries:
+                self._copy(rows[done:row], sink)
+                sink.roll(base_offset)
+                done = row
+            self._copy(rows[done:], sink)
+
+    def _add(self, number: int) -> None:
+        replica, described = self._replicas[number], self.report.replicas[number]
+        end, conflict = self.log.add(replica)
+        described.truncate_to = end if end < replica.end_offset else None
+        described.differs_from = conflict
+        if conflict is not None:
+            detail = f"it differs from {self.report.leader} from offset {conflict} on, although leader epochs agree"
+            self._note(Finding(Reason.EPOCH_ORDER, detail, path=described.path, base_offset=conflict))
+
+    def _segments(self, rows: Rows) -> list[tuple[int, int]]:
+        """Base offsets of the output's segments, each with the number of the first row in it."""
+        bases = {segment.base_offset for segment in self._replicas[self._leader].partition.segments}
+        # where the leader has no segment, those of the others
+        new = np.flatnonzero(np.diff(rows["replica"] * np.int64(2**32) + rows["segment"], prepend=-1))
+        for row in new.tolist():
+            replica = self._replicas[int(rows["replica"][row])]
+            base_offset = replica.partition.segments[int(rows["segment"][row])].base_offset
+            if not row or base_offset > rows["last_offset"][row - 1]:
+                bases.add(base_offset)
+        ordered = np.array(sorted(bases or {0}), np.int64)
+        at = np.searchsorted(rows["first_offset"], ordered)
+        before = np.append(np.int64(-1), rows["last_offset"])[at]
+        is_good = before < ordered  # not in the middle of a batch
+        return list(zip(ordered[is_good].tolist(), at[is_good].tolist(), strict=True))
+
+    def _copy(self, rows: Rows, sink: PartitionSink) -> None:
+        """Append rows, from one segment of a copy after the other."""
+        if not rows.size:
+            return
+        first = np.flatnonzero(np.diff(rows["replica"] * np.int64(2**32) + rows["segment"], prepend=-1))
+        for begin, end in zip(first.tolist(), np.append(first, rows.size)[1:].tolist(), strict=True):
+            run = rows[begin:end]
+            replica, number = self._replicas[int(run["replica"][0])], int(run["segment"][0])
+            segment = replica.partition.segments[number]
+            with BadSectorSource(segment.path) as source:
+                stops = run["position"] + run["size_in_bytes"]
+                for data, a, b in gather(source, run["position"], stops):
+                    batches = whole_batches(data, 0)
+                    window = Window(data, 0, batches)
+                    is_same = source.identity == replica.identities[number] and len(batches) == b - a
+                    if not is_same or not valid_crcs(window).all():
+                        detail = "it is not what it was when it was searched: somebody writes to it, or the disk fails"
+                        position = int(run["position"][a])
+                        raise FileChangedError(Reason.FILE_CHANGED, detail, path=segment.path, position=position)
+                    sink.append(window, segment)
+                source.check_unchanged()
+
+    def _find_ranges(self, rows: Rows) -> None:
+        """Say where each range of offsets comes from, and what is missing."""
+        report, leader = self.report, self._replicas[self._leader]
+        ends = np.append(np.int64(report.start_offset), rows["last_offset"] + 1)[:-1]
+        is_gap = rows["first_offset"] > ends
+        if leader.is_compacted:
+            is_gap &= rows["is_after_loss"]
+        is_new = is_gap | (np.diff(rows["replica"], prepend=-1) != 0)
+        first = np.flatnonzero(is_new)
+        for begin, stop in zip(first.tolist(), np.append(first, rows.size)[1:].tolist(), strict=True):
+            start = int(ends[begin])
+            if is_gap[begin]:
+                self._miss(start, int(rows["first_offset"][begin]))
+                start = int(rows["first_offset"][begin])
+            run = rows[begin:stop]
+            source = str(self._replicas[int(run["replica"][0])].partition.path)
+            epochs = int(run["leader_epoch"][0]), int(run["leader_epoch"][-1])
+            end, size = int(run["last_offset"][-1]) + 1, int(run["size_in_bytes"].sum())
+            report.ranges.append(MergedRange(start, end, source, run.size, size, epochs))
+        end = int(rows["last_offset"][-1]) + 1 if rows.size else report.start_offset
+        if leader.is_tail_lost:
+            self._miss(end, None)
+        elif end < leader.end_offset and (leader.is_end_lost or not leader.is_compacted):
+            self._miss(end, leader.end_offset)
+
+    def _miss(self, start: int, end: int | None) -> None:
+        self.report.ranges.append(MergedRange(start, end, None))
+        last = None if end is None else end - 1
+        detail = f"no copy has offsets {start}..{'?' if end is None else end}"
+        self._note(Finding(Reason.OFFSET_GAP, detail, path=self.report.leader, base_offset=start, last_offset=last))
+
+
+def _described(replica: Replica) -> MergedReplica:
+    rows = replica.rows
+    return MergedReplica(
+        str(replica.partition.path),
+        replica.last_epoch,
+        int(rows["first_offset"][0]) if rows.size else replica.base_offset,
+        int(rows["last_offset"][-1]) + 1 if rows.size else replica.base_offset,
+        rows.size,
+        n_bytes_lost=replica.n_bytes_lost,
+        is_tail_lost=replica.is_tail_lost,
+    )

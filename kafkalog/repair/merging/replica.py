@@ -1,0 +1,202 @@
+"""Reads one copy of a partition: the intact batches that are the log's own, and its leader epochs. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError, Limits
+from kafkalog.log.partition import Partition
+from kafkalog.records.header_walk import whole_batches
+from kafkalog.repair.salvaging.plan import SegmentPlan, gather, plan_segment
+from kafkalog.repair.salvaging.resync import Found
+from kafkalog.state.checkpoints import read_leader_epochs
+from kafkalog.state.leader_epochs import Epochs, LeaderEpochs, epochs_of, merge
+from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.source import Bytes, FileIdentity
+
+Rows = npt.NDArray[np.void]
+
+ROW_DTYPE: Final = np.dtype(
+    [
+        ("replica", np.int32),
+        ("segment", np.int32),
+        ("position", np.int64),
+        ("size_in_bytes", np.int64),
+        ("first_offset", np.int64),
+        ("last_offset", np.int64),
+        ("leader_epoch", np.int32),
+        ("crc", np.uint32),
+        ("is_after_loss", np.bool_),
+    ]
+)
+"""A batch: its replica and segment, by number, and whether bytes were lost directly before it."""
+
+
+@dataclass(eq=False, slots=True)
+class Replica:
+    """One copy of a partition.
+
+    Attributes
+    ----------
+    partition : Partition
+    rows : ROW_DTYPE[n]
+        Intact batches, in order.
+    identities : list of FileIdentity or None
+        Of each segment when it was read; None if it could not be opened.
+    epochs : list of (epoch, start offset)
+        Of the `leader-epoch-checkpoint` and the batches.
+    has_checkpoint : bool
+        Whether that file could be read and has entries.
+    end_offset : int
+    n_bytes_lost : int
+        Bytes that are damaged, suspect, or not readable.
+    is_tail_lost : bool
+        Whether bytes were lost at the end of the last segment: the log may have been longer.
+    is_end_lost : bool
+        Whether bytes were lost behind the last intact batch.
+    is_compacted : bool
+        Whether offsets are missing where no byte is.
+    """
+
+    partition: Partition
+    rows: Rows
+    identities: list[FileIdentity | None]
+    epochs: Epochs
+    has_checkpoint: bool
+    end_offset: int
+    n_bytes_lost: int
+    is_tail_lost: bool
+    is_end_lost: bool
+    is_compacted: bool
+
+    @property
+    def last_epoch(self) -> int:
+        """The latest leader epoch, -1 if there is none."""
+        return self.epochs[-1][0] if self.epochs else kf.NO_EPOCH
+
+    @property
+    def base_offset(self) -> int:
+        """Base offset of the first segment."""
+        return self.partition.segments[0].base_offset if self.partition.segments else 0
+
+
+def read_replica(
+    partition: Partition,
+    number: int,
+    note: Callable[[Finding], object],
+    progress: Callable[[int], object],
+    limits: Limits,
+) -> Replica:
+    """Search a copy of a partition; `number` is what its rows name it."""
+    try:
+        checkpoint = LeaderEpochs(read_leader_epochs(partition.path / kf.LEADER_EPOCH_CHECKPOINT)).entries
+    except KafkalogError as error:
+        note(error.to_finding(damage=False))
+        checkpoint = LeaderEpochs().entries
+    found = _Segments(number)
+    bases = [segment.base_offset for segment in partition.segments]
+    for segment, next_base in zip(partition.segments, [*bases[1:], None][: len(bases)], strict=True):
+        try:
+            source = BadSectorSource(segment.path)
+        except KafkalogError as error:
+            note(error.to_finding(damage=False))
+            found.skip()
+            continue
+        with source:
+            found.add(plan_segment(segment, source, next_base, checkpoint.tolist(), limits, progress), source)
+            source.check_unchanged()
+    rows = np.concatenate(found.parts) if found.parts else np.empty(0, ROW_DTYPE)
+    is_compacted = found.is_sparse or _has_gaps(rows)
+    end = max([*bases[-1:], *(rows["last_offset"][-1:] + 1).tolist()], default=0)
+    if found.is_end_lost and len(checkpoint):
+        end = max(end, int(checkpoint["start_offset"][-1]))
+    is_new = np.ones(rows.size, np.bool_)
+    is_new[1:] = rows["leader_epoch"][1:] > rows["leader_epoch"][:-1]
+    firsts = rows[is_new & (rows["leader_epoch"] >= 0)]
+    in_batches = epochs_of([list(zip(firsts["leader_epoch"].tolist(), firsts["first_offset"].tolist(), strict=True))])
+    with_epoch = rows["last_offset"][rows["leader_epoch"] >= 0]
+    covered_to = int(with_epoch[-1]) + 1 if with_epoch.size else 0
+    epochs = merge(checkpoint, in_batches, end, covered_to=covered_to)
+    return Replica(
+        partition,
+        rows,
+        found.identities,
+        epochs,
+        bool(len(checkpoint)),
+        end,
+        found.n_bytes_lost,
+        found.is_tail_lost,
+        found.is_end_lost,
+        is_compacted,
+    )
+
+
+class _Segments:
+    """Collects the rows of a replica's segments."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.parts: list[Rows] = []
+        self.identities: list[FileIdentity | None] = []
+        self.n_bytes_lost = 0
+        self.is_sparse = False
+        self.is_tail_lost = False  # whether bytes are lost at the end of the last segment so far
+        self.is_end_lost = False  # whether bytes are lost behind the last row
+
+    def skip(self) -> None:
+        """Pass over a segment that cannot be opened."""
+        self.identities.append(None)
+        self.is_tail_lost = self.is_end_lost = True
+
+    def add(self, plan: SegmentPlan, source: BadSectorSource) -> None:
+        """Add the batches that a plan keeps."""
+        kept, lost = plan.kept, plan.lost
+        base = plan.segment.base_offset
+        parts = [self._rows(base, kept[first:last], data) for data, first, last in gather(source, kept.start, kept.end)]
+        rows = np.concatenate(parts) if parts else np.empty(0, ROW_DTYPE)
+        # the batch behind each lost range, by its number; one too large if there is none
+        behind = np.unique(np.searchsorted(rows["position"], lost.start, side="right"))
+        rows["is_after_loss"][behind[behind < rows.size]] = True
+        if rows.size:
+            rows["is_after_loss"][0] |= self.is_end_lost
+            self.is_end_lost = False
+        self.is_tail_lost = bool((behind == rows.size).any())
+        self.is_end_lost |= self.is_tail_lost
+        self.n_bytes_lost += int((lost.end - lost.start).sum())
+        self.parts.append(rows)
+        self.identities.append(source.identity)
+
+    def _rows(self, base_offset: int, runs: Found, data: Bytes) -> Rows:
+        batches = whole_batches(data, 0)
+        # where the runs begin in `data`, which has them without the gaps between
+        begins = np.concatenate([[0], np.cumsum(runs.end - runs.start)[:-1]])
+        run = np.searchsorted(begins, batches.position, side="right") - 1
+        rows = np.zeros(len(batches), ROW_DTYPE)
+        rows["replica"], rows["segment"] = self._number, len(self.identities)
+        rows["position"] = runs.start[run] + batches.position - begins[run]
+        rows["size_in_bytes"] = batches.size_in_bytes
+        is_known = batches.base_offset >= 0
+        rows["first_offset"] = np.where(is_known, batches.base_offset, batches.last_offset)
+        rows["last_offset"] = batches.last_offset
+        rows["leader_epoch"] = np.where(batches.magic >= 2, batches.partition_leader_epoch, kf.NO_EPOCH)
+        rows["crc"] = batches.crc
+        spans = batches.last_offset - batches.base_offset + 1
+        self.is_sparse |= bool((is_known & (batches.records_count >= 0) & (batches.records_count != spans)).any())
+        # only the content of a compressed v0 or v1 message says where its offsets begin: like nearly all, it is dense
+        follows = rows["position"][1:] == (rows["position"] + rows["size_in_bytes"])[:-1]
+        which = np.flatnonzero(~is_known[1:] & follows) + 1
+        rows["first_offset"][which] = rows["last_offset"][which - 1] + 1
+        rows["first_offset"][~is_known & (rows["position"] == 0)] = base_offset
+        return rows
+
+
+def _has_gaps(rows: Rows) -> bool:
+    """Whether offsets are missing inside of a segment, where no bytes are."""
+    gaps = rows["first_offset"][1:] > rows["last_offset"][:-1] + 1
+    return bool((gaps & ~rows["is_after_loss"][1:] & (rows["segment"][1:] == rows["segment"][:-1])).any())

@@ -1,0 +1,155 @@
+"""What a merge made of the copies of a partition: where each range of offsets comes from, and what no copy has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kafkalog.errors import DEFAULT_LIMITS, Findings
+
+
+@dataclass(slots=True)
+class MergedReplica:
+    """One copy of a partition.
+
+    Attributes
+    ----------
+    path : str
+    last_epoch : int
+        Its latest leader epoch, -1 for none.
+    start_offset, end_offset : int
+        Of its intact batches; `end_offset` is excluded.
+    n_batches : int
+        Intact batches.
+    n_batches_taken : int
+        Those in the output.
+    n_bytes_lost : int
+        Bytes that are damaged, suspect, or not readable. `salvage` of the copy describes them.
+    is_tail_lost : bool
+        Whether bytes were lost at the end of its last segment: its log may have been longer.
+    truncate_to : int or None
+        The offset from which on it has what the leader does not; None if there is nothing like that.
+    differs_from : int or None
+        The offset of its first batch that differs from the leader's although the leader epochs agree; None if there is
+        none. Behind the last batch before it that both have, nothing was taken.
+    """
+
+    path: str
+    last_epoch: int
+    start_offset: int
+    end_offset: int
+    n_batches: int
+    n_batches_taken: int = 0
+    n_bytes_lost: int = 0
+    is_tail_lost: bool = False
+    truncate_to: int | None = None
+    differs_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergedRange:
+    """Offsets that come from one copy, or that no copy has.
+
+    Attributes
+    ----------
+    start_offset : int
+    end_offset : int or None
+        Excluded. None behind the last batch, where the leader's copy lost bytes, if nothing tells the end.
+    source : str or None
+        Path of the copy; None if no copy has these offsets, or none of which it is known that it is the same log.
+    n_batches, size_in_bytes : int
+    leader_epochs : (int, int) or None
+        Of the first and the last batch.
+    """
+
+    start_offset: int
+    end_offset: int | None
+    source: str | None
+    n_batches: int = 0
+    size_in_bytes: int = 0
+    leader_epochs: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class MergedPartition:
+    """What became of one partition.
+
+    Attributes
+    ----------
+    output : str
+        The new partition directory.
+    leader : str
+        Path of the copy that leads.
+    start_offset, end_offset : int
+        Of the output; `end_offset` is excluded.
+    replicas : list of MergedReplica
+        In the order in which they were given.
+    ranges : list of MergedRange
+        In order.
+    """
+
+    output: str
+    leader: str
+    start_offset: int = 0
+    end_offset: int = 0
+    replicas: list[MergedReplica] = field(default_factory=list)
+    ranges: list[MergedRange] = field(default_factory=list)
+
+    @property
+    def missing(self) -> list[MergedRange]:
+        """Ranges of offsets that no copy has."""
+        return [one for one in self.ranges if one.source is None]
+
+
+@dataclass(slots=True)
+class MergeReport:
+    """What `merge` took from where.
+
+    Attributes
+    ----------
+    partitions : list of MergedPartition
+    findings : Findings
+        Offsets that no copy has, copies that differ although their leader epochs agree, and files that could not be
+        read.
+    is_written : bool
+        False after a dry run.
+    """
+
+    partitions: list[MergedPartition] = field(default_factory=list)
+    findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    is_written: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the output has everything, as far as the copies show."""
+        return not self.findings.n_damage
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report, for JSON. It has no time in it: the same copies give the same report."""
+        return {
+            "ok": self.ok,
+            "is_written": self.is_written,
+            "partitions": [asdict(partition) for partition in self.partitions],
+            "findings": [finding.as_dict() for finding in self.findings.rows],
+            "n_more_findings": self.findings.n_more,
+        }
+
+    def lines(self) -> Iterable[str]:
+        """The report as text for people."""
+        for partition in self.partitions:
+            yield f"{partition.output}: offsets {partition.start_offset}..{partition.end_offset}"
+            for one in partition.replicas:
+                role = "leader" if one.path == partition.leader else "copy"
+                words = [f"leader epoch {one.last_epoch}, offsets {one.start_offset}..{one.end_offset}"]
+                if one.n_bytes_lost:
+                    words.append(f"{one.n_bytes_lost:,} bytes lost{', at its end, too' if one.is_tail_lost else ''}")
+                if one.truncate_to is not None:
+                    words.append(f"cut at offset {one.truncate_to}")
+                if one.differs_from is not None:
+                    words.append(f"differs from offset {one.differs_from} on")
+                yield f"  {role:<8} {one.path}: {', '.join(words)}"
+            for each in partition.ranges:
+                end = "?" if each.end_offset is None else each.end_offset
+                source = "MISSING: no copy has it" if each.source is None else f"from {each.source}"
+                yield f"  offsets  {each.start_offset}..{end}: {source}"
