@@ -255,10 +255,10 @@ cdef bint read_headers(Cursor* cursor) noexcept nogil:
     """Whether a count of headers and as many headers come next; moves the cursor behind them."""
     cdef int32_t n = 0
     cdef int32_t length = 0
-    cdef int32_t i
+    cdef int32_t _i
     if read_varint(cursor, &n) != OK or n < 0 or n > remaining(cursor):
         return False
-    for i in range(n):
+    for _i in range(n):
         if read_varint(cursor, &length) != OK or length < 0 or length > remaining(cursor):
             return False
         cursor.pointer += length
