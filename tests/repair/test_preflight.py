@@ -119,7 +119,7 @@ def test_the_marker_says_how_it_was_shut_down(partition: Path) -> None:
     (partition.parent / ".kafka_cleanshutdown").write_bytes(b"")
     result = kafkalog.preflight(partition.parent)
     assert result.is_clean
-    assert repr(result) == "Preflight(1 partitions, clean start of 4.3: starts)"
+    assert repr(result) == "Preflight(1 partition, clean start of 4.3: starts)"
     assert kafkalog.preflight(partition.parent, clean=False).n_bytes_needed == 2 * 10_485_760
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
+from kafkalog.text import counted
 
 Verdict = Literal["starts", "recovers", "loses", "dies"]
 VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "loses", "dies")
@@ -218,8 +219,9 @@ class Preflight:
 
     def __repr__(self) -> str:
         how = "clean" if self.is_clean else "unclean"
-        lost = f", {self.n_bytes_lost} bytes lost" if self.n_bytes_lost else ""
-        return f"Preflight({len(self.partitions)} partitions, {how} start of {self.broker}: {self.verdict}{lost})"
+        lost = f", {counted(self.n_bytes_lost, 'byte')} lost" if self.n_bytes_lost else ""
+        n = counted(len(self.partitions), "partition")
+        return f"Preflight({n}, {how} start of {self.broker}: {self.verdict}{lost})"
 
 
 _INDEX_BYTES = 10_485_760

@@ -83,7 +83,7 @@ def preflight(
     Examples
     --------
     >>> kafkalog.preflight("tests/golden/log_dir/p-txn-0", clean=False)
-    Preflight(1 partitions, unclean start of 4.3: recovers)
+    Preflight(1 partition, unclean start of 4.3: recovers)
     """
     if broker not in BROKERS:
         raise ValueError(f"no broker {broker!r}; there are {', '.join(BROKERS)}")
