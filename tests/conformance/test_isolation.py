@@ -11,7 +11,7 @@ from conformance.history import TOPICS, History, Stage
 
 import kafkalog
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 READ = ("topic", "partition", "offset", "timestamp", "timestamp_type", "leader_epoch", "key", "value", "headers")
 STAGES = ("clean", "crashed", "live")

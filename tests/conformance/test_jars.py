@@ -75,6 +75,7 @@ def test_what_cannot_be_fetched_is_tried_three_times_and_then_missed(
         jars.fetch("java", "kafka", "")
 
 
+@pytest.mark.slow  # starts pytest in a process of its own
 def test_the_end_of_a_run_says_what_was_missing(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import needs, pytest\n"

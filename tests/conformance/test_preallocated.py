@@ -10,7 +10,7 @@ from conformance.kafka import BrokerLife
 
 import kafkalog
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 SECONDS = 8
 
