@@ -70,7 +70,7 @@ def _show(report: RecoveryReport, args: argparse.Namespace, console: Console) ->
             lost = f"{row.count('deleted'):,} segments deleted, {row.n_bytes_lost:,} bytes removed"
             line = f"{row.path}  offsets {row.log_start_offset}..{row.log_end_offset}  {lost}"
             console.write(escape_line(line) + "\n")
-    console.findings(report.findings.rows)
+    console.all_findings(report.findings)
     for row in report.partitions:
         if row.error is not None:
             console.note(f"{row.path} is unchanged: {row.error}")
