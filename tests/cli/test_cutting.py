@@ -90,7 +90,7 @@ def test_damage_beyond_the_most_findings_is_counted(partition: Path, tmp_path: P
     for path in partition.parent.iterdir():
         (path / "server.log").write_text("not a segment")
     report = tmp_path / "report.json"
-    limits = ("--limit", "max_findings=1", "--report", report)
+    limits = ("--limits", "max_findings=1", "--report", report)
     code, _, err = run(capsys, "trim", partition.parent, "--before-offset", 200, "--dry-run", *limits)
     found = json.loads(report.read_text())
     assert (code, len(found["findings"]), found["n_more_findings"]) == (1, 1, 1)
