@@ -12,7 +12,8 @@ import sys
 import warnings
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any, Final, Literal, Self
 
 from kafkalog._kernels.wire import STATUS
 
@@ -145,6 +146,11 @@ class KafkalogError(Exception):
         self.length = length
         super().__init__(self.reason, detail)
 
+    @classmethod
+    def about(cls, problem: KafkalogError | Finding, detail: str, *, reason: Reason | None = None) -> Self:
+        """Return an error about the bytes of another error or of a finding, with a detail of its own."""
+        return cls(**{**_common_fields(problem), "reason": reason or problem.reason, "detail": detail})
+
     def __str__(self) -> str:
         return _described(self)
 
@@ -152,23 +158,20 @@ class KafkalogError(Exception):
         return f"{type(self).__name__}({str(self)!r})"
 
     def __reduce__(self) -> Any:
-        return _rebuild, (type(self), self.as_dict())
+        return partial(type(self), **self.as_dict()), ()
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
-        return {
-            "path": self.path,
-            "position": self.position,
-            "base_offset": self.base_offset,
-            "reason": self.reason.value,
-            "detail": self.detail,
-            "length": self.length,
-        }
+        return {**_common_fields(self), "reason": self.reason.value}
 
     def to_finding(self, *, damage: bool = True) -> Finding:
         """Convert the error to a finding with the same fields."""
-        common = {name: getattr(self, name) for name in KafkalogError.as_dict(self)}
-        return Finding(**common, damage=damage)
+        return Finding(**_common_fields(self), damage=damage)
+
+
+def _common_fields(problem: KafkalogError | Finding) -> dict[str, Any]:
+    """Return the fields that errors and findings have in common."""
+    return {name: getattr(problem, name) for name in ("path", "position", "base_offset", "reason", "detail", "length")}
 
 
 def _described(problem: KafkalogError | Finding) -> str:
@@ -179,10 +182,6 @@ def _described(problem: KafkalogError | Finding) -> str:
     if problem.base_offset is not None:
         where += f" base_offset={problem.base_offset}"
     return f"{where}: {problem.reason.value}" + (f": {problem.detail}" if problem.detail else "")
-
-
-def _rebuild(cls: type[KafkalogError], values: dict[str, Any]) -> KafkalogError:
-    return cls(**values)
 
 
 class CorruptionError(KafkalogError, ValueError):

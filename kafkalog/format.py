@@ -156,11 +156,15 @@ CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
 METADATA_TOPIC: Final = "__cluster_metadata"
+REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 
 INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state", METADATA_TOPIC, "__remote_log_metadata"}
+    {CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, METADATA_TOPIC, REMOTE_LOG_METADATA}
 )
 """Topics that hold the brokers' own state. Scans and exports skip them unless they are named."""
 

@@ -18,7 +18,7 @@ from kafkalog.cli.text import escape_line
 
 if TYPE_CHECKING:
     from kafkalog.cli.report import Report
-    from kafkalog.errors import Finding, Loss
+    from kafkalog.errors import Finding, Findings, Loss
 
 MAX_DAMAGE_LINES: Final = 50
 """The most findings printed without -v; with it all are."""
@@ -165,6 +165,11 @@ class Console:
                 self.say(_WORDS[code], f"{finding}; {hint}" if hint else str(finding))
             else:
                 self._n_unsaid += 1
+
+    def all_findings(self, found: Findings) -> None:
+        """Print the findings that were kept, and count those that were not."""
+        self.findings(found.rows)
+        self.unkept_findings(found.n_more)
 
     def judge(self, findings: Iterable[Finding]) -> None:
         """Count findings that a command prints itself for the exit code and the report."""

@@ -1,12 +1,11 @@
 """Groups of consumers, out of `__consumer_offsets` and `__share_group_state`: members, assignments, offsets and lag.
 
-Knows classic, consumer (KIP-848), share and streams groups. What a broker would keep in memory after it loaded these
-topics is given; expired offsets are in it until a broker has written their tombstones.
+Knows classic, consumer (KIP-848), share and streams groups, as a broker has them after it has loaded these topics.
+Expired offsets are among them until a broker has written their tombstones.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
@@ -15,12 +14,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
-from kafkalog.format import TopicPartition
+from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TopicPartition
 from kafkalog.internal.replay import COLUMNS, LastRecords
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import Paths
+from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.messages.decoder import MessageError
-from kafkalog.messages.framing import CONSUMER_OFFSETS, SHARE_GROUP_STATE, decode_record
+from kafkalog.messages.framing import decode_record
 from kafkalog.messages.members import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.scanning.read import scan
 from kafkalog.state.cluster_metadata import read_cluster_metadata
@@ -71,6 +70,8 @@ class GroupMember:
         Topics; a regular expression has a ``~`` in front.
     assigned : dict of str to list of int
         Partitions by topic; by the topic id if its name is not known here; of a streams group, by subtopology.
+    is_stable : bool
+        Whether the member has what it is to have; False while partitions move to or from it.
     """
 
     member_id: str
@@ -80,6 +81,10 @@ class GroupMember:
     subscribed: list[str] = field(default_factory=list)
     assigned: dict[str, list[int]] = field(default_factory=dict)
     is_stable: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON; the state of the group says whether all members are stable."""
+        return {name: value for name, value in asdict(self).items() if name != "is_stable"}
 
 
 @dataclass(slots=True)
@@ -94,6 +99,8 @@ class Group:
         As a broker has it after it loaded the topic.
     epoch : int
         Group epoch; of a classic group its generation. -1 if only offsets are known.
+    assignment_epoch : int
+        Group epoch that the target assignment was made for; -1 in classic groups.
     protocol : str or None
         Assignor of a classic group.
     members : list of GroupMember
@@ -129,11 +136,16 @@ class Group:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
-        fields = asdict(self)
-        for member in fields["members"]:
-            del member["is_stable"]
-        del fields["assignment_epoch"]
-        return {"group": fields.pop("name"), "type": fields.pop("type"), "state": self.state, "lag": self.lag, **fields}
+        return {
+            "group": self.name,
+            "type": self.type,
+            "state": self.state,
+            "lag": self.lag,
+            "epoch": self.epoch,
+            "protocol": self.protocol,
+            "members": [member.as_dict() for member in self.members],
+            "offsets": [asdict(one) for one in self.offsets],
+        }
 
 
 class Groups(list[Group]):
@@ -145,7 +157,9 @@ class Groups(list[Group]):
         Damage, and records that could not be decoded.
     """
 
-    findings: list[Finding]
+    def __init__(self, groups: Iterable[Group] = (), findings: Iterable[Finding] = ()) -> None:
+        super().__init__(groups)
+        self.findings = list(findings)
 
     def to_arrow(self) -> pa.Table:
         """Committed offsets as a table: group, type, topic, partition, offset, ..., log_end_offset, lag."""
@@ -170,7 +184,7 @@ _SCHEMA: Final = pa.schema(
 
 
 def groups(
-    path: Paths,
+    path: Paths | LogDir,
     *,
     groups: str | Sequence[str] | None = None,
     end_timestamp: Any = None,
@@ -180,7 +194,7 @@ def groups(
 
     Parameters
     ----------
-    path : path-like or sequence of path-like
+    path : path-like, sequence of path-like, or LogDir
         A log dir, or partitions of ``__consumer_offsets`` and ``__share_group_state``. Lag and the names of topics
         that are stored by id need the other directories of the log dir.
     groups : str or sequence of str, optional
@@ -199,17 +213,14 @@ def groups(
     >>> kafkalog.groups("tests/golden/log_dir")
     []
     """
-    log_dir = LogDir([path] if isinstance(path, (str, os.PathLike)) else path, limits=limits or DEFAULT_LIMITS)
+    log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     loader = _Loader(log_dir)
     for topic, apply in ((CONSUMER_OFFSETS, loader.group_record), (SHARE_GROUP_STATE, loader.share_record)):
         if topic in log_dir.topics:
             loader.load(topic, apply, end_timestamp)
     wanted = [groups] if isinstance(groups, str) else groups
-    found = Groups(
-        one for one in loader.finished() if wanted is None or any(fnmatchcase(one.name, glob) for glob in wanted)
-    )
-    found.findings = loader.findings
-    return found
+    chosen = [one for one in loader.finished() if wanted is None or any(fnmatchcase(one.name, glob) for glob in wanted)]
+    return Groups(chosen, loader.findings)
 
 
 class _Loader:
@@ -225,6 +236,7 @@ class _Loader:
         for root in log_dir.paths:
             metadata = read_cluster_metadata(root)
             if metadata is not None:
+                self.findings += metadata.findings
                 self._names |= {topic_id: name for name, topic_id in metadata.topic_ids.items()}
 
     def load(self, topic: str, apply: Callable[..., None], end_timestamp: Any) -> None:

@@ -58,7 +58,7 @@ class LastRecords:
         for batch in batches:
             if not len(batch):
                 continue
-            if any(batch.column("is_transactional").to_numpy(zero_copy_only=False)):
+            if batch.column("is_transactional").true_count:
                 self._take_one_by_one(batch)
             else:
                 self._take_last_of_each(batch)

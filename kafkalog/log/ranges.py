@@ -236,14 +236,8 @@ class RangedSegment(Segment):
         is_cut = isinstance(error, TruncatedTailError) or error.reason is Reason.SIZE_EXCEEDS_FILE
         if not is_cut or self._range.stop == self._range.size_in_bytes:
             return error
-        return CorruptionError(
-            Reason.SIZE_EXCEEDS_FILE,
-            f"the batch here would reach beyond position {self._range.stop}, where an intact one begins",
-            path=error.path,
-            position=error.position,
-            base_offset=error.base_offset,
-            length=error.length,
-        )
+        detail = f"the batch here would reach beyond position {self._range.stop}, where an intact one begins"
+        return CorruptionError.about(error, detail, reason=Reason.SIZE_EXCEEDS_FILE)
 
 
 def log_position_of(number: int, position: int) -> int:

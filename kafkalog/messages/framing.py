@@ -21,14 +21,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from kafkalog.format import (
+    CONSUMER_OFFSETS,
+    METADATA_TOPIC,
+    REMOTE_LOG_METADATA,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from kafkalog.messages.decoder import MessageError, Reader, UnknownVersionError, decode_message
 from kafkalog.messages.definitions import messages
-
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-TRANSACTION_STATE: Final = "__transaction_state"
-SHARE_GROUP_STATE: Final = "__share_group_state"
-CLUSTER_METADATA: Final = "__cluster_metadata"
-REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
 
 KEYED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
 """Topics whose records have keys."""
@@ -36,7 +37,7 @@ KEYED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
 TOPIC_DECODERS: Final = {
     "offsets": CONSUMER_OFFSETS,
     "transaction-log": TRANSACTION_STATE,
-    "cluster-metadata": CLUSTER_METADATA,
+    "cluster-metadata": METADATA_TOPIC,
     "share-group-state": SHARE_GROUP_STATE,
     "remote-log-metadata": REMOTE_LOG_METADATA,
 }

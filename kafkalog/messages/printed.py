@@ -14,16 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kafkalog.errors import CorruptionError, Reason
+from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA, TRANSACTION_STATE
 from kafkalog.messages.decoder import MessageError
-from kafkalog.messages.framing import (
-    CLUSTER_METADATA,
-    CONSUMER_OFFSETS,
-    KEYED,
-    REMOTE_LOG_METADATA,
-    TRANSACTION_STATE,
-    UnknownTypeError,
-    decode_record,
-)
+from kafkalog.messages.framing import KEYED, UnknownTypeError, decode_record
 from kafkalog.messages.json_form import java_json, json_form
 from kafkalog.messages.members import ASSIGNMENT, decode_member, with_members
 
@@ -93,7 +86,7 @@ def printed_record(
         if is_keyed and isinstance(error, UnknownTypeError):
             said = f"Unknown record type {error.number} at offset {offset}, skipping."
         else:
-            at = "at" if topic == CLUSTER_METADATA else "at offset"
+            at = "at" if topic == METADATA_TOPIC else "at offset"
             said = f"Error {at} {offset}, skipping. {error}"
         return (said, None) if is_keyed else (None, said)
 

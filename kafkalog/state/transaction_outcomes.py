@@ -461,14 +461,8 @@ class OutcomeLearner:
         if self._on_corruption == "stop":
             self.outcomes.findings = [cause, unknown_outcome(transaction.producer_id, transaction.first_offset, cause)]
         else:
-            self.outcomes.error = CorruptionError(
-                cause.reason,
-                f"{cause.detail} (and {_doubt_about(transaction.producer_id, transaction.first_offset)})",
-                path=cause.path,
-                position=cause.position,
-                base_offset=cause.base_offset,
-                length=cause.length,
-            )
+            doubt = _doubt_about(transaction.producer_id, transaction.first_offset)
+            self.outcomes.error = CorruptionError.about(cause, f"{cause.detail} (and {doubt})")
 
 
 def _passes_over(finding: Finding) -> bool:

@@ -157,14 +157,7 @@ def _judge(found: RecoveredSegment, truncate_tail: bool) -> None:
         return
     hint = "truncate_tail=True cuts it off" if is_tail else "nothing is appended after damage"
     kind = TruncatedTailError if is_tail else CorruptionError
-    raise kind(
-        finding.reason,
-        f"{finding.detail}; {hint}",
-        path=finding.path,
-        position=finding.position,
-        base_offset=finding.base_offset,
-        length=finding.length,
-    )
+    raise kind.about(finding, f"{finding.detail}; {hint}")
 
 
 def _is_last_batch(finding: Finding, segment: Segment) -> bool:

@@ -83,3 +83,15 @@ def test_wrong_usage(partition: Path, capsys: Capture) -> None:
         ["trim", partition, "--before-timestamp", "2026-11-21", "--dry-run"],
     ):
         assert run(capsys, *arguments)[0] == 2, arguments
+
+
+def test_damage_beyond_the_most_findings_is_counted(partition: Path, tmp_path: Path, capsys: Capture) -> None:
+    shutil.copytree(partition, partition.parent / "p-txn-1")
+    for path in partition.parent.iterdir():
+        (path / "server.log").write_text("not a segment")
+    report = tmp_path / "report.json"
+    limits = ("--limit", "max_findings=1", "--report", report)
+    code, _, err = run(capsys, "trim", partition.parent, "--before-offset", 200, "--dry-run", *limits)
+    found = json.loads(report.read_text())
+    assert (code, len(found["findings"]), found["n_more_findings"]) == (1, 1, 1)
+    assert "1 more findings of damage" in err

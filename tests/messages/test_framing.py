@@ -10,14 +10,9 @@ import pytest
 from golden_sets import unpacked
 
 import kafkalog
+from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA
 from kafkalog.messages.decoder import MessageError, UnknownVersionError
-from kafkalog.messages.framing import (
-    CLUSTER_METADATA,
-    CONSUMER_OFFSETS,
-    REMOTE_LOG_METADATA,
-    InternalRecord,
-    decode_record,
-)
+from kafkalog.messages.framing import InternalRecord, decode_record
 from kafkalog.messages.printed import shown_record
 
 _LINE = re.compile(r"\| offset: (\d+) .*? headerKeys: \[\] (?:key: (\{.*?\}) )?payload: (.*)")
@@ -66,9 +61,9 @@ def test_there_are_records_of_every_kind_of_topic() -> None:
         (CONSUMER_OFFSETS, b"\0\x63", b"", UnknownVersionError, "record type 99 is not known in __consumer_offsets"),
         (CONSUMER_OFFSETS, b"\0\x02\0\x01g", b"\0\x09", UnknownVersionError, "version 9; known are 0 to 4"),
         (CONSUMER_OFFSETS, b"\0\x02\0\x01g", b"", MessageError, "value of 0 bytes"),
-        (CLUSTER_METADATA, None, None, MessageError, "no value"),
-        (CLUSTER_METADATA, None, b"\x02\0\0", UnknownVersionError, "frame version 2"),
-        (CLUSTER_METADATA, None, b"\x01\x7f\0", UnknownVersionError, "record type 127"),
+        (METADATA_TOPIC, None, None, MessageError, "no value"),
+        (METADATA_TOPIC, None, b"\x02\0\0", UnknownVersionError, "frame version 2"),
+        (METADATA_TOPIC, None, b"\x01\x7f\0", UnknownVersionError, "record type 127"),
         (REMOTE_LOG_METADATA, None, b"\0\0", UnknownVersionError, "frame version 0"),
     ],
 )

@@ -7,13 +7,7 @@ import struct
 import pytest
 
 from kafkalog.errors import CorruptionError, Reason
-from kafkalog.messages.framing import (
-    CLUSTER_METADATA,
-    CONSUMER_OFFSETS,
-    REMOTE_LOG_METADATA,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-)
+from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kafkalog.messages.printed import printed_record, shown_record
 
 UUID = bytes(range(16))
@@ -99,8 +93,8 @@ def test_remote_log_metadata_is_text(value: bytes | None, text: str) -> None:
         (SHARE_GROUP_STATE, b"\0\5", b"", ("Unknown record type 5 at offset 9, skipping.", None)),
         (TRANSACTION_STATE, b"\0", b"", ("Error at offset 9, skipping. key of 1 bytes has no version", None)),
         (CONSUMER_OFFSETS, GROUP_KEY, b"\0", ("Error at offset 9, skipping. value of 1 bytes has no version", None)),
-        (CLUSTER_METADATA, None, None, (None, "Error at 9, skipping. has no value")),
-        (CLUSTER_METADATA, None, b"\2", (None, "Error at 9, skipping. frame version 2; known is 1")),
+        (METADATA_TOPIC, None, None, (None, "Error at 9, skipping. has no value")),
+        (METADATA_TOPIC, None, b"\2", (None, "Error at 9, skipping. frame version 2; known is 1")),
     ],
 )
 def test_a_tombstone_and_what_cannot_be_decoded(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits, names, timestamp
+from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, names, timestamp
 from kafkalog.cli.text import counted, escape_line, iso_seconds, table
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print the groups."""
-    from kafkalog.cli.options import flatten
     from kafkalog.internal.groups import groups
 
     prepare_stdout(is_json=args.json)

@@ -1,12 +1,16 @@
-"""What `kafkalog truncate` and `kafkalog trim` share: their output."""
+"""What `kafkalog truncate` and `kafkalog trim` share: all but the place of the cut."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.console import Console
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import add_limits, make_limits
+from kafkalog.cli.repairing.destination import add_destination, destination
 from kafkalog.cli.text import counted, escape_line
 
 if TYPE_CHECKING:
@@ -27,7 +31,37 @@ def epoch(text: str) -> int:
     return int(text)
 
 
-def show(report: RecoveryReport, args: argparse.Namespace, console: Console) -> None:
+def add_shared(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace, Console], None]) -> None:
+    """Add the options behind the place of the cut, and the function that runs the command."""
+    add_destination(parser)
+    parser.add_argument("--json", action="store_true", help="an object a line for each partition")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def run_cut(
+    cut: Callable[..., RecoveryReport], places: tuple[str, ...], args: argparse.Namespace, console: Console
+) -> None:
+    """Run `truncate` or `trim`, and print what became of each partition.
+
+    Parameters
+    ----------
+    cut : callable
+    places : tuple of str
+        The parameters that tell the place of the cut.
+    """
+    options = destination(args) | {place: getattr(args, place) for place in places}
+    prepare_stdout(is_json=args.json)
+    try:
+        report = cut(args.paths[0], limits=make_limits(args.limits), **options)
+    except ValueError as error:
+        if hasattr(error, "reason"):
+            raise
+        raise UsageError(str(error)) from None
+    _show(report, args, console)
+
+
+def _show(report: RecoveryReport, args: argparse.Namespace, console: Console) -> None:
     """Print a line for each partition that is cut, or an object for each partition."""
     for row in report.partitions:
         if args.json:
@@ -36,7 +70,7 @@ def show(report: RecoveryReport, args: argparse.Namespace, console: Console) -> 
             lost = f"{row.count('deleted'):,} segments deleted, {row.n_bytes_lost:,} bytes removed"
             line = f"{row.path}  offsets {row.log_start_offset}..{row.log_end_offset}  {lost}"
             console.write(escape_line(line) + "\n")
-    console.findings(report.findings.rows)
+    console.all_findings(report.findings)
     for row in report.partitions:
         if row.error is not None:
             console.note(f"{row.path} is unchanged: {row.error}")

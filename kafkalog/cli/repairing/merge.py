@@ -78,7 +78,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     else:
         for line in report.lines():
             console.write(escape_line(line) + "\n")
-    console.findings(report.findings.rows)
-    console.unkept_findings(report.findings.n_more)
+    console.all_findings(report.findings)
     if not report.partitions:
         console.note("no partition matches")

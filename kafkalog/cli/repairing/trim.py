@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits, timestamp
-from kafkalog.cli.repairing.cutting import offset, show
-from kafkalog.cli.repairing.destination import PATH, add_destination, destination
+from kafkalog.cli.console import Console
+from kafkalog.cli.options import HelpText, add_command, timestamp
+from kafkalog.cli.repairing.cutting import add_shared, offset, run_cut
+from kafkalog.cli.repairing.destination import PATH
 
 _HELP: Final = HelpText(
     description="""\
@@ -33,28 +32,11 @@ def add_parser(commands: Any) -> None:
     place.add_argument(
         "--before-timestamp", metavar="TIME", type=timestamp, help="remove records before the first one at this time"
     )
-    add_destination(parser)
-    parser.add_argument("--json", action="store_true", help="an object a line for each partition")
-    add_limits(parser)
-    parser.set_defaults(run=run)
+    add_shared(parser, run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Trim, and print what became of each partition."""
-    options = destination(args)
     from kafkalog.repair.cutting.trim import trim
 
-    prepare_stdout(is_json=args.json)
-    try:
-        report = trim(
-            args.paths[0],
-            before_offset=args.before_offset,
-            before_timestamp=args.before_timestamp,
-            limits=make_limits(args.limits),
-            **options,
-        )
-    except ValueError as error:
-        if hasattr(error, "reason"):
-            raise
-        raise UsageError(str(error)) from None
-    show(report, args, console)
+    run_cut(trim, ("before_offset", "before_timestamp"), args, console)

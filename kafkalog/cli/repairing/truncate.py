@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits, timestamp
-from kafkalog.cli.repairing.cutting import epoch, offset, show
-from kafkalog.cli.repairing.destination import PATH, add_destination, destination
+from kafkalog.cli.console import Console
+from kafkalog.cli.options import HelpText, add_command, timestamp
+from kafkalog.cli.repairing.cutting import add_shared, epoch, offset, run_cut
+from kafkalog.cli.repairing.destination import PATH
 
 _HELP: Final = HelpText(
     description="""\
@@ -36,29 +35,11 @@ def add_parser(commands: Any) -> None:
     place.add_argument(
         "--to-timestamp", metavar="TIME", type=timestamp, help="remove everything from the first record at this time on"
     )
-    add_destination(parser)
-    parser.add_argument("--json", action="store_true", help="an object a line for each partition")
-    add_limits(parser)
-    parser.set_defaults(run=run)
+    add_shared(parser, run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Truncate, and print what became of each partition."""
-    options = destination(args)
     from kafkalog.repair.cutting.truncate import truncate
 
-    prepare_stdout(is_json=args.json)
-    try:
-        report = truncate(
-            args.paths[0],
-            to_offset=args.to_offset,
-            to_epoch=args.to_epoch,
-            to_timestamp=args.to_timestamp,
-            limits=make_limits(args.limits),
-            **options,
-        )
-    except ValueError as error:
-        if hasattr(error, "reason"):
-            raise
-        raise UsageError(str(error)) from None
-    show(report, args, console)
+    run_cut(truncate, ("to_offset", "to_epoch", "to_timestamp"), args, console)

@@ -221,8 +221,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             raise
         finally:
             console.progress.close()
-    console.findings(report.findings.rows)
-    console.unkept_findings(report.findings.n_more)
+    console.all_findings(report.findings)
     console.losses(report.findings.losses)
     _show(report, args, console)
 

@@ -216,8 +216,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.progress.close()
     if unsaid:
         raise unsaid[0]
-    console.findings(report.findings.rows)
-    console.unkept_findings(report.findings.n_more)
+    console.all_findings(report.findings)
     _show(report, args, console)
 
 

@@ -343,14 +343,7 @@ def _refuse(finding: Finding) -> None:
     is_tail = finding.reason in (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
     kind = TruncatedTailError if is_tail else CorruptionError
     detail = f"{finding.detail}; a broker that was shut down cleanly does not look, and may not start"
-    raise kind(
-        finding.reason,
-        detail,
-        path=finding.path,
-        position=finding.position,
-        base_offset=finding.base_offset,
-        length=finding.length,
-    )
+    raise kind.about(finding, detail)
 
 
 def _check_target(target: Path, replace: bool, limits: Limits) -> bool:
