@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from writing import write_two_and_roll
 
 import kafkalog
 from kafkalog.errors import UnsafePathError
@@ -16,14 +17,7 @@ from kafkalog.writing.partition_writer import PartitionWriter
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A partition whose last segment is empty, in a directory without a lock file."""
-    path = tmp_path / "logs" / "orders-0"
-    path.parent.mkdir()
-    with PartitionWriter(path) as writer:
-        writer.append({"value": [b"old 0", b"old 1"], "timestamp": [0, 1]})
-        writer.roll()
-    assert not (path.parent / ".lock").exists()
-    return path
+    return write_two_and_roll(tmp_path / "logs" / "orders-0")
 
 
 def test_a_partition_has_one_writer_at_a_time_also_within_a_process(path: Path) -> None:

@@ -11,19 +11,6 @@ import pytest
 from kafkalog.errors import OutputExistsError
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.staging import staged_file
-from kafkalog.writing.partition_writer import PartitionWriter
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A partition whose last segment is empty, in a directory without a lock file."""
-    path = tmp_path / "logs" / "orders-0"
-    path.parent.mkdir()
-    with PartitionWriter(path) as writer:
-        writer.append({"value": [b"old 0", b"old 1"], "timestamp": [0, 1]})
-        writer.roll()
-    assert not (path.parent / ".lock").exists()
-    return path
 
 
 def replace(path: Path) -> None:

@@ -13,10 +13,12 @@ import pyarrow as pa
 import kafkalog
 from kafkalog import LogConfig, PartitionWriter
 from kafkalog.errors import Reason
+from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
 
 # a few batches a segment
 SMALL = LogConfig(segment_bytes=3000, index_interval_bytes=256)
+TOPIC_ID = "Bi_SuNQpR1iN9_1u84nflQ"
 TEXT = b"the quick brown fox jumps over the lazy dog, "
 
 
@@ -81,10 +83,31 @@ def draw(n: int, seed: int = 0, *, start: int = 1_700_000_000_000, step: int = 1
     return records
 
 
+def batch_table(size: object, last_offset: object, max_timestamp: object = -1) -> BatchTable:
+    """Batches of one record each."""
+    n = np.broadcast(size, last_offset, max_timestamp).size
+    batches = BatchTable.empty(n)
+    batches.magic[:] = 2
+    batches.size_in_bytes[:] = size
+    batches.last_offset[:] = batches.base_offset[:] = last_offset
+    batches.max_timestamp[:] = max_timestamp
+    return batches
+
+
 def write(path: Path, n: int = 150, seed: int = 0, **options: Any) -> None:
     """A partition of `n` drawn records; options of `PartitionWriter`."""
     with PartitionWriter(path, **{"config": SMALL, "batch_size": 400, **options}) as writer:
         writer.append(columns_of(draw(n, seed)))
+
+
+def write_two_and_roll(path: Path) -> Path:
+    """A partition whose last segment is empty, in a directory without a lock file."""
+    path.parent.mkdir()
+    with PartitionWriter(path) as writer:
+        writer.append({"value": [b"old 0", b"old 1"], "timestamp": [0, 1]})
+        writer.roll()
+    assert not (path.parent / ".lock").exists()
+    return path
 
 
 def files_in(path: Path) -> dict[str, bytes]:

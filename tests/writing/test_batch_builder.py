@@ -131,13 +131,6 @@ def test_a_record_that_cannot_be_written_is_named_by_its_row_in_the_whole() -> N
         assert caught.value.row == 250
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a partition may go: what is above the log dir is for staging."""
-    (tmp_path / "logs").mkdir()
-    return tmp_path / "logs" / "orders-0"
-
-
 def test_a_record_larger_than_a_broker_takes_is_warned_of_once(path: Path) -> None:
     topic = LogConfig(max_message_bytes=2000)
     big = Record(value=np.random.default_rng(0).bytes(2000))

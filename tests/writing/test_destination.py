@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from faults import Faulty
-from writing import SMALL, columns_of, draw, files_in, nothing_left, sound, unclean, write
+from writing import SMALL, TOPIC_ID, columns_of, draw, files_in, nothing_left, sound, unclean, write
 
 import kafkalog
 from kafkalog import PartitionWriter
@@ -25,18 +25,6 @@ from kafkalog.errors import (
     WriteError,
 )
 from kafkalog.storage import atomic as file_steps
-
-EPOCHS = "leader-epoch-checkpoint"
-
-
-TOPIC_ID = "Bi_SuNQpR1iN9_1u84nflQ"
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a partition may go: what is above the log dir is for staging."""
-    (tmp_path / "logs").mkdir()
-    return tmp_path / "logs" / "orders-0"
 
 
 @pytest.fixture

@@ -154,9 +154,7 @@ def test_files_that_are_added_are_durable_before_the_first_and_each_group_before
     ]  # fmt: skip
 
 
-def test_a_partition_and_what_is_appended_to_it_are_durable_before_they_are_there(tmp_path: Path) -> None:
-    path = tmp_path / "logs" / "orders-0"
-    path.parent.mkdir()
+def test_a_partition_and_what_is_appended_to_it_are_durable_before_they_are_there(path: Path) -> None:
     with recorded() as recorder, PartitionWriter(path) as writer:
         writer.append({"value": [b"a", b"b"], "timestamp": [1, 2]})
         writer.roll()

@@ -19,13 +19,6 @@ from kafkalog.state.producers import encode_snapshot, read_snapshot
 from kafkalog.writing.batch_builder import next_sequence
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a partition may go: what is above the log dir is for staging."""
-    (tmp_path / "logs").mkdir()
-    return tmp_path / "logs" / "orders-0"
-
-
 def test_producers_are_known_without_a_snapshot(path: Path) -> None:
     with (
         pytest.warns(TransactionWarning, match="producer 9"),

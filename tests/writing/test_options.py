@@ -16,13 +16,6 @@ from kafkalog.errors import (
 )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a partition may go: what is above the log dir is for staging."""
-    (tmp_path / "logs").mkdir()
-    return tmp_path / "logs" / "orders-0"
-
-
 def test_a_topic_s_codec_is_taken_if_none_is_said(path: Path) -> None:
     topic = LogConfig(compression_type="zstd", compression_zstd_level=5)
     for number, (given, expected) in enumerate([(None, 4), ("none", 0), ("gzip", 1)]):

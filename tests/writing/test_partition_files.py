@@ -8,9 +8,10 @@ from pathlib import Path
 import golden_sets
 import numpy as np
 import pytest
+from writing import batch_table
 
 import kafkalog
-from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.batch_table import Window
 from kafkalog.state.cluster_metadata import TOPIC, read_cluster_metadata
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import ProducerState
@@ -18,17 +19,6 @@ from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.partition_files import PartitionFiles
 
 pytestmark = pytest.mark.kernels
-
-
-def table(size: object, last_offset: object, max_timestamp: object = -1) -> BatchTable:
-    """Batches of one record each."""
-    n = np.broadcast(size, last_offset, max_timestamp).size
-    batches = BatchTable.empty(n)
-    batches.magic[:] = 2
-    batches.size_in_bytes[:] = size
-    batches.last_offset[:] = batches.base_offset[:] = last_offset
-    batches.max_timestamp[:] = max_timestamp
-    return batches
 
 
 RESTARTED = {"p-epochs-0", "p-delrec-0"}
@@ -78,10 +68,10 @@ def test_what_brokers_appended_comes_out_the_same_file_by_file(tmp_path: Path) -
 def test_offsets_have_to_rise(tmp_path: Path) -> None:
     data = np.zeros(300, np.uint8)
     for wrong, said in (
-        (table(100, [1, 1]), "have to rise"),
-        (table(100, [5, 4]), "have to rise"),
-        (table(100, 3), "have to rise"),
-        (table(100, 2**63 - 1), "the largest there is"),
+        (batch_table(100, [1, 1]), "have to rise"),
+        (batch_table(100, [5, 4]), "have to rise"),
+        (batch_table(100, 3), "have to rise"),
+        (batch_table(100, 2**63 - 1), "the largest there is"),
     ):
         wrong.position[:] = np.arange(len(wrong)) * 100
         with contextlib.suppress(RuntimeError), staged_directory(tmp_path / "t-0") as staged:

@@ -7,15 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import golden_sets
 import pyarrow as pa
 import pytest
-from writing import SMALL, Record, columns_of, draw, files_in, nothing_left, read, sound, write
+from writing import SMALL, TOPIC_ID, Record, columns_of, draw, files_in, nothing_left, read, sound, write
 
 import kafkalog
 from kafkalog import LogConfig, PartitionWriter
@@ -31,21 +29,6 @@ from kafkalog.state.checkpoints import encode_partition_metadata, parse_topic_id
 from kafkalog.state.producers import read_snapshot
 
 EPOCHS = "leader-epoch-checkpoint"
-TOPIC_ID = "Bi_SuNQpR1iN9_1u84nflQ"
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a partition may go: what is above the log dir is for staging."""
-    (tmp_path / "logs").mkdir()
-    return tmp_path / "logs" / "orders-0"
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Path]:
-    """A directory where fsync takes no time, for what is done hundreds of times."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path) as name:
-        yield Path(name)
 
 
 # ------------------------------------------------------------------------------------------- what comes out again

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from writing import batch_table
 
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.log_config import LogConfig
@@ -12,17 +13,6 @@ from kafkalog.writing.rolling import SegmentRoll, rolled_base_offset
 pytestmark = pytest.mark.kernels
 
 INT32_MAX = 2**31 - 1
-
-
-def table(size: object, last_offset: object, max_timestamp: object = -1) -> BatchTable:
-    """Batches of one record each."""
-    n = np.broadcast(size, last_offset, max_timestamp).size
-    batches = BatchTable.empty(n)
-    batches.magic[:] = 2
-    batches.size_in_bytes[:] = size
-    batches.last_offset[:] = batches.base_offset[:] = last_offset
-    batches.max_timestamp[:] = max_timestamp
-    return batches
 
 
 def broker_rolls(base: int, batches: BatchTable, conditions: LogConfig, jitter_ms: int = 0) -> int:
@@ -63,7 +53,7 @@ def test_the_kernel_agrees_with_a_broker_s_loop_on_drawn_batches() -> None:
         steps = rng.choice([1, 2, 50, 2**29], n, p=[0.7, 0.2, 0.07, 0.03])
         base = int(rng.choice([0, 10**15]))
         stamps = rng.choice([-1, 0, 2**62, 10**12], n) + rng.integers(0, 2000, n).cumsum()
-        batches = table(
+        batches = batch_table(
             rng.integers(61, 700, n), base + np.cumsum(steps) - 1, np.where(rng.random(n) < 0.1, -1, stamps)
         )
         if rng.random() < 0.5:
@@ -97,15 +87,15 @@ def test_each_condition_rolls_by_itself() -> None:
         (LogConfig(segment_index_bytes=23, index_interval_bytes=0), 1),
         (LogConfig(), 10),
     ]:
-        assert SegmentRoll(0, conditions).take(table(100, np.arange(10), stamps)) == expected, conditions
+        assert SegmentRoll(0, conditions).take(batch_table(100, np.arange(10), stamps)) == expected, conditions
     # without timestamps the time index stays empty, and the offset index is the one that fills
     full = LogConfig(segment_index_bytes=48, index_interval_bytes=0)
-    assert SegmentRoll(0, full).take(table(100, np.arange(10))) == 7
-    assert SegmentRoll(0, LogConfig(segment_ms=3000), 500).take(table(100, np.arange(10), stamps)) == 3
+    assert SegmentRoll(0, full).take(batch_table(100, np.arange(10))) == 7
+    assert SegmentRoll(0, LogConfig(segment_ms=3000), 500).take(batch_table(100, np.arange(10), stamps)) == 3
 
 
 def test_an_offset_that_is_too_far_rolls_even_an_empty_segment() -> None:
-    far = table(100, [INT32_MAX, INT32_MAX + 1])
+    far = batch_table(100, [INT32_MAX, INT32_MAX + 1])
     assert SegmentRoll(0, LogConfig()).take(far) == 1
     assert SegmentRoll(0, LogConfig()).take(far[1:]) == 0
     assert rolled_base_offset(far, 1, 5) == INT32_MAX + 1
@@ -117,7 +107,7 @@ def test_an_offset_that_is_too_far_rolls_even_an_empty_segment() -> None:
 
 def test_a_large_batch_has_a_segment_of_its_own() -> None:
     roll = SegmentRoll(0, LogConfig(segment_bytes=100))
-    assert roll.take(table([5000, 10, 10], [0, 1, 2])) == 1
+    assert roll.take(batch_table([5000, 10, 10], [0, 1, 2])) == 1
 
 
 def test_settings_that_no_segment_can_be_written_with_are_refused() -> None:

@@ -9,50 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from writing import columns_of, draw
+from staged_jobs import make_log_dir, stage
 
-from kafkalog import LogConfig, PartitionWriter
-from kafkalog import format as kf
 from kafkalog.errors import UnsafePathError
 from kafkalog.storage.broker_lock import hold_locks
-from kafkalog.writing.job_commit import StagedPartition, StagedWriter, commit, recover
-from kafkalog.writing.staging_area import StagingArea, create_job, this_owner
-
-SMALL = LogConfig(segment_bytes=2000)
-
-
-class Killed(BaseException):
-    """No `except Exception` sees a SIGKILL either."""
-
-
-def write(path: Path, n: int, seed: int = 0) -> None:
-    with PartitionWriter(path, config=SMALL) as writer:
-        writer.append(columns_of(draw(n, seed)))
-
-
-def stage(area: StagingArea, job: Path, *names: str, n: int = 60, seed: int = 1) -> list[StagedPartition]:
-    create_job(job, this_owner(os.getpid()))
-    staged = []
-    for name in names:
-        task = job / f"task-{len(list(job.iterdir()))}"
-        task.mkdir()
-        directory = kf.parse_partition_directory(name)
-        assert directory is not None
-        one = StagedWriter(area, task, directory.topic_partition, config=SMALL)
-        result = one.writer.append(columns_of(draw(n, seed)))
-        staged.append(one.finish(n, result.first_offset))
-    return staged
+from kafkalog.writing.job_commit import commit, recover
+from kafkalog.writing.staging_area import StagingArea, this_owner
 
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Partitions with records, with none, and with an empty segment as brokers make it."""
-    path = tmp_path / "log"
-    path.mkdir()
-    write(path / "t-0", 50)
-    write(path / "t-1", 0)
-    (path / "t-2").mkdir()
-    return path
+    return make_log_dir(tmp_path / "log")
 
 
 def test_what_dead_jobs_left_is_removed_and_what_the_living_have_is_not(log_dir: Path) -> None:

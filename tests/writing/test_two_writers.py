@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from writing import write_two_and_roll
 
 import kafkalog
 from kafkalog.writing.partition_writer import PartitionWriter
@@ -57,14 +58,7 @@ print(json.dumps(said))
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A partition whose last segment is empty, in a directory without a lock file."""
-    path = tmp_path / "logs" / "orders-0"
-    path.parent.mkdir()
-    with PartitionWriter(path) as writer:
-        writer.append({"value": [b"old 0", b"old 1"], "timestamp": [0, 1]})
-        writer.roll()
-    assert not (path.parent / ".lock").exists()
-    return path
+    return write_two_and_roll(tmp_path / "logs" / "orders-0")
 
 
 def run_two(path: Path, together: Path, seed: int, locks: str) -> dict[str, Any]:
@@ -95,6 +89,3 @@ def test_what_a_writer_appended_beside_another_one_is_there(path: Path, tmp_path
     with PartitionWriter(path) as writer:
         writer.append({"value": [b"more"], "timestamp": [9]})
     assert kafkalog.read_table(path)["value"].to_pylist() == [*expected, b"more"]
-
-
-# ------------------------------------------------------------------------------------- what an undo leaves alone
