@@ -71,6 +71,15 @@ class Term:
     value: Any = None
     texts: tuple[Any, ...] = field(default=(), compare=False, repr=False)
 
+    @classmethod
+    def of(cls, column: str, operation: str, value: Any = None) -> Term:
+        """The term for a value that is in the type of the column."""
+        return cls(column, operation, value, _texts(column, operation, value))
+
+    def __reduce__(self) -> Any:
+        # a set of texts is compiled: the other process makes its own
+        return Term.of, (self.column, self.operation, self.value)
+
     def __str__(self) -> str:
         if self.operation in _NULLS:
             return f"{self.column} {self.operation}"
@@ -423,10 +432,10 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Term:
             value = parse_time(column, value)
         if column == "timestamp" and _is_between_milliseconds(value):
             if operation in ("==", "!="):
-                return Term(column, "in", ()) if operation == "==" else Term(column, "is not null")
+                return Term.of(column, "in", ()) if operation == "==" else Term.of(column, "is not null")
             operation = {">": ">=", "<=": "<"}.get(operation, operation)
         value = _value(column, value, derived)
-    return Term(column, operation, value, _texts(column, operation, value))
+    return Term.of(column, operation, value)
 
 
 def _is_between_milliseconds(value: Any) -> bool:
@@ -441,12 +450,13 @@ def _headers_term(operation: str, value: Any) -> Term:
             f"no operation {operation!r} for 'headers'; there are ('headers', 'has', name), "
             "('headers', 'has not', name) and ('headers.NAME', operation, value)"
         )
-    name = _bytes("headers", value)
-    return Term("headers", operation, name, (np.frombuffer(name, np.uint8), np.empty(0, np.uint8)))
+    return Term.of("headers", operation, _bytes("headers", value))
 
 
 def _texts(column: str, operation: str, value: Any) -> tuple[Any, ...]:
     """The operands of a term for the kernels: uint8 arrays; for a set, its texts and whether null is in it."""
+    if column == "headers":
+        return np.frombuffer(value, np.uint8), np.empty(0, np.uint8)
     if column.startswith("headers."):
         name = column.removeprefix("headers.").encode()
         return np.frombuffer(name, np.uint8), np.frombuffer(value or b"", np.uint8)
