@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from kafkalog.indexes.measures import IndexMeasures
     from kafkalog.indexes.statistics import IndexStatistics
     from kafkalog.internal.groups import Group, GroupMember, GroupOffset, Groups, groups
+    from kafkalog.internal.schemas import Schema, SchemaReference, Schemas, schemas
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import open, open_log_dir, open_partition, open_segment
     from kafkalog.log.partition import Partition
@@ -114,6 +115,10 @@ _LAZY = {
     "Group": "internal.groups",
     "GroupMember": "internal.groups",
     "GroupOffset": "internal.groups",
+    "schemas": "internal.schemas",
+    "Schemas": "internal.schemas",
+    "Schema": "internal.schemas",
+    "SchemaReference": "internal.schemas",
     "producers": "operations.partition_facts",
     "index_stats": "operations.partition_facts",
     "lookup": "operations.partition_facts",
@@ -237,6 +242,9 @@ __all__ = [
     "ReplicaDiff",
     "SalvageReport",
     "Scan",
+    "Schema",
+    "SchemaReference",
+    "Schemas",
     "Segment",
     "SegmentSummary",
     "SidecarError",
@@ -282,6 +290,7 @@ __all__ = [
     "reindex",
     "salvage",
     "scan",
+    "schemas",
     "trim",
     "truncate",
     "verify",

@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TopicPartition
-from kafkalog.internal.replay import COLUMNS, LastRecords
+from kafkalog.internal.reading import AsOf, read_topic
+from kafkalog.internal.replay import LastRecords
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.messages.decoder import MessageError
 from kafkalog.messages.framing import decode_record
 from kafkalog.messages.members import ASSIGNMENT, SUBSCRIPTION, decode_member
-from kafkalog.scanning.read import scan
+from kafkalog.parsing import Time
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 _STABLE: Final = 0  # of MemberState
@@ -187,7 +188,7 @@ def groups(
     path: Paths | LogDir,
     *,
     groups: str | Sequence[str] | None = None,
-    end_timestamp: Any = None,
+    end_timestamp: Time | None = None,
     limits: Limits | None = None,
 ) -> Groups:
     """Read the groups of a log dir: members, assignments, committed offsets and lag.
@@ -214,10 +215,11 @@ def groups(
     []
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
+    as_of = AsOf.of(None, end_timestamp)
     loader = _Loader(log_dir)
     for topic, apply in ((CONSUMER_OFFSETS, loader.group_record), (SHARE_GROUP_STATE, loader.share_record)):
         if topic in log_dir.topics:
-            loader.load(topic, apply, end_timestamp)
+            loader.load(topic, apply, as_of)
     wanted = [groups] if isinstance(groups, str) else groups
     chosen = [one for one in loader.finished() if wanted is None or any(fnmatchcase(one.name, glob) for glob in wanted)]
     return Groups(chosen, loader.findings)
@@ -239,15 +241,10 @@ class _Loader:
                 self.findings += metadata.findings
                 self._names |= {topic_id: name for name, topic_id in metadata.topic_ids.items()}
 
-    def load(self, topic: str, apply: Callable[..., None], end_timestamp: Any) -> None:
+    def load(self, topic: str, apply: Callable[..., None], as_of: AsOf) -> None:
         """Apply the last record of each key of a topic."""
-        options: dict[str, Any] = {} if end_timestamp is None else {"end_timestamp": end_timestamp}
-        one = scan(
-            self.log_dir, topics=topic, columns=list(COLUMNS), include_control=True, on_corruption="skip", **options
-        )
         last = LastRecords()
-        last.feed(one.to_batches())
-        self.findings += one.findings
+        last.feed(read_topic(self.log_dir, topic, as_of, self.findings.append))
         for key, record in last.by_key.items():
             if record.value is None:
                 continue

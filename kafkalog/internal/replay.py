@@ -14,9 +14,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "producer_id", "is_transactional", "is_control")
-"""Columns that `LastRecords.feed` needs."""
-
 _COMMIT: Final = 1
 
 
@@ -54,7 +51,7 @@ class LastRecords:
         self._pending: defaultdict[tuple[int, int], list[tuple[bytes, LastRecord]]] = defaultdict(list)
 
     def feed(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take the next records, control records among them, in the order of their offsets."""
+        """Take the next records, as `read_topic` gives them: control records among them."""
         for batch in batches:
             if not len(batch):
                 continue

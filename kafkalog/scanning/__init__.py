@@ -3,9 +3,7 @@
     `read`            `scan` and the `read_*` functions
     `scan`            `Scan`: which records, as which columns
     `batch_scan`      `BatchScan`: the batch table of all partitions
-    `filters`         `filters=`: conditions applied before any record is copied
-    `filter_text`     the same conditions as text
-    `expressions`     Arrow expressions applied to decoded columns
+    `conditions`      `filters=`: conditions on records, as tuples, as text and as Arrow expressions
     `user_functions`  `where=` and `extract=`: functions compiled with numba
     `query`           `Query`: the checked options of a scan
     `ordered_pool`    threads that work ahead on a plan; results in the order of the plan

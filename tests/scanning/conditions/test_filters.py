@@ -30,7 +30,7 @@ from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
-from kafkalog.scanning.filters import OPERATIONS, Filter, parse_filters
+from kafkalog.scanning.conditions.filters import OPERATIONS, Filter, parse_filters
 
 pytestmark = pytest.mark.kernels
 

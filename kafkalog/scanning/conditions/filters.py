@@ -23,7 +23,7 @@ from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, FIXED_COLUMNS
 from kafkalog.records.decode import batch_column, sequences
 from kafkalog.records.selection import FunctionFailure, Mask, no_timestamp
 from kafkalog.records.spans import Spans
-from kafkalog.scanning.filter_text import parse_condition
+from kafkalog.scanning.conditions.filter_text import parse_condition
 
 PLACE_COLUMNS: Final = ("topic", "partition", "segment")
 """Columns with one value per segment."""
