@@ -25,7 +25,8 @@ from kafkalog.log.segment import Segment
 from kafkalog.parsing import Time, TopicPatterns, hint, integer, one_of, optional_integer, parse_milliseconds, some
 from kafkalog.records.selection import Predicate, Selection
 from kafkalog.scanning.conditions.expressions import Residual, is_expression
-from kafkalog.scanning.conditions.filters import Filter, Filters, parse_filters
+from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
+from kafkalog.scanning.conditions.filters import Filter
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
 
