@@ -65,14 +65,20 @@ def scanner_of(
         read = columns_read(filter)
         needed = known if read is None else {*needed, *read}
     source = scan.narrowed([name for name in known if name in needed] or [_CHEAPEST])
-    reader = pa.RecordBatchReader.from_batches(source.schema, source.to_batches())
+    reader = pa.RecordBatchReader.from_batches(source.schema, _cut(source.to_batches(), batch_size or _BATCH_SIZE))
     # Arrow chooses and computes columns, and keeps the number of rows where there are none
     return pa.dataset.Scanner.from_batches(
         reader,
         columns=known if columns is None else columns if isinstance(columns, Mapping) else list(columns),
         filter=filter,
-        batch_size=batch_size or _BATCH_SIZE,
     )
+
+
+def _cut(batches: Iterator[pa.RecordBatch], n: int) -> Iterator[pa.RecordBatch]:
+    """Record batches of at most `n` rows."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, n):
+            yield batch.slice(start, n)
 
 
 def _needed(columns: Columns, known: Sequence[str]) -> Sequence[str] | set[str]:
