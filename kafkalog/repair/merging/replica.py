@@ -161,7 +161,8 @@ class _Segments:
         parts = [self._rows(base, kept[first:last], data) for data, first, last in gather(source, kept.start, kept.end)]
         rows = np.concatenate(parts) if parts else np.empty(0, ROW_DTYPE)
         # the batch behind each lost range, by its number; one too large if there is none
-        behind = np.unique(np.searchsorted(rows["position"], lost.start, side="right"))
+        first = np.append(0, np.cumsum(kept.n_batches))
+        behind = np.unique(first[np.searchsorted(plan.places, lost.start, side="right")])
         rows["is_after_loss"][behind[behind < rows.size]] = True
         if rows.size:
             rows["is_after_loss"][0] |= self.is_end_lost
