@@ -221,8 +221,8 @@ def timestamp(text: str) -> int | datetime:
 
 def condition(text: str) -> tuple[Any, ...]:
     """Parse ``COLUMN OP VALUE`` into a filter; see `FILTER_HELP`."""
-    from kafkalog.scanning.filter_text import parse_condition
-    from kafkalog.scanning.filters import check_term
+    from kafkalog.scanning.conditions.filter_text import parse_condition
+    from kafkalog.scanning.conditions.filter_tuples import check_term
 
     try:
         term = parse_condition(text)
