@@ -27,7 +27,7 @@ class Completion(argparse.Action):
     """
 
     def __init__(self, *args: Any, build_parser: Callable[[], argparse.ArgumentParser], **options: Any) -> None:
-        super().__init__(*args, default=argparse.SUPPRESS, choices=SHELLS, **options)
+        super().__init__(*args, **{**options, "default": argparse.SUPPRESS, "choices": SHELLS})
         self._build_parser = build_parser
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: Any = None) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, Reason, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, SidecarError
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.log.segment import Segment
@@ -94,9 +94,6 @@ class Partition(Verbs):
         self.segments = listing.load(segments)
         self.findings += listing.findings
         self.is_whole = segments is None
-        if not self.segments and self.is_whole and self.kind is None:
-            detail = f"it holds no segments (files named after an offset, such as {'0' * 20}.log)"
-            self.findings.append(Finding(Reason.SEGMENT_MISSING, detail, path=str(self.path), damage=False))
 
     @classmethod
     def of_segment(cls, segment: Segment) -> Partition:
