@@ -67,7 +67,7 @@ def _show(report: RecoveryReport, args: argparse.Namespace, console: Console) ->
         if args.json:
             console.write(json.dumps(row.as_dict()) + "\n")
         elif row.n_bytes_lost or row.files or row.removed:
-            lost = f"{row.count('deleted'):,} segments deleted, {row.n_bytes_lost:,} bytes removed"
+            lost = f"{counted(row.count('deleted'), 'segment')} deleted, {row.n_bytes_lost:,} bytes removed"
             line = f"{row.path}  offsets {row.log_start_offset}..{row.log_end_offset}  {lost}"
             console.write(escape_line(line) + "\n")
     console.all_findings(report.findings)

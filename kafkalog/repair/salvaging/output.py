@@ -12,8 +12,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Certainty, FileChangedError, Finding, Limits, Reason
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.segment import Segment
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
-from kafkalog.records.header_walk import whole_batches
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, whole_batches
 from kafkalog.repair.salvaging.plan import COPY_BYTES, SegmentPlan, gather, reason_of
 from kafkalog.repair.salvaging.report import LostPiece, LostRange, SalvagedPartition, SalvagedSegment
 from kafkalog.state.producers import with_markers
@@ -99,6 +98,11 @@ class PartitionOutput:
     known_end : int or None
         An offset up to which the log reached, as a checkpoint says.
     limits : Limits
+
+    Attributes
+    ----------
+    next_offset : int
+        The offset after the last batch that was kept.
     """
 
     def __init__(
@@ -115,7 +119,7 @@ class PartitionOutput:
         self._on_piece, self._known_end, self._limits = on_piece, known_end, limits
         self._transactions = TransactionReplay(limits=limits)
         self._without_marker: dict[tuple[int, int], None] = {}
-        self._next_offset = report.start_offset
+        self.next_offset = report.start_offset
         self._timestamp: int | None = None
         self._epoch: int | None = None
 
@@ -141,7 +145,7 @@ class PartitionOutput:
         self._report.segments.append(row)
         if self._sink is not None:
             self._sink.roll(segment.base_offset)
-        self._next_offset = max(self._next_offset, segment.base_offset)
+        self.next_offset = max(self.next_offset, segment.base_offset)
         holes = np.searchsorted(plan.places, lost.start, side="right")
         n_done = n_rows = 0
         for hole in np.unique(holes).tolist():
@@ -167,7 +171,7 @@ class PartitionOutput:
 
     def finish(self) -> None:
         """Complete the report."""
-        self._report.end_offset = self._next_offset
+        self._report.end_offset = self.next_offset
         self._report.open_transactions = self._open()
         self._report.transactions_without_marker = list(self._without_marker)
         self._quarantine.close()
@@ -193,7 +197,7 @@ class PartitionOutput:
 
     def _follow(self, window: Window, batches: BatchTable) -> None:
         """Keep up with offsets, times, epochs and transactions."""
-        self._next_offset = int(batches.last_offset[-1]) + 1
+        self.next_offset = int(batches.last_offset[-1]) + 1
         timestamp, epoch = int(batches.max_timestamp[-1]), int(batches.partition_leader_epoch[-1])
         self._timestamp = timestamp if timestamp >= 0 else None
         self._epoch = epoch if epoch >= 0 else None
@@ -228,7 +232,7 @@ class PartitionOutput:
                 pieces.append(LostPiece(start, end, is_suspect, reason, at, digest))
         start, end = int(lost.start[first]), int(lost.end[stop - 1])
         n_bytes = int((lost.end[first:stop] - lost.start[first:stop])[~lost.is_suspect[first:stop]].sum())
-        begin, end_offset = self._next_offset, plan.next_base_offset
+        begin, end_offset = self.next_offset, plan.next_base_offset
         timestamp, epoch = None, None
         if hole < len(kept):
             end_offset = int(kept.first_offset[hole])
@@ -260,7 +264,7 @@ class PartitionOutput:
 
     def _describe_padding(self, plan: SegmentPlan, source: BadSectorSource) -> None:
         """Say what the zeros at the end of the file may have been: a sparse file, or offsets, can tell that."""
-        begin, end_offset = self._next_offset, plan.next_base_offset
+        begin, end_offset = self.next_offset, plan.next_base_offset
         if end_offset is None and self._known_end is not None:
             end_offset = max(self._known_end, begin)
         if plan.padding_start == plan.size_in_bytes or end_offset == begin:
