@@ -66,7 +66,7 @@ def _show(report: RecoveryReport, args: argparse.Namespace, console: Console) ->
         if args.json:
             console.json(row.as_dict())
         elif row.n_bytes_lost or row.files or row.removed:
-            lost = f"{row.count('deleted'):,} segments deleted, {row.n_bytes_lost:,} bytes removed"
+            lost = f"{counted(row.count('deleted'), 'segment')} deleted, {row.n_bytes_lost:,} bytes removed"
             line = f"{row.path}  offsets {row.log_start_offset}..{row.log_end_offset}  {lost}"
             console.line(line)
     console.all_findings(report.findings)

@@ -117,11 +117,14 @@ def _lines(row: PartitionForecast) -> list[str]:
     return lines + [f"  {remark}" for remark in row.remarks]
 
 
+_PLURALS: Final = {"starts": "start", "recovers": "recover", "loses": "lose", "dies": "die"}
+
+
 def _sum_up(result: Preflight, console: Console) -> None:
     for one in result.exceptions:
         console.note(f"the broker dies: {one.name}: {one.path}: {one.detail}")
     counts = ", ".join(
-        f"{n:,} {verdict}"
+        f"{counted(n, 'partition')} {verdict if n == 1 else _PLURALS[verdict]}"
         for verdict in ("starts", "recovers", "loses", "dies")
         if (n := sum(row.verdict == verdict for row in result.partitions))
     )

@@ -206,6 +206,6 @@ def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> 
     counts = ", ".join(
         f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
     )
-    verb = "would be" if args.dry_run else "compared with what is there:" if args.output is not None else "are"
-    console.note(f"{len(report.files):,} files {verb} {counts}" if counts else "no files")
+    how = ", if it were done" if args.dry_run else ", compared with what is there" if args.output is not None else ""
+    console.note(f"{counted(len(report.files), 'file')}{how}: {counts}" if counts else "no files")
     note_backups(sum(file.backup is not None for file in report.files), console)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _DESCRIPTION: Final = """\
 Work on log dirs as Spark jobs. The default master is local[*]: all processors of this machine, nothing to set up. With
 --master spark://HOST:7077, yarn or k8s://... the same runs on a cluster, whose nodes need kafkalog, and the paths as
-they are here: a shared file system. Needs pyspark (pip install 'kafkalog[spark]') and Java 17.
+they are here: a shared file system. Needs pyspark (pip install pyspark) and Java 17.
 
 Tasks are planned by bytes: large segments are cut, small ones packed together."""
 _EXAMPLES: Final = """\

@@ -96,6 +96,11 @@ class PartitionOutput:
     on_piece : callable
         ``on_piece(source, segment, start, end)`` is called with each lost range that may be a damaged batch.
     limits : Limits
+
+    Attributes
+    ----------
+    next_offset : int
+        The offset after the last batch that was kept.
     """
 
     def __init__(
@@ -111,7 +116,7 @@ class PartitionOutput:
         self._on_piece, self._limits = on_piece, limits
         self._transactions = TransactionReplay(limits=limits)
         self._without_marker: dict[tuple[int, int], None] = {}
-        self._next_offset = report.start_offset
+        self.next_offset = report.start_offset
         self._timestamp: int | None = None
         self._epoch: int | None = None
 
@@ -137,7 +142,7 @@ class PartitionOutput:
         self._report.segments.append(row)
         if self._sink is not None:
             self._sink.roll(segment.base_offset)
-        self._next_offset = max(self._next_offset, segment.base_offset)
+        self.next_offset = max(self.next_offset, segment.base_offset)
         holes = np.searchsorted(kept.start, lost.start, side="right")
         n_done = n_rows = 0
         for hole in np.unique(holes).tolist():
@@ -162,7 +167,7 @@ class PartitionOutput:
 
     def finish(self) -> None:
         """Complete the report."""
-        self._report.end_offset = self._next_offset
+        self._report.end_offset = self.next_offset
         self._report.open_transactions = self._open()
         self._report.transactions_without_marker = list(self._without_marker)
         self._quarantine.close()
@@ -188,7 +193,7 @@ class PartitionOutput:
 
     def _follow(self, window: Window, batches: BatchTable) -> None:
         """Keep up with offsets, times, epochs and transactions."""
-        self._next_offset = int(batches.last_offset[-1]) + 1
+        self.next_offset = int(batches.last_offset[-1]) + 1
         timestamp, epoch = int(batches.max_timestamp[-1]), int(batches.partition_leader_epoch[-1])
         self._timestamp = timestamp if timestamp >= 0 else None
         self._epoch = epoch if epoch >= 0 else None
@@ -223,7 +228,7 @@ class PartitionOutput:
                 pieces.append(LostPiece(start, end, is_suspect, reason, at, digest))
         start, end = int(lost.start[first]), int(lost.end[stop - 1])
         n_bytes = int((lost.end[first:stop] - lost.start[first:stop])[~lost.is_suspect[first:stop]].sum())
-        begin, end_offset = self._next_offset, plan.next_base_offset
+        begin, end_offset = self.next_offset, plan.next_base_offset
         timestamp, epoch = None, None
         if hole < len(kept):
             end_offset = int(kept.first_offset[hole])

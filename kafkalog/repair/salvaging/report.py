@@ -252,7 +252,8 @@ def _hole(lost: LostRange) -> str:
     sure = {"exact": "", "header": " by their headers", "at_most": " at most", None: ""}[lost.certainty]
     times = ""
     if lost.timestamp_before is not None or lost.timestamp_after is not None:
-        times = f", between {lost.timestamp_before} and {lost.timestamp_after} ms"
+        before, after = ("?" if time is None else time for time in (lost.timestamp_before, lost.timestamp_after))
+        times = f", between {before} and {after} ms"
     disk = ", not readable from the disk" if lost.is_unreadable else ""
     return (
         f"{lost.segment}@{lost.start}..{lost.end}: {lost.reason.value}, offsets {lost.first_offset}..{end},"

@@ -215,7 +215,9 @@ class _PartitionSalvage:
             ))) for segment, source in self._opened())  # fmt: skip
             for _, source, pending in pool.ahead(plans, 2 * threads):
                 with source:
-                    output.add(pending.result(), source)
+                    plan = pending.result()
+                    self._note_gap(output.next_offset, plan.segment)
+                    output.add(plan, source)
             output.finish()
         singles.close()
         if quarantine.n_bytes:
@@ -223,6 +225,15 @@ class _PartitionSalvage:
         report.n_unverified_records = singles.n_records
         if singles.n_records:
             report.unverified_records = report.output + RECORDS_SUFFIX
+
+    def _note_gap(self, end: int, segment: Segment) -> None:
+        """Note offsets before a segment that no segment has; a hole in the log has a finding of its own."""
+        lost = self._report.lost
+        is_told = bool(lost) and lost[-1].end_offset == segment.base_offset
+        if self._report.segments and len(self._segments) == len(self._partition.segments) and not is_told:
+            gap = self._partition.gap_between(end, segment.base_offset) if end < segment.base_offset else None
+            if gap is not None:
+                self._note(gap)
 
     def _opened(self) -> Iterator[tuple[Segment, BadSectorSource]]:
         for segment in self._segments:
