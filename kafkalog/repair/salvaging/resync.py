@@ -17,12 +17,13 @@ import numpy.typing as npt
 from kafkalog._kernels import resync as kernels
 from kafkalog._kernels.rising import choose_rising
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.records.header_walk import LINKED, search_batches
+from kafkalog.records.header_walk import search_batches
 from kafkalog.storage.source import ByteSource
 
 CHAINED: Final = kernels.KINDS["CHAINED"]
 SEARCHED: Final = kernels.KINDS["SEARCHED"]
 INSIDE: Final = kernels.KINDS["INSIDE"]
+LINKED: Final = kernels.KINDS["LINKED"]
 
 _FEW_GAPS: Final = 8
 
@@ -130,8 +131,9 @@ def find_batches(
     Memory is bounded by four times `max_batch_bytes`, or by 8 MiB where batches are small.
     """
     stop = source.size if stop is None else stop
-    for position, size, *others in search_batches(source, start, stop, expected=True, limits=limits):
-        yield Found(position, position + size, *others, np.ones(position.size, np.int64))
+    for rows in search_batches(source, start, stop, expected=True, limits=limits):
+        position, size, first, last, epoch, kind = rows
+        yield Found(position, position + size, first, last, epoch, kind, np.ones(position.size, np.int64))
 
 
 def heaviest_rising(
