@@ -309,7 +309,7 @@ def test_ls_survives_odd_names(run: Any, tmp_path: Path, log_dir: Path) -> None:
     empty.mkdir()
     code, _, err = run("ls", empty)
     assert code == 0
-    assert "empty-0 holds no segments" in err
+    assert "empty-0: segment_missing: it holds no segments" in err
 
 
 # cat
