@@ -149,7 +149,7 @@ class Scan:
         try:
             import pandas as pd
         except ImportError as error:
-            raise ImportError("pandas is not installed: pip install 'kafkalog[pandas]'") from error
+            raise ImportError("pandas is not installed: pip install pandas") from error
         backend = options.pop("dtype_backend", None)
         if backend not in (None, "pyarrow"):
             raise ValueError(f"dtype_backend must be 'pyarrow' or left out, not {backend!r}")

@@ -19,8 +19,8 @@ import pyarrow as pa
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import KafkalogError, Limits
+from kafkalog.internal.list_producers import list_producers
 from kafkalog.log.tail import LogTail
-from kafkalog.operations.list_producers import list_producers
 from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
 from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
