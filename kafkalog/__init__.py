@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from kafkalog.repair.startup.preflight import preflight
     from kafkalog.scanning.batch_scan import BatchScan, batches
     from kafkalog.scanning.explain import Explanation
-    from kafkalog.scanning.read import read_numpy, read_pandas, read_polars, read_table, scan
+    from kafkalog.scanning.read import dataset, read_numpy, read_pandas, read_polars, read_table, scan
     from kafkalog.scanning.scan import Scan
     from kafkalog.state.leader_epochs import EpochEndOffset
     from kafkalog.state.log_config import LogConfig
@@ -141,6 +141,7 @@ _LAZY = {
     "open_log_dir": "log.open",
     "open": "log.open",
     "scan": "scanning.read",
+    "dataset": "scanning.read",
     "read_table": "scanning.read",
     "read_pandas": "scanning.read",
     "read_numpy": "scanning.read",
@@ -283,6 +284,7 @@ __all__ = [
     "batches",
     "cat",
     "convert",
+    "dataset",
     "diff",
     "dump",
     "epochs",
