@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from kafkalog.internal.groups import Group, GroupMember, GroupOffset, Groups, groups
     from kafkalog.internal.history import History, StateRecord, history
     from kafkalog.internal.list_producers import PartitionProducers
+    from kafkalog.internal.metadata import Metadata, metadata
     from kafkalog.internal.schemas import Schema, SchemaReference, Schemas, schemas
     from kafkalog.internal.transactions import OpenTransaction, Transaction, Transactions, transactions
     from kafkalog.log.log_dir import LogDir
@@ -117,6 +118,8 @@ _LAZY = {
     "Group": "internal.groups",
     "GroupMember": "internal.groups",
     "GroupOffset": "internal.groups",
+    "metadata": "internal.metadata",
+    "Metadata": "internal.metadata",
     "history": "internal.history",
     "History": "internal.history",
     "StateRecord": "internal.history",
@@ -233,6 +236,7 @@ __all__ = [
     "LogDir",
     "Loss",
     "MergeReport",
+    "Metadata",
     "NotKafkaError",
     "OffsetIndex",
     "OpenTransaction",
@@ -293,6 +297,7 @@ __all__ = [
     "lookup",
     "ls",
     "merge",
+    "metadata",
     "open",
     "open_log_dir",
     "open_partition",
