@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset
 
+PLACE: Final = ("topic", "partition")
+"""Columns by which a plan leaves out partitions whose latest records are wanted."""
 MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes exceeds this. A single larger record is not cut."""
 
@@ -281,7 +283,8 @@ class Scan:
         """Divide the scan into scans of parts of the files, which together read each record once, in the same order.
 
         A part is a small value that pickles, so that other processes can read it; they need the same paths. It is read
-        by one thread. Partitions and offsets that `filters` rule out are in no part. Planning decodes no record.
+        by one thread. Partitions and offsets that `filters` rule out are in no part. With `latest`, no partition is
+        divided. Planning decodes no record.
 
         Parameters
         ----------
@@ -326,7 +329,8 @@ class Scan:
             include_deleted=query.include_deleted,
             internal=query.internal,
             task_bytes=target_bytes,
-            condition=query.filter,
+            whole_partitions=query.latest is not None,
+            condition=query.filter if query.latest is None else query.filter and query.filter.about(PLACE),
             limits=query.limits,
         )
         self._last = Pass(query)
