@@ -54,7 +54,7 @@ _SEARCH_BYTES: Final = 2**23
 _MOST_EXTRA_BYTES: Final = 2**26
 _LOOK_BACK: Final = 256  # bytes before a window's start that are read again: a record that encloses it may begin there
 _SEARCH_ROWS: Final = 2**14
-_LINKED: Final = search_kernels.KINDS["LINKED"]
+LINKED: Final = search_kernels.KINDS["LINKED"]
 _NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
 _NO_BYTES.flags.writeable = False
 _NEED_MORE = STATUS["NEED_MORE"]
@@ -430,7 +430,7 @@ def is_chain(source: ByteSource, position: int, n_bytes: int = WINDOW_BYTES) -> 
 def _holds_batch(source: ByteSource, start: int, stop: int, after_offset: int, limits: Limits) -> bool:
     """Whether an intact batch with an offset above a given one begins somewhere in a range."""
     return any(
-        bool(((first_offset > after_offset) & (kind != _LINKED)).any())
+        bool(((first_offset > after_offset) & (kind != LINKED)).any())
         for _, _, first_offset, _, _, kind in search_batches(source, start, stop, expected=False, limits=limits)
     )
 

@@ -24,7 +24,7 @@ from kafkalog.repair.recovering.report import RecoveredPartition
 from kafkalog.repair.salvaging.report import SalvagedPartition
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 SALVAGED = (
     *(("k44", name) for name in ("p-mixcodec-0", "p-txn-0", "p-compact-0", "p-compact-gzip-0", "p-idem-0")),
@@ -354,7 +354,6 @@ def test_the_broker_recovers_nothing(repaired: Repaired) -> None:
     assert repaired.after == repaired.before
 
 
-@pytest.mark.slow
 def test_a_recovery_of_everything_cuts_nothing(repaired: Repaired) -> None:
     for name in (kf.CLEAN_SHUTDOWN_FILE, kf.RECOVERY_POINT_CHECKPOINT):
         (repaired.log_dir / name).unlink()
