@@ -109,8 +109,8 @@ def recover(
     Recovery loses data by design: it truncates a damaged segment before the damage, and deletes all later segments of
     the partition. Where the damaged segment has no offset index, a broker cuts it before the recovery begins, and so
     keeps the segments behind it, with a gap in front of them; so does this. Where that segment lies below the recovery
-    point, a broker deletes the producer snapshots behind it, too, and makes few of them anew; here they stay. Read the report of a dry run first:
-    `n_bytes_lost` counts the bytes that go.
+    point, a broker deletes the producer snapshots behind it, too, and makes few of them anew; here they stay. Read the
+    report of a dry run first: `n_bytes_lost` counts the bytes that go.
 
     Indexes, producer snapshots and leader epochs of the recovered segments are built anew. Of a log dir, the recovery
     point of each partition becomes its log end offset. If every partition was recovered, the log dir gets the marker of
