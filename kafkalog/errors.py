@@ -89,6 +89,9 @@ class Reason(StrEnum):
     SNAPSHOT_VERSION = "snapshot_version"
     SNAPSHOT_CRC = "snapshot_crc"
     FUNCTION_ERROR = "function_error"
+    VALUE_UNDECODED = "value_undecoded"
+    TOO_MANY_FIELDS = "too_many_fields"
+    SCHEMA_SOURCE = "schema_source"
     INTERNAL_RECORD = "internal_record"
     PARTITION_TWICE = "partition_twice"
     LINK_OUTSIDE = "link_outside"
@@ -258,6 +261,10 @@ class CorruptionWarning(UserWarning):
 
 class FunctionWarning(UserWarning):
     """A function passed as `where=` or `extract=` failed on some records; the findings list them."""
+
+
+class DecodeWarning(UserWarning):
+    """Keys or values did not decode (`decode=`) and are null; the findings list them, with reasons."""
 
 
 class ConfigWarning(UserWarning):

@@ -27,6 +27,7 @@ from kafkalog.scanning.conditions.expressions import Residual, is_expression
 from kafkalog.scanning.conditions.filters import Filter, Filters, parse_filters
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
+from kafkalog.values.options import Decode
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -73,6 +74,8 @@ class ScanOptions(TaskOptions, total=False):
     batch_size: int | None
     memory_map: bool | str
     binary_type: pa.DataType | None
+    decode: Mapping[str, Decode] | None
+    schemas: Any
     limits: Limits | None
 
 

@@ -6,16 +6,18 @@ Memory holds a few windows and the records decoded from them, whatever the size 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Findings, KafkalogError, Loss, Reason
+from kafkalog.errors import CorruptionWarning, DecodeWarning, Finding, Findings, KafkalogError, Loss, Reason, warn
 from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
     ALL_COLUMNS,
@@ -28,14 +30,21 @@ from kafkalog.interchange.arrow_output import (
     form_needed,
     record_schema,
 )
+from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, near, optional_integer
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
+from kafkalog.scanning.conditions.expressions import is_expression
+from kafkalog.scanning.conditions.filter_text import parse_condition
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.explain import Explanation
 from kafkalog.scanning.query import Opened, Query, ScanOptions, offset_of
+from kafkalog.values.conditions import split_filters
+from kafkalog.values.decoding import Decoding
+from kafkalog.values.options import ColumnFormat, parse_decode
+from kafkalog.values.schemas import TOPIC, SchemaSource, schema_source, schemas_of_topic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,14 +71,35 @@ class Scan:
     """
 
     def __init__(self, path: Paths | Opened, **options: Unpack[ScanOptions]) -> None:
-        self._query = query = Query.of(path, **options)
-        derived = {} if query.extract is None else query.extract.dtypes
-        self.columns = check_columns(options.get("columns"), ALL_COLUMNS, DEFAULT_COLUMNS, derived)
-        if not self.columns and not derived:
+        columns, filters, after = options.get("columns"), options.get("filters"), None
+        if columns is not None and not columns and not options.get("extract"):
             raise ValueError("columns is empty; count_rows() counts records without any")
+        formats = parse_decode(options.get("decode"))
+        if formats and filters is not None:
+            if is_expression(filters):
+                raise ValueError("decode goes with filters as text or tuples, not with an Arrow expression")
+            before, after = split_filters(filters, formats, parse_condition)
+            options = {**options, "filters": before}
+        if formats and options.get("extract"):
+            raise ValueError("extract= makes numbers of bytes beside them; it does not go with decode=")
+        self._query = query = Query.of(path, **options)
+        self._decoding: Decoding | None = None
+        self._limit = None
+        if formats:
+            source = schema_source(options.get("schemas")) or _schemas_beside(query.target, formats)
+            self._decoding = Decoding(formats, source, columns, after)
+            columns = self._decoding.record_columns
+            if after is not None:  # counted after these filters
+                self._query, self._limit = replace(query, limit=None), query.limit
+        elif options.get("schemas") is not None:
+            raise ValueError("schemas is for decode=, such as decode={'value': 'avro'}")
+        derived = {} if query.extract is None else query.extract.dtypes
+        columns = check_columns(columns, ALL_COLUMNS, DEFAULT_COLUMNS, derived)
+        self.columns = columns if self._decoding is None else self._decoding.columns
         self._derived = tuple(derived)
-        self._records = record_schema(self.columns, check_binary_type(options.get("binary_type")))
-        self.schema = extend_schema(self._records, derived)
+        self._binary_type = check_binary_type(options.get("binary_type"))
+        self._records = record_schema(columns, self._binary_type)
+        self._raw_schema = extend_schema(self._records, derived)
         batch_size = options.get("batch_size")
         self._batch_size = optional_integer("batch_size", batch_size, 1)
         self.progress: Callable[[int], object] | None = None
@@ -77,6 +107,14 @@ class Scan:
 
     def __repr__(self) -> str:
         return f"Scan({self._query.target!r}, columns={list(self.columns)})"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the record batches. With `decode`, the records are read for it unless formats say the types."""
+        if self._decoding is None:
+            return self._raw_schema
+        self._learn(self._decoding)
+        return self._decoding.schema(self._binary_type)
 
     @property
     def findings(self) -> list[Finding]:
@@ -101,17 +139,57 @@ class Scan:
         KafkalogError
             On damage, with `on_corruption="raise"`. The batches before the damage are yielded first.
         """
+        if self._decoding is not None:
+            yield from self._decoded_batches(self._decoding)
+            return
+        for _, batch in self._raw_batches(self._pass()):
+            yield batch
+            del batch
+
+    def _decoded_batches(self, decoding: Decoding) -> Iterator[pa.RecordBatch]:
+        """Record batches with decoded columns."""
+        schema, left = self.schema, self._limit
         one = self._pass()
+        try:
+            for path, raw in self._raw_batches(one):
+                batch = decoding.decode(raw, path, schema)
+                if left is not None:
+                    batch = batch[:left]
+                    left -= len(batch)
+                if len(batch):
+                    yield batch
+                if left == 0:
+                    return
+        finally:
+            self._report_undecoded(decoding, one)
+
+    def _report_undecoded(self, decoding: Decoding, one: Pass) -> None:
+        for finding in decoding.take_findings():
+            one.report(finding)
+            warn(finding, DecodeWarning)
+
+    def _learn(self, decoding: Decoding) -> None:
+        """Read the records for the types of decoded columns. At damage that raises, the pass after this one raises."""
+        if not decoding.needs_to_learn:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CorruptionWarning)  # of which the pass after this one warns
+            on_corruption = "stop" if self._query.on_corruption == "raise" else self._query.on_corruption
+            one = Pass(replace(self._query, on_corruption=on_corruption))
+            decoding.learn(batch for _, batch in self._raw_batches(one))
+
+    def _raw_batches(self, one: Pass) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Record batches before anything is decoded, with the path of the segment."""
         writer: ArrowWriter | None = None
         segment: Segment | None = None
         for task, columns in one.run(columns_needed(self._records), form_needed(self._records)):
             if writer is None or task.window.segment is not segment:
                 _report_header_keys(one, writer, segment)
                 segment = task.window.segment
-                writer = ArrowWriter(self.schema, task.partition.topic_partition, segment.path.name)
+                writer = ArrowWriter(self._raw_schema, task.partition.topic_partition, segment.path.name)
             del task
             for part in self._cut(columns):
-                yield writer.batch(part)
+                yield str(segment.path), writer.batch(part)
         _report_header_keys(one, writer, segment)
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -161,6 +239,8 @@ class Scan:
         `topic` and `segment` are arrays of str, `partition` is an int32 array. For a `.log` outside a topic-partition
         directory, `topic` is "" and `partition` is -1.
         """
+        if self._decoding is not None:
+            raise ValueError("decoded columns are Arrow's: use to_table(), or read without decode=")
         names = [name for name in self.columns if name not in CONTEXT_COLUMNS]
         parts: list[RecordColumns] = []
         contexts: list[tuple[Task, int]] = []
@@ -183,6 +263,11 @@ class Scan:
         if integer("n", n) < 0:
             raise ValueError("n must not be negative")
         n = min(n, 2**62)  # Arrow's lengths are int64
+        if self._decoding is not None and self._decoding.needs_to_learn and self._decoding.conditions is None:
+            one = copy(self)
+            one._query = replace(self._query, limit=n if self._query.limit is None else min(n, self._query.limit))
+            one._decoding = copy(self._decoding)
+            return one.to_table()
         batches: list[pa.RecordBatch] = []
         left = n
         stream = self.to_batches()
@@ -201,6 +286,8 @@ class Scan:
         A partition is read from ever farther before its end until there are enough.
         """
         integer("n", n, 0)
+        if self._decoding is not None and self._decoding.needs_to_learn and self._decoding.conditions is None:
+            return self._decoded_tail(copy(self._decoding), n)
         found = Findings(self._query.limits.max_findings)
         tables = [self.schema.empty_table()]
         for partition in self._query.iter_partitions():
@@ -213,6 +300,19 @@ class Scan:
         self._last = Pass(self._query)
         self._last.findings = found
         return pa.concat_tables(tables)
+
+    def _decoded_tail(self, decoding: Decoding, n: int) -> pa.Table:
+        """The last records, with the types that they have themselves: not all of the log is read for them."""
+        one = copy(self)
+        one._decoding = None
+        batches = one.tail(n).to_batches()
+        self._last = one._last
+        decoding.learn(batches)
+        schema = decoding.schema(self._binary_type)
+        path = str(self.target.paths[0] if isinstance(self.target, LogDir) else self.target.path)
+        table = pa.Table.from_batches([decoding.decode(batch, path, schema) for batch in batches], schema)
+        self._report_undecoded(decoding, self._last)
+        return table
 
     def _tail_of(self, partition: Partition, n: int, found: Findings) -> pa.Table:
         key = partition.topic_partition
@@ -237,6 +337,8 @@ class Scan:
 
     def count_rows(self) -> int:
         """The number of records. They are read and checked, and only their offsets are copied."""
+        if self._decoding is not None and self._decoding.conditions is not None:
+            return sum(map(len, self.to_batches()))
         return sum(columns.n_records for _, columns in self._pass().run(["offset"]))
 
     def explain(self, *, analyze: bool = False) -> Explanation:
@@ -294,6 +396,35 @@ class Scan:
                     stop = min(stop, max(int(np.searchsorted(column.offsets, limit, side="right")) - 1, start + 1))
             yield columns.slice(start, stop)
             start = stop
+
+
+def _schemas_beside(target: Opened, formats: Mapping[str, ColumnFormat]) -> SchemaSource | None:
+    """The schemas in the topic `_schemas` of the same log dir; None if no format needs any.
+
+    Raises
+    ------
+    ValueError
+        There is no such topic.
+    """
+    if not any(one.format in ("avro", "protobuf") and one.schema is None for one in formats.values()):
+        return None
+    path: Opened | Path
+    if isinstance(target, LogDir):
+        path, exists = target, TOPIC in {key.topic for key in target}
+    else:
+        path = (target.path.parent.parent if isinstance(target, Segment) else target.path.parent) / f"{TOPIC}-0"
+        exists = path.is_dir()
+    if not exists:
+        raise ValueError(
+            f"decode needs schemas, and there is no topic {TOPIC} here: give schemas=, or a schema in decode="
+        )
+    scan = Scan(path, topics=TOPIC, columns=["key", "value"], include_deleted=True, on_corruption="skip")
+    return schemas_of_topic(_pairs(scan.to_batches()))
+
+
+def _pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes | None, bytes | None]]:
+    for batch in batches:
+        yield from zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
 
 
 def _report_header_keys(one: Pass, writer: ArrowWriter | None, segment: Segment | None) -> None:
