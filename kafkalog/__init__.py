@@ -25,7 +25,6 @@ from kafkalog.errors import (
     ConfigWarning,
     CorruptionError,
     CorruptionWarning,
-    DecodeWarning,
     FileChangedError,
     Finding,
     FunctionWarning,
@@ -52,7 +51,10 @@ if TYPE_CHECKING:
     from kafkalog.indexes.measures import IndexMeasures
     from kafkalog.indexes.statistics import IndexStatistics
     from kafkalog.internal.groups import Group, GroupMember, GroupOffset, Groups, groups
+    from kafkalog.internal.history import History, StateRecord, history
+    from kafkalog.internal.list_producers import PartitionProducers
     from kafkalog.internal.schemas import Schema, SchemaReference, Schemas, schemas
+    from kafkalog.internal.transactions import OpenTransaction, Transaction, Transactions, transactions
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import open, open_log_dir, open_partition, open_segment
     from kafkalog.log.partition import Partition
@@ -61,7 +63,6 @@ if TYPE_CHECKING:
     from kafkalog.operations.converting.report import ConversionReport
     from kafkalog.operations.dumping.dump import Dump, dump
     from kafkalog.operations.export import ExportResult, export
-    from kafkalog.operations.list_producers import PartitionProducers
     from kafkalog.operations.listing import PartitionSummary, SegmentSummary
     from kafkalog.operations.loading.install import InstallReport, install
     from kafkalog.operations.loading.load import load, write_table
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from kafkalog.state.leader_epochs import EpochEndOffset
     from kafkalog.state.log_config import LogConfig
     from kafkalog.state.producers import ProducerSnapshot
+    from kafkalog.values.decoding import DecodeWarning
     from kafkalog.writing.partition_writer import AppendResult, PartitionWriter, Producer
 
 __version__ = "0.2.0"
@@ -103,7 +105,7 @@ _LAZY = {
     "VerifiedSegment": "operations.verifying.segment",
     "VerifiedPartition": "operations.verifying.verify",
     "Explanation": "scanning.explain",
-    "PartitionProducers": "operations.list_producers",
+    "PartitionProducers": "internal.list_producers",
     "Trace": "operations.trace_lookup",
     "SegmentSummary": "operations.listing",
     "PartitionSummary": "operations.listing",
@@ -116,6 +118,13 @@ _LAZY = {
     "Group": "internal.groups",
     "GroupMember": "internal.groups",
     "GroupOffset": "internal.groups",
+    "history": "internal.history",
+    "History": "internal.history",
+    "StateRecord": "internal.history",
+    "transactions": "internal.transactions",
+    "Transactions": "internal.transactions",
+    "Transaction": "internal.transactions",
+    "OpenTransaction": "internal.transactions",
     "schemas": "internal.schemas",
     "Schemas": "internal.schemas",
     "Schema": "internal.schemas",
@@ -152,6 +161,7 @@ _LAZY = {
     "ControlRecordType": "format",
     "TimestampType": "format",
     "TopicPartition": "format",
+    "DecodeWarning": "values.decoding",
     "ConversionReport": "operations.converting.report",
     "convert": "operations.converting.convert",
     "Dump": "operations.dumping.dump",
@@ -213,6 +223,7 @@ __all__ = [
     "GroupOffset",
     "Groups",
     "HeadersColumn",
+    "History",
     "IndexMeasures",
     "IndexStatistics",
     "InstallReport",
@@ -226,6 +237,7 @@ __all__ = [
     "MergeReport",
     "NotKafkaError",
     "OffsetIndex",
+    "OpenTransaction",
     "OutputExistsError",
     "Partition",
     "PartitionEpochs",
@@ -250,12 +262,15 @@ __all__ = [
     "Segment",
     "SegmentSummary",
     "SidecarError",
+    "StateRecord",
     "TimeIndex",
     "TimestampType",
     "TopicPartition",
     "Trace",
+    "Transaction",
     "TransactionIndex",
     "TransactionWarning",
+    "Transactions",
     "TruncatedTailError",
     "UnsafePathError",
     "UnsupportedError",
@@ -272,6 +287,7 @@ __all__ = [
     "epochs",
     "export",
     "groups",
+    "history",
     "index_stats",
     "install",
     "load",
@@ -293,6 +309,7 @@ __all__ = [
     "salvage",
     "scan",
     "schemas",
+    "transactions",
     "trim",
     "truncate",
     "verify",

@@ -263,10 +263,6 @@ class FunctionWarning(UserWarning):
     """A function passed as `where=` or `extract=` failed on some records; the findings list them."""
 
 
-class DecodeWarning(UserWarning):
-    """Keys or values did not decode (`decode=`) and are null; the findings list them, with reasons."""
-
-
 class ConfigWarning(UserWarning):
     """A misspelt setting, a value that a current broker rejects, or a batch that a setting does not allow."""
 

@@ -203,6 +203,13 @@ def limit(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"{name}: {error}") from None
 
 
+def milliseconds(text: str) -> int:
+    """Parse a duration in milliseconds."""
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"milliseconds are expected, not {text!r}")
+    return int(text)
+
+
 def timestamp(text: str) -> int | datetime:
     """Parse a time: milliseconds, ISO 8601 with a time zone, or one before now; see `kafkalog.parsing.parse_time`."""
     from kafkalog.parsing import parse_time
@@ -216,7 +223,7 @@ def timestamp(text: str) -> int | datetime:
 def condition(text: str) -> tuple[Any, ...]:
     """Parse ``COLUMN OP VALUE`` into a filter; see `FILTER_HELP`."""
     from kafkalog.scanning.conditions.filter_text import DECODED_FIELDS, parse_condition
-    from kafkalog.scanning.conditions.filters import check_term
+    from kafkalog.scanning.conditions.filter_tuples import check_term
 
     try:
         term = parse_condition(text)

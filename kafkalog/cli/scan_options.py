@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
@@ -20,7 +20,6 @@ from kafkalog.cli.options import (
     timestamp,
 )
 from kafkalog.errors import KafkalogError
-from kafkalog.values.options import FORMATS, WITH_SCHEMAS
 
 if TYPE_CHECKING:
     from kafkalog.log.log_dir import LogDir
@@ -75,6 +74,10 @@ def add_scan_reading(parser: argparse.ArgumentParser) -> None:
     add_limits(reading)  # type: ignore[arg-type]
 
 
+FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "protobuf", "jsonschema")
+"""Those of `kafkalog.values.options`, which to import for a help text would take longer than the rest."""
+
+
 def add_decoding(parser: argparse.ArgumentParser) -> None:
     """Add the options about what the bytes of keys and values are."""
     what = parser.add_argument_group("what keys and values are")
@@ -99,6 +102,8 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
 
 def decode_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `kafkalog.scan` about decoding."""
+    from kafkalog.values.options import WITH_SCHEMAS
+
     decode: dict[str, Any] = {}
     for column, name, schema in (("value", args.value_format, args.schema), ("key", args.key_format, args.key_schema)):
         if name is not None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkalog.errors import Finding, KafkalogError
 from kafkalog.interchange.arrow_output import ArrowWriter, columns_needed, form_needed, record_schema
@@ -55,7 +54,7 @@ class AsOf:
 
 
 class KeyedRecord(NamedTuple):
-    """A record of a topic that holds state."""
+    """A record of a topic that holds state; its fields are `COLUMNS`."""
 
     partition: int | None
     offset: int
@@ -63,6 +62,9 @@ class KeyedRecord(NamedTuple):
     """In ms; -1 for none."""
     key: bytes | None
     value: bytes | None
+    producer_id: int = -1
+    is_transactional: bool = False
+    is_control: bool = False
 
 
 def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[pa.RecordBatch]:
@@ -131,14 +133,8 @@ def _decoded(
 
 
 def read_records(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[KeyedRecord]:
-    """Read a topic's records one by one, less control records; see `read_topic`."""
+    """Read a topic's records one by one, control records included; see `read_topic`."""
     for batch in read_topic(log_dir, topic, as_of, report):
-        plain = batch.filter(pc.invert(batch.column("is_control")))
-        timestamps = plain.column("timestamp").cast(pa.int64()).fill_null(-1)
-        columns = (
-            plain.column("partition"),
-            plain.column("offset"),
-            timestamps,
-            *plain.select(["key", "value"]).columns,
-        )
+        timestamps = batch.column("timestamp").cast(pa.int64()).fill_null(-1)
+        columns = (timestamps if name == "timestamp" else batch.column(name) for name in COLUMNS)
         yield from map(KeyedRecord, *(column.to_pylist() for column in columns))

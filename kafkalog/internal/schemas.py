@@ -24,15 +24,13 @@ from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, Reason
-from kafkalog.format import TopicPartition
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits
+from kafkalog.format import SCHEMAS_TOPIC, TopicPartition
 from kafkalog.internal.reading import AsOf, KeyedRecord, read_records
+from kafkalog.internal.replay import undecoded
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time
-
-SCHEMAS_TOPIC: Final = "_schemas"
-"""The default of the registry's `kafkastore.topic`."""
 
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF"] | str
 _IGNORED: Final = ("NOOP", "CONTEXT")
@@ -192,10 +190,13 @@ def schemas(
 def read_schemas(log_dir: LogDir, *, topic: str = SCHEMAS_TOPIC, as_of: AsOf | None = None) -> Schemas:
     """Read all schemas of a log dir, deleted ones among them; none if it has no such topic."""
     registry = _Registry()
-    if topic in log_dir.topics:
-        path = str(log_dir.path_of(next(key for key in log_dir if key.topic == topic)).path)
-        for record in read_records(log_dir, topic, as_of or AsOf(), registry.found.findings.append):
-            registry.apply(record, topic, path)
+    report = registry.found.findings.append
+    for record in read_records(log_dir, topic, as_of or AsOf(), report):
+        try:
+            if not record.is_control:
+                registry.apply(record)
+        except (ValueError, RecursionError) as error:
+            report(undecoded(log_dir, TopicPartition(topic, record.partition or 0), record.offset, error))
     return registry.finished()
 
 
@@ -206,17 +207,10 @@ class _Registry:
         self.found = Schemas()
         self._by_version: dict[tuple[str, int], Schema] = {}
 
-    def apply(self, record: KeyedRecord, topic: str, path: str) -> None:
-        try:
-            key = _object(record.key, "key")
-            value = None if record.value is None else _object(record.value, "value")
-            self._apply(key, value, record)
-        except (ValueError, RecursionError) as error:
-            name = TopicPartition(topic, record.partition or 0)
-            detail = f"offset {record.offset} of {name}: {error}"
-            self.found.findings.append(
-                Finding(Reason.INTERNAL_RECORD, detail, path, base_offset=record.offset, damage=False)
-            )
+    def apply(self, record: KeyedRecord) -> None:
+        """Apply a record; raises ValueError or RecursionError if it is not a registry's."""
+        key = _object(record.key, "key")
+        self._apply(key, None if record.value is None else _object(record.value, "value"), record)
 
     def finished(self) -> Schemas:
         self.found.extend(self._by_version[key] for key in sorted(self._by_version))

@@ -7,17 +7,16 @@ Memory holds a few windows and the records decoded from them, whatever the size 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionWarning, DecodeWarning, Finding, Findings, KafkalogError, Loss, Reason, warn
+from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Loss, Reason, warn
 from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
     ALL_COLUMNS,
@@ -30,21 +29,19 @@ from kafkalog.interchange.arrow_output import (
     form_needed,
     record_schema,
 )
-from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
+from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, near, optional_integer
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
-from kafkalog.scanning.conditions.expressions import is_expression
-from kafkalog.scanning.conditions.filter_text import parse_condition
+from kafkalog.scanning.decoded import divide_options, schemas_beside
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.explain import Explanation
-from kafkalog.scanning.query import Opened, Query, ScanOptions, offset_of
-from kafkalog.values.conditions import split_filters
-from kafkalog.values.decoding import Decoding
-from kafkalog.values.options import ColumnFormat, parse_decode
-from kafkalog.values.schemas import TOPIC, SchemaSource, schema_source, schemas_of_topic
+from kafkalog.scanning.planning import TASK_BYTES, plan
+from kafkalog.scanning.query import Opened, Query, ScanOptions, Target, offset_of
+from kafkalog.values.decoding import DecodeWarning, Decoding
+from kafkalog.values.registry import schema_source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,28 +68,19 @@ class Scan:
     """
 
     def __init__(self, path: Paths | Opened, **options: Unpack[ScanOptions]) -> None:
-        columns, filters, after = options.get("columns"), options.get("filters"), None
+        columns = options.get("columns")
         if columns is not None and not columns and not options.get("extract"):
             raise ValueError("columns is empty; count_rows() counts records without any")
-        formats = parse_decode(options.get("decode"))
-        if formats and filters is not None:
-            if is_expression(filters):
-                raise ValueError("decode goes with filters as text or tuples, not with an Arrow expression")
-            before, after = split_filters(filters, formats, parse_condition)
-            options = {**options, "filters": before}
-        if formats and options.get("extract"):
-            raise ValueError("extract= makes numbers of bytes beside them; it does not go with decode=")
+        formats, options, after = divide_options(options)
         self._query = query = Query.of(path, **options)
         self._decoding: Decoding | None = None
         self._limit = None
         if formats:
-            source = schema_source(options.get("schemas")) or _schemas_beside(query.target, formats)
+            source = schema_source(options.get("schemas")) or schemas_beside(query.target, formats, Scan)
             self._decoding = Decoding(formats, source, columns, after)
             columns = self._decoding.record_columns
             if after is not None:  # counted after these filters
                 self._query, self._limit = replace(query, limit=None), query.limit
-        elif options.get("schemas") is not None:
-            raise ValueError("schemas is for decode=, such as decode={'value': 'avro'}")
         derived = {} if query.extract is None else query.extract.dtypes
         columns = check_columns(columns, ALL_COLUMNS, DEFAULT_COLUMNS, derived)
         self.columns = columns if self._decoding is None else self._decoding.columns
@@ -104,6 +92,12 @@ class Scan:
         self._batch_size = optional_integer("batch_size", batch_size, 1)
         self.progress: Callable[[int], object] | None = None
         self._last = Pass(query)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("progress", "_last")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, progress=None, _last=Pass(state["_query"]))
 
     def __repr__(self) -> str:
         return f"Scan({self._query.target!r}, columns={list(self.columns)})"
@@ -309,7 +303,7 @@ class Scan:
         self._last = one._last
         decoding.learn(batches)
         schema = decoding.schema(self._binary_type)
-        path = str(self.target.paths[0] if isinstance(self.target, LogDir) else self.target.path)
+        path = str(self.target.path if isinstance(self.target, (Partition, Segment)) else self.target.paths[0])
         table = pa.Table.from_batches([decoding.decode(batch, path, schema) for batch in batches], schema)
         self._report_undecoded(decoding, self._last)
         return table
@@ -322,12 +316,9 @@ class Scan:
             end = partition.log_end_offset if end is None else min(end, partition.log_end_offset)
         except KafkalogError:
             reach = 2**62  # the end is damaged: read all, and handle the damage as asked
-        one = copy(self)
         while True:
             start = begin if end is None else max(end - reach, begin)
-            one._query = replace(
-                self._query, target=partition, topics=None, partitions=None, start_offset=start, end_offset=end
-            )
+            one = self._over(partition, topics=None, partitions=None, start_offset=start, end_offset=end)
             table = one.to_table()
             if len(table) >= n or start <= max(begin, partition.log_start_offset) or end is None:
                 for finding in one.findings:
@@ -361,8 +352,8 @@ class Scan:
         return Explanation(conditions, one.statistics)
 
     @property
-    def target(self) -> Opened:
-        """The opened log dir, partition or segment."""
+    def target(self) -> Target:
+        """The opened log dir, partition or segment, or the parts of a plan."""
         return self._query.target
 
     def partitions(self) -> Iterator[tuple[kf.TopicPartition | None, Partition]]:
@@ -370,6 +361,73 @@ class Scan:
         for partition in self._query.iter_partitions():
             if isinstance(partition, Partition):
                 yield partition.topic_partition, partition
+
+    def plan(self, *, target_bytes: int = TASK_BYTES) -> list[Scan]:
+        """Divide the scan into scans of parts of the files, which together read each record once, in the same order.
+
+        A part is a small value that pickles, so that other processes can read it; they need the same paths. It is read
+        by one thread. Partitions and offsets that `filters` rule out are in no part. Planning decodes no record.
+
+        Parameters
+        ----------
+        target_bytes : int
+            About how many bytes of `.log` files a part has: large segments are divided at batches that their offset
+            index points to, small ones are read together.
+
+        Returns
+        -------
+        list of Scan
+            Reading one raises `FileChangedError` if its files are no longer those that were planned, and `ReadError`
+            if they are gone. What is appended after planning is in no part.
+
+        Raises
+        ------
+        ValueError
+            The scan has a `limit`: then what a part has to read depends on the parts before it.
+        KafkalogError
+            A partition or a segment cannot be opened, with ``on_corruption="raise"``.
+
+        Examples
+        --------
+        >>> scan = kafkalog.scan("tests/golden/log_dir", topics="p-multi")
+        >>> parts = scan.plan(target_bytes=2**14)
+        >>> len(parts), sum(part.count_rows() for part in parts)
+        (..., 303)
+        """
+        integer("target_bytes", target_bytes, 1)
+        query = self._query
+        if query.limit is not None or self._limit is not None:
+            raise ValueError("a scan with a limit cannot be divided: what a part reads depends on those before it")
+        if isinstance(query.target, PartitionRanges):
+            return [self]
+        planned = plan(
+            query.target,
+            topics=query.topics,
+            partitions=query.partitions,
+            start_offset=query.start_offset,
+            end_offset=query.end_offset,
+            isolation_level=query.isolation_level,
+            on_corruption=query.on_corruption,
+            include_deleted=query.include_deleted,
+            internal=query.internal,
+            task_bytes=target_bytes,
+            condition=query.filter,
+            limits=query.limits,
+        )
+        if self._decoding is not None:
+            self._learn(self._decoding)  # once for all parts
+        self._last = Pass(query)
+        for finding in planned.findings:
+            self._last.report(finding)
+        whole = {"topics": None, "partitions": None, "start_offset": None, "end_offset": None, "threads": 1}
+        return [self._over(PartitionRanges(task.parts, query.limits), **whole) for task in planned.tasks]
+
+    def _over(self, target: Target, **changes: Any) -> Scan:
+        """The same scan of something else."""
+        one = copy(self)
+        one._query = replace(self._query, target=target, **changes)
+        one._last = Pass(one._query)
+        return one
 
     def _pass(self) -> Pass:
         self._last = Pass(self._query, self.progress)
@@ -396,35 +454,6 @@ class Scan:
                     stop = min(stop, max(int(np.searchsorted(column.offsets, limit, side="right")) - 1, start + 1))
             yield columns.slice(start, stop)
             start = stop
-
-
-def _schemas_beside(target: Opened, formats: Mapping[str, ColumnFormat]) -> SchemaSource | None:
-    """The schemas in the topic `_schemas` of the same log dir; None if no format needs any.
-
-    Raises
-    ------
-    ValueError
-        There is no such topic.
-    """
-    if not any(one.format in ("avro", "protobuf") and one.schema is None for one in formats.values()):
-        return None
-    path: Opened | Path
-    if isinstance(target, LogDir):
-        path, exists = target, TOPIC in {key.topic for key in target}
-    else:
-        path = (target.path.parent.parent if isinstance(target, Segment) else target.path.parent) / f"{TOPIC}-0"
-        exists = path.is_dir()
-    if not exists:
-        raise ValueError(
-            f"decode needs schemas, and there is no topic {TOPIC} here: give schemas=, or a schema in decode="
-        )
-    scan = Scan(path, topics=TOPIC, columns=["key", "value"], include_deleted=True, on_corruption="skip")
-    return schemas_of_topic(_pairs(scan.to_batches()))
-
-
-def _pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes | None, bytes | None]]:
-    for batch in batches:
-        yield from zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
 
 
 def _report_header_keys(one: Pass, writer: ArrowWriter | None, segment: Segment | None) -> None:

@@ -29,6 +29,10 @@ _MOST_REASONS: Final = 100
 _OTHER: Final = "for other reasons"
 
 
+class DecodeWarning(UserWarning):
+    """Keys or values did not decode (`decode=`) and are null; the findings list them, with reasons."""
+
+
 class ColumnDecoder(Protocol):
     """Decodes the key or the value of records."""
 

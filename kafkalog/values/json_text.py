@@ -55,7 +55,8 @@ class JsonValues:
     def decode(self, payloads: Payloads, paths: list[Path] | None = None) -> Decoded:
         """Decode values, with only the fields at some paths."""
         kind = narrow_type(self.common.type, paths)
-        if pt.is_struct(kind) and not self.common.as_text:
+        if pt.is_struct(kind) and not self.common.as_text and "list<item: null>" not in str(kind):
+            # of lists of nothing but nulls Arrow's reader loses the length
             table = _read_by_arrow(payloads, kind)
             if table is not None:
                 return Decoded(_spread(table, payloads, kind))

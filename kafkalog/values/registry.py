@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkalog.errors import ReadError, Reason
 from kafkalog.values.frames import SchemaKey
-from kafkalog.values.options import MOST_SCHEMA_BYTES
-from kafkalog.values.schemas import Reference, Schema, parse_schema
+from kafkalog.values.options import MOST_SCHEMA_BYTES, schema_text
+from kafkalog.values.schemas import DirectorySchemas, KnownSchemas, Reference, Schema, SchemaSource, parse_schema
 
 TIMEOUT_SECONDS: Final = 10.0
 
@@ -46,20 +48,29 @@ class Registry:
         self._known: dict[str, Schema | None] = {}
         self._lock = threading.Lock()
 
-    def find(self, key: SchemaKey) -> Schema | None:
-        """See `kafkalog.values.schemas.SchemaSource.find`.
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    def by_id(self, schema_id: int) -> Schema | None:
+        """See `kafkalog.values.schemas.SchemaSource`.
 
         Raises
         ------
         ReadError
             The registry does not answer, or not as one.
         """
-        return self._get(f"/schemas/ids/{key}" if isinstance(key, int) else f"/schemas/guids/{key}")
+        return self._get(f"/schemas/ids/{schema_id}")
 
-    def referred(self, reference: Reference) -> Schema | None:
-        """See `kafkalog.values.schemas.SchemaSource.referred`."""
-        subject = urllib.parse.quote(reference.subject, safe="")
-        return self._get(f"/subjects/{subject}/versions/{reference.version}?deleted=true")
+    def by_guid(self, guid: str) -> Schema | None:
+        """See `by_id`."""
+        return self._get(f"/schemas/guids/{guid}")
+
+    def find(self, subject: str, version: int) -> Schema | None:
+        """See `by_id`."""
+        return self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}?deleted=true")
 
     def _get(self, path: str) -> Schema | None:
         with self._lock:
@@ -90,3 +101,29 @@ class Registry:
         return ReadError(
             Reason.SCHEMA_SOURCE, f"the schema registry did not give a schema: {detail}", path=self._url + path
         )
+
+
+def schema_source(schemas: Any) -> SchemaSource | None:
+    """The source that `schemas=` of a scan names: a directory, a registry's URL, a mapping, or a source itself.
+
+    Raises
+    ------
+    ValueError, TypeError
+        It is none of these.
+    """
+    if schemas is None:
+        return None
+    if isinstance(schemas, str) and schemas.startswith(("http://", "https://")):
+        return Registry(schemas)
+    if isinstance(schemas, (str, os.PathLike)):
+        return DirectorySchemas(schemas)
+    if isinstance(schemas, Mapping):
+        by_key: dict[SchemaKey, Schema] = {}
+        for key, one in schemas.items():
+            kind, text, *rest = ("AVRO", one) if isinstance(one, str) else one
+            by_key[key] = Schema(kind, schema_text(text), tuple(Reference(*name) for name in (rest[0] if rest else ())))
+        return KnownSchemas(by_key, {})
+    if all(hasattr(schemas, name) for name in ("by_id", "by_guid", "find")):
+        source: SchemaSource = schemas
+        return source
+    raise TypeError(f"schemas is a directory, a registry's URL or a mapping of id to schema, not {schemas!r}")

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafkalog.values.frames import SchemaKey
 from kafkalog.values.options import schema_text
-
-TOPIC: Final = "_schemas"
-"""The topic in which Confluent's registry keeps schemas."""
 
 _SUFFIXES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 
@@ -34,23 +31,41 @@ class Schema(NamedTuple):
     Attributes
     ----------
     type : {"AVRO", "PROTOBUF", "JSON"}
-    text : str
-    references : tuple of Reference
+    schema : str
+        The text.
+    references : sequence of Reference
     """
 
     type: str
-    text: str
-    references: tuple[Reference, ...] = ()
+    schema: str
+    references: Sequence[Reference] = ()
 
 
 class SchemaSource(Protocol):
-    """Finds schemas."""
+    """Finds schemas; `kafkalog.schemas` gives one, too."""
 
-    def find(self, key: SchemaKey) -> Schema | None:
-        """The schema with an id or a GUID; None if there is none."""
+    def by_id(self, schema_id: int) -> Any:
+        """The schema with an id, with the attributes of `Schema`; None if there is none."""
 
-    def referred(self, reference: Reference) -> Schema | None:
-        """The schema that another one refers to; None if there is none."""
+    def by_guid(self, guid: str) -> Any:
+        """The schema with a GUID."""
+
+    def find(self, subject: str, version: int) -> Any:
+        """A version of a subject."""
+
+
+def find_schema(source: SchemaSource, key: SchemaKey) -> Schema | None:
+    """The schema that a frame names."""
+    found: Schema | None = source.by_id(key) if isinstance(key, int) else source.by_guid(key)
+    return found
+
+
+def find_reference(source: SchemaSource, reference: Reference) -> Schema | None:
+    """The schema that another one refers to."""
+    found: Schema | None = source.find(reference.subject, reference.version)
+    if found is None and isinstance(source, DirectorySchemas):
+        found = source.named(reference.name)
+    return found
 
 
 class KnownSchemas:
@@ -67,13 +82,17 @@ class KnownSchemas:
     def __init__(self, by_key: Mapping[SchemaKey, Schema], by_version: Mapping[tuple[str, int], Schema]) -> None:
         self._by_key, self._by_version = by_key, by_version
 
-    def find(self, key: SchemaKey) -> Schema | None:
-        """See `SchemaSource.find`."""
-        return self._by_key.get(key)
+    def by_id(self, schema_id: int) -> Schema | None:
+        """See `SchemaSource`."""
+        return self._by_key.get(schema_id)
 
-    def referred(self, reference: Reference) -> Schema | None:
-        """See `SchemaSource.referred`."""
-        return self._by_version.get((reference.subject, reference.version))
+    def by_guid(self, guid: str) -> Schema | None:
+        """See `SchemaSource`."""
+        return self._by_key.get(guid)
+
+    def find(self, subject: str, version: int) -> Schema | None:
+        """See `SchemaSource`."""
+        return self._by_version.get((subject, version))
 
 
 class DirectorySchemas:
@@ -88,14 +107,21 @@ class DirectorySchemas:
         if not self._directory.is_dir():
             raise ValueError(f"schemas: {self._directory} is no directory")
 
-    def find(self, key: SchemaKey) -> Schema | None:
-        """See `SchemaSource.find`."""
-        return self._read([f"{key}{suffix}" for suffix in _SUFFIXES])
+    def by_id(self, schema_id: int) -> Schema | None:
+        """See `SchemaSource`."""
+        return self.named(str(schema_id))
 
-    def referred(self, reference: Reference) -> Schema | None:
-        """See `SchemaSource.referred`."""
-        names = (reference.name, reference.subject)
-        return self._read([f"{name}{suffix}" for name in names for suffix in ("", *_SUFFIXES)])
+    def by_guid(self, guid: str) -> Schema | None:
+        """See `SchemaSource`."""
+        return self.named(guid)
+
+    def find(self, subject: str, version: int) -> Schema | None:
+        """See `SchemaSource`; a file has no version."""
+        return self.named(subject)
+
+    def named(self, name: str) -> Schema | None:
+        """The schema in a file of a name, with or without its ending."""
+        return self._read([f"{name}{suffix}" for suffix in ("", *_SUFFIXES)])
 
     def _read(self, names: Iterable[str]) -> Schema | None:
         root = self._directory.resolve()
@@ -128,7 +154,7 @@ def schemas_of_topic(records: Iterable[tuple[bytes | None, bytes | None]]) -> Kn
             schema = parse_schema(what)
             by_key[int(what["id"])] = schema
             if what.get("guid"):
-                by_key[str(what["guid"])] = schema
+                by_key[str(what["guid"]).lower()] = schema
             by_version[str(what["subject"]), int(what["version"])] = schema
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue
@@ -141,31 +167,3 @@ def parse_schema(found: Mapping[str, Any]) -> Schema:
         Reference(str(one["name"]), str(one["subject"]), int(one["version"])) for one in found.get("references") or ()
     )
     return Schema(str(found.get("schemaType") or "AVRO"), str(found["schema"]), references)
-
-
-def schema_source(schemas: Any) -> SchemaSource | None:
-    """The source that `schemas=` of a scan names: a directory, a registry's URL, a mapping, or a source itself.
-
-    Raises
-    ------
-    ValueError, TypeError
-        It is none of these.
-    """
-    if schemas is None:
-        return None
-    if isinstance(schemas, str) and schemas.startswith(("http://", "https://")):
-        from kafkalog.values.registry import Registry
-
-        return Registry(schemas)
-    if isinstance(schemas, (str, os.PathLike)):
-        return DirectorySchemas(schemas)
-    if isinstance(schemas, Mapping):
-        by_key: dict[SchemaKey, Schema] = {}
-        for key, one in schemas.items():
-            kind, text, *rest = ("AVRO", one) if isinstance(one, str) else one
-            by_key[key] = Schema(kind, schema_text(text), tuple(Reference(*name) for name in (rest[0] if rest else ())))
-        return KnownSchemas(by_key, {})
-    if hasattr(schemas, "find") and hasattr(schemas, "referred"):
-        found: SchemaSource = schemas
-        return found
-    raise TypeError(f"schemas is a directory, a registry's URL or a mapping of id to schema, not {schemas!r}")

@@ -12,6 +12,7 @@ from effort import fuzz_inputs
 
 import kafkalog
 from kafkalog import PartitionWriter
+from kafkalog.cli import main
 from kafkalog.internal.reading import KeyedRecord
 from kafkalog.internal.schemas import SchemaReference, _Registry, read_schemas
 
@@ -121,12 +122,32 @@ def test_what_is_no_record_of_a_registry_is_a_finding(tmp_path: Path) -> None:
 def test_mutated_records_end_in_schemas_or_findings() -> None:
     rng = random.Random(180)
     registry = _Registry()
+    n_refused = 0
     for number in range(fuzz_inputs() // 10):
         key, value = (bytearray(json.dumps(part).encode()) for part in rng.choice(RECORDS))
         for data in (key, value):
             for _ in range(rng.randint(0, 2)):
                 at = rng.randrange(len(data))
                 data[at : at + rng.randint(0, 3)] = rng.choice((b"", b"0", b'"', b"null", rng.randbytes(2)))
-        registry.apply(KeyedRecord(0, number, -1, bytes(key), bytes(value)), "_schemas", "")
+        try:
+            registry.apply(KeyedRecord(0, number, -1, bytes(key), bytes(value)))
+        except ValueError:
+            n_refused += 1
     assert registry.finished()
-    assert registry.found.findings
+    assert n_refused
+
+
+def test_the_command_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(written(tmp_path))
+    assert main(["schemas", path, "--json", "--deleted"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [one.as_dict() for one in kafkalog.schemas(path, deleted=True)]
+    assert main(["schemas", path, "-s", "bill"]) == 0
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.split() == ["bill", "1", "3", "PROTOBUF", "1970-01-01T00:00:01Z", "a.proto=a:1"]
+    assert main(["schemas", path, "-s", "bill", "--text"]) == 0
+    assert PROTO in capsys.readouterr().out
+    assert main(["schemas", path, "--history"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(RECORDS)
+    assert main(["schemas", path, "-s", "none-such"]) == 0
+    assert "no schemas" in capsys.readouterr().err

@@ -21,7 +21,8 @@ from kafkalog import format as kf
 from kafkalog.errors import FileChangedError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.tail import LogTail
-from kafkalog.scanning.planning import plan, read_task
+from kafkalog.scanning.planning import plan
+from kafkalog.scanning.tasks import read_task
 from kafkalog.storage import source as source_module
 
 SIZE = 5 * 2**20

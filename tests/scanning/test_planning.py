@@ -18,7 +18,8 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, FileChangedError, Finding, ReadError, Reason
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.scanning.planning import Plan, plan, read_task
+from kafkalog.scanning.planning import Plan, plan
+from kafkalog.scanning.tasks import read_task
 
 LEVELS = ("read_uncommitted", "read_committed")
 TOPICS = [("k44", "p-txn"), ("k44", "p-multi"), ("k44", "p-compact"), ("k44", "p-delrec"), ("k28", "p-v1-lz4")]

@@ -15,7 +15,8 @@ import pytest
 
 import kafkalog
 from kafkalog import DecodeWarning, PartitionWriter, Reason
-from kafkalog.cli import main
+from kafkalog.cli import main, scan_options
+from kafkalog.values.options import FORMATS
 
 ORDERS = [
     {"id": i, "customer": {"name": f"c{i}", "age": i if i % 2 else None}, "tags": ["a", "b"][: i % 3]}
@@ -176,3 +177,7 @@ def test_export_writes_structs(orders: Path, tmp_path: Path) -> None:
     )
     assert code == 0
     assert (tmp_path / "a.csv").read_text().splitlines()[:3] == ["value.tags", "[]", '"[""a""]"']
+
+
+def test_the_command_line_knows_all_formats() -> None:
+    assert scan_options.FORMATS == FORMATS

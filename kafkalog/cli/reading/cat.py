@@ -24,7 +24,7 @@ from kafkalog.cli.scan_options import (
     scan_options,
     usage_errors,
 )
-from kafkalog.errors import CorruptionError, CorruptionWarning, DecodeWarning
+from kafkalog.errors import CorruptionError, CorruptionWarning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,6 +122,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         _explain(scan, args.json, console)
         return
     note_if_nothing_matches(args, scan, console)
+    from kafkalog.values.decoding import DecodeWarning
+
     watch = ScanReporter(scan, console, None if sys.stdout.isatty() else "records")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead

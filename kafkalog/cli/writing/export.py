@@ -22,7 +22,7 @@ from kafkalog.cli.scan_options import (
     usage_errors,
 )
 from kafkalog.cli.text import counted, human_bytes
-from kafkalog.errors import CorruptionError, CorruptionWarning, DecodeWarning, OutputExistsError
+from kafkalog.errors import CorruptionError, CorruptionWarning, OutputExistsError
 
 _HELP: Final = HelpText(
     description="""\
@@ -129,6 +129,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             **options,
         )
     from kafkalog.interchange.text_output import NotTextError
+    from kafkalog.values.decoding import DecodeWarning
 
     note_if_nothing_matches(args, exporter.scan, console)
     watch = ScanReporter(exporter.scan, console, "records")

@@ -29,8 +29,7 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
 from kafkalog.operations.rebuilding.choosing import check_paths, choose
-from kafkalog.records.batch_table import Window, valid_crcs
-from kafkalog.records.header_walk import whole_batches
+from kafkalog.records.batch_table import Window, valid_crcs, whole_batches
 from kafkalog.repair.merging.leading import MergedLog, leader_of
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
