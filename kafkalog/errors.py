@@ -91,7 +91,6 @@ class Reason(StrEnum):
     FUNCTION_ERROR = "function_error"
     VALUE_UNDECODED = "value_undecoded"
     TOO_MANY_FIELDS = "too_many_fields"
-    SCHEMA_SOURCE = "schema_source"
     INTERNAL_RECORD = "internal_record"
     PARTITION_TWICE = "partition_twice"
     LINK_OUTSIDE = "link_outside"

@@ -99,7 +99,7 @@ class Registry:
 
     def _error(self, path: str, detail: str) -> ReadError:
         return ReadError(
-            Reason.SCHEMA_SOURCE, f"the schema registry did not give a schema: {detail}", path=self._url + path
+            Reason.FILE_UNREADABLE, f"the schema registry did not give a schema: {detail}", path=self._url + path
         )
 
 
