@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -189,6 +190,41 @@ def count(text: str) -> int:
         other = "; --limits sets what a file may make us do" if "=" in text else ""
         raise argparse.ArgumentTypeError(f"a number of records is expected, not {text!r}{other}")
     return min(int(text[:20]), 2**62)
+
+
+def n_bytes(text: str, least: int = 0, most: int = 2**63 - 1) -> int:
+    """Parse a number of bytes with an optional K, M or G, in a range with both ends."""
+    try:
+        number = parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"a number of bytes from {least} to {most:,} is expected, not {text!r}")
+    return number
+
+
+def index_interval(text: str) -> int:
+    """Parse a value of `index.interval.bytes`."""
+    return n_bytes(text, 0, 2**31 - 1)
+
+
+def threads(text: str) -> int:
+    """Parse a number of threads."""
+    if not text.isdecimal() or not 1 <= int(text) <= 256:
+        raise argparse.ArgumentTypeError(f"a number from 1 to 256 is expected, not {text!r}")
+    return int(text)
+
+
+def assignment(example: str) -> Callable[[str], tuple[str, str]]:
+    """Return a parser of ``NAME=VALUE``; its error shows the example."""
+
+    def parse(text: str) -> tuple[str, str]:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise argparse.ArgumentTypeError(f"NAME=VALUE is expected, such as {example}, not {text!r}")
+        return name.strip(), value.strip()
+
+    return parse
 
 
 def limit(text: str) -> tuple[str, int]:

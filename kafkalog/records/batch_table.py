@@ -169,6 +169,7 @@ class BatchTable:
         return bits
 
 
+_MOST_OFFSETS: Final = 2**31  # offsets in a segment: entries of its index have 32 bits
 DERIVED: Final = ("codec", "timestamp_type", "is_transactional", "is_control", "delete_horizon_ms")
 
 
@@ -203,8 +204,11 @@ def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:
     base, last, count = (
         int(column[row]) for column in (batches.base_offset, batches.last_offset, batches.records_count)
     )
+    before = int(batches.last_offset[row - 1]) if row else None
     if base < 0:
-        base = int(batches.last_offset[row - 1]) + 1 if row else last
+        base = last if before is None else before + 1
+    if before is not None and last - before > _MOST_OFFSETS:
+        return replace(finding, base_offset=before + 1)  # no segment spans as many: the header is no batch's
     if 0 <= count <= last - base + 1:
         certainty: Certainty = "header" if error.reason is Reason.CRC_MISMATCH else "exact"
     else:

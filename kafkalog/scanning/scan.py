@@ -6,7 +6,6 @@ Memory holds a few windows and the records decoded from them, whatever the size 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Container, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Loss, Reason, warn
+from kafkalog.errors import Finding, Findings, KafkalogError, Loss, Reason
 from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
     ALL_COLUMNS,
@@ -35,23 +34,26 @@ from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, near, optional_integer
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
-from kafkalog.scanning.decoded import divide_options, schemas_beside
+from kafkalog.scanning.conditions.expressions import narrowed
+from kafkalog.scanning.decoded import DecodedScan, divide_options, schemas_beside
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.explain import Explanation
 from kafkalog.scanning.planning import TASK_BYTES, plan
 from kafkalog.scanning.query import Opened, Query, ScanOptions, Target, offset_of
-from kafkalog.values.decoding import DecodeWarning, Decoding
+from kafkalog.values.decoding import Decoding
 from kafkalog.values.registry import schema_source
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    import pyarrow.compute as pc
+    import pyarrow.dataset
 
 MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes exceeds this. A single larger record is not cut."""
 
 
-class Scan:
+class Scan(DecodedScan):
     """A lazy scan of records; made by `kafkalog.scan`.
 
     Each call reads the files again: those that existed when the path was opened. A scan is an Arrow stream, and works
@@ -103,14 +105,6 @@ class Scan:
         return f"Scan({self._query.target!r}, columns={list(self.columns)})"
 
     @property
-    def schema(self) -> pa.Schema:
-        """The schema of the record batches. With `decode`, the records are read for it unless formats say the types."""
-        if self._decoding is None:
-            return self._raw_schema
-        self._learn(self._decoding)
-        return self._decoding.schema(self._binary_type)
-
-    @property
     def findings(self) -> list[Finding]:
         """The findings of the last pass: damage, partial last batches, header keys that are not UTF-8 and others."""
         return list(self._last.findings.rows)
@@ -139,38 +133,6 @@ class Scan:
         for _, batch in self._raw_batches(self._pass()):
             yield batch
             del batch
-
-    def _decoded_batches(self, decoding: Decoding) -> Iterator[pa.RecordBatch]:
-        """Record batches with decoded columns."""
-        schema, left = self.schema, self._limit
-        one = self._pass()
-        try:
-            for path, raw in self._raw_batches(one):
-                batch = decoding.decode(raw, path, schema)
-                if left is not None:
-                    batch = batch[:left]
-                    left -= len(batch)
-                if len(batch):
-                    yield batch
-                if left == 0:
-                    return
-        finally:
-            self._report_undecoded(decoding, one)
-
-    def _report_undecoded(self, decoding: Decoding, one: Pass) -> None:
-        for finding in decoding.take_findings():
-            one.report(finding)
-            warn(finding, DecodeWarning)
-
-    def _learn(self, decoding: Decoding) -> None:
-        """Read the records for the types of decoded columns. At damage that raises, the pass after this one raises."""
-        if not decoding.needs_to_learn:
-            return
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CorruptionWarning)  # of which the pass after this one warns
-            on_corruption = "stop" if self._query.on_corruption == "raise" else self._query.on_corruption
-            one = Pass(replace(self._query, on_corruption=on_corruption))
-            decoding.learn(batch for _, batch in self._raw_batches(one))
 
     def _raw_batches(self, one: Pass) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Record batches before anything is decoded, with the path of the segment."""
@@ -210,7 +172,7 @@ class Scan:
         try:
             import pandas as pd
         except ImportError as error:
-            raise ImportError("pandas is not installed: pip install 'kafkalog[pandas]'") from error
+            raise ImportError("pandas is not installed: pip install pandas") from error
         backend = options.pop("dtype_backend", None)
         if backend not in (None, "pyarrow"):
             raise ValueError(f"dtype_backend must be 'pyarrow' or left out, not {backend!r}")
@@ -294,19 +256,6 @@ class Scan:
         self._last = Pass(self._query)
         self._last.findings = found
         return pa.concat_tables(tables)
-
-    def _decoded_tail(self, decoding: Decoding, n: int) -> pa.Table:
-        """The last records, with the types that they have themselves: not all of the log is read for them."""
-        one = copy(self)
-        one._decoding = None
-        batches = one.tail(n).to_batches()
-        self._last = one._last
-        decoding.learn(batches)
-        schema = decoding.schema(self._binary_type)
-        path = str(self.target.path if isinstance(self.target, (Partition, Segment)) else self.target.paths[0])
-        table = pa.Table.from_batches([decoding.decode(batch, path, schema) for batch in batches], schema)
-        self._report_undecoded(decoding, self._last)
-        return table
 
     def _tail_of(self, partition: Partition, n: int, found: Findings) -> pa.Table:
         key = partition.topic_partition
@@ -421,6 +370,54 @@ class Scan:
             self._last.report(finding)
         whole = {"topics": None, "partitions": None, "start_offset": None, "end_offset": None, "threads": 1}
         return [self._over(PartitionRanges(task.parts, query.limits), **whole) for task in planned.tasks]
+
+    def to_dataset(self) -> pa.dataset.Dataset:
+        """The records as a `pyarrow.dataset.Dataset`, to which an engine hands the columns and filters of a query.
+
+        Filters on topic, partition, offset, timestamp, key and other columns rule out partitions, segments, batches and
+        records before anything is decoded; whatever else a filter says is applied to the decoded records.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> log = kafkalog.scan("tests/golden/log_dir").to_dataset()
+        >>> duckdb.sql("select count(*) from log where topic = 'p-multi' and \"offset\" < 10").fetchall()
+        [(30,)]
+        """
+        from kafkalog.scanning.dataset import ScanDataset
+
+        return ScanDataset(self)
+
+    @property
+    def can_be_narrowed(self) -> bool:
+        """Whether conditions may be added: not with a `limit`, which counts what comes first, nor with `decode`."""
+        return self._query.limit is None and self._decoding is None
+
+    def narrowed(self, columns: Sequence[str] | None = None, expression: pc.Expression | None = None) -> Scan:
+        """This scan with other columns, or of only those of its records for which an expression is true.
+
+        Raises
+        ------
+        ValueError
+            The scan has a `limit`, which counts records before the expression is applied; a name is no column.
+        """
+        query, one = self._query, copy(self)
+        if expression is not None:
+            if not self.can_be_narrowed:
+                raise ValueError("a scan with a limit cannot be narrowed: the limit counts what it takes first")
+            derived = {} if query.extract is None else query.extract.dtypes
+            condition, residual = narrowed(query.filter, query.residual, expression, derived)
+            one._query = replace(query, filter=condition, residual=residual)
+        if columns is not None:
+            names = [name for name in columns if name not in self._derived]
+            one.columns = check_columns(names, self.columns, (), self._derived)
+            if self._decoding is not None:
+                one._decoding = self._decoding.select(names)
+            else:
+                one._records = pa.schema([self._records.field(name) for name in names])
+                one._raw_schema = pa.schema([*one._records, *(self.schema.field(name) for name in self._derived)])
+        one._last = Pass(one._query)
+        return one
 
     def _over(self, target: Target, **changes: Any) -> Scan:
         """The same scan of something else."""

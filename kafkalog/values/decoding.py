@@ -7,6 +7,7 @@ read twice, unless the format says the type: `learn` takes a first look, `decode
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -189,6 +190,12 @@ class Decoding:
         self._types: dict[str, pa.DataType] | None = None
         self._failures: dict[tuple[str, str, str], _Failures] = {}
 
+    def select(self, columns: Sequence[str]) -> Decoding:
+        """The same with some of the columns."""
+        one = copy(self)
+        one.columns = tuple(columns)
+        return one
+
     @property
     def needs_to_learn(self) -> bool:
         """Whether `learn` has to see the records before `schema` is known."""
@@ -209,7 +216,7 @@ class Decoding:
                     decoder.learn(Payloads.of(batch.column(name)), headers)
                 except TooWideError as error:
                     detail = f"{name}: {error}; read it as utf8, or not decoded"
-                    raise LimitExceededError(Reason.TOO_MANY_FIELDS, detail) from None
+                    raise LimitExceededError(Reason.VALUE_UNDECODED, detail) from None
         self._settle()
 
     def _settle(self) -> dict[str, pa.DataType]:

@@ -35,7 +35,8 @@ from kafkalog.operations.rebuilding.snapshots import ProducerReplay
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
-from kafkalog.state.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, newest_snapshot
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")

@@ -17,7 +17,7 @@ from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast,
 from kafkalog.repair.startup.load_plan import LoadPlan, why_recovered
 from kafkalog.repair.startup.log_end import CorruptRecord, is_walkable, next_offset
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
-from kafkalog.state.cluster_metadata import ClusterMetadata
+from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.producers import read_snapshot
 
 _INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
@@ -289,7 +289,7 @@ class PartitionLoading:
             return
         metadata = self.cluster.metadata
         if topic_id is None:
-            self.row.stray = "it has no topic id (partition.metadata)"
+            self.row.stray = "it has no topic id (partition.metadata; kafkalog.install writes the broker's)"
         elif metadata is not None and key is not None:
             known, assigned = metadata.topic_ids.get(key.topic), metadata.partition(key)
             if known is None:
