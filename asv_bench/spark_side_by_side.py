@@ -26,7 +26,8 @@ import pyarrow as pa
 import spark_logs
 
 import kafkalog.spark as jobs
-from kafkalog.scanning.planning import plan, read_task
+from kafkalog.scanning.planning import plan
+from kafkalog.scanning.tasks import read_task
 from kafkalog.spark import types
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

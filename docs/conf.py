@@ -1,4 +1,7 @@
-"""Sphinx's settings. Build the pages with `sphinx-build -W docs docs/_build`; `_build` and `generated` are not kept."""
+"""Sphinx's settings. `sphinx-build -W docs docs/_build` makes the pages, and with `-b man` a man page a command.
+
+`_build` and `generated` are not kept.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 os.environ["COLUMNS"] = "100"  # argparse folds usage lines at the width of a terminal
 
+from reference_pages import commands  # noqa: E402
+
 import kafkalog  # noqa: E402
+from kafkalog.cli.app import build_parser  # noqa: E402
 
 project = "kafkalog"
 author = "the kafkalog maintainers"
@@ -38,3 +44,11 @@ html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
+
+man_pages = [
+    ("generated/cli/index", "kafkalog", "reads Kafka's on-disk log without a broker", author, 1),
+    *(
+        (f"generated/cli/{name.replace(' ', '-')}", f"kafkalog-{name.replace(' ', '-')}", summary, author, 1)
+        for name, summary, _ in commands(build_parser())
+    ),
+]

@@ -88,7 +88,11 @@ def option_names(action: argparse.Action, formatter: argparse.HelpFormatter) -> 
 def command_page(name: str, parser: argparse.ArgumentParser, summary: str) -> str:
     formatter = parser._get_formatter()
     usage = parser.format_usage().removeprefix("usage: ")
-    out = [f".. _cli-{name.replace(' ', '-')}:\n", heading(f"kafkalog {name}"), escaped(summary.capitalize()) + ".\n"]
+    out = [
+        f".. _cli-{name.replace(' ', '-')}:\n",
+        heading(f"kafkalog {name}"),
+        escaped(summary[:1].upper() + summary[1:]) + ".\n",
+    ]
     out += [literal(re.sub(r"(?m)^       ", "", usage)), *paragraphs(parser.description or "")]
     out.append(f".. program:: kafkalog {name}\n")
     for group in parser._action_groups:

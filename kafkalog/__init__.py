@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from kafkalog.indexes.measures import IndexMeasures
     from kafkalog.indexes.statistics import IndexStatistics
     from kafkalog.internal.groups import Group, GroupMember, GroupOffset, Groups, groups
+    from kafkalog.internal.history import History, StateRecord, history
+    from kafkalog.internal.list_producers import PartitionProducers
+    from kafkalog.internal.schemas import Schema, SchemaReference, Schemas, schemas
+    from kafkalog.internal.transactions import OpenTransaction, Transaction, Transactions, transactions
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import open, open_log_dir, open_partition, open_segment
     from kafkalog.log.partition import Partition
@@ -59,7 +63,6 @@ if TYPE_CHECKING:
     from kafkalog.operations.converting.report import ConversionReport
     from kafkalog.operations.dumping.dump import Dump, dump
     from kafkalog.operations.export import ExportResult, export
-    from kafkalog.operations.list_producers import PartitionProducers
     from kafkalog.operations.listing import PartitionSummary, SegmentSummary
     from kafkalog.operations.loading.install import InstallReport, install
     from kafkalog.operations.loading.load import load, write_table
@@ -101,7 +104,7 @@ _LAZY = {
     "VerifiedSegment": "operations.verifying.segment",
     "VerifiedPartition": "operations.verifying.verify",
     "Explanation": "scanning.explain",
-    "PartitionProducers": "operations.list_producers",
+    "PartitionProducers": "internal.list_producers",
     "Trace": "operations.trace_lookup",
     "SegmentSummary": "operations.listing",
     "PartitionSummary": "operations.listing",
@@ -114,6 +117,17 @@ _LAZY = {
     "Group": "internal.groups",
     "GroupMember": "internal.groups",
     "GroupOffset": "internal.groups",
+    "history": "internal.history",
+    "History": "internal.history",
+    "StateRecord": "internal.history",
+    "transactions": "internal.transactions",
+    "Transactions": "internal.transactions",
+    "Transaction": "internal.transactions",
+    "OpenTransaction": "internal.transactions",
+    "schemas": "internal.schemas",
+    "Schemas": "internal.schemas",
+    "Schema": "internal.schemas",
+    "SchemaReference": "internal.schemas",
     "producers": "operations.partition_facts",
     "index_stats": "operations.partition_facts",
     "lookup": "operations.partition_facts",
@@ -206,6 +220,7 @@ __all__ = [
     "GroupOffset",
     "Groups",
     "HeadersColumn",
+    "History",
     "IndexMeasures",
     "IndexStatistics",
     "InstallReport",
@@ -219,6 +234,7 @@ __all__ = [
     "MergeReport",
     "NotKafkaError",
     "OffsetIndex",
+    "OpenTransaction",
     "OutputExistsError",
     "Partition",
     "PartitionEpochs",
@@ -237,15 +253,21 @@ __all__ = [
     "ReplicaDiff",
     "SalvageReport",
     "Scan",
+    "Schema",
+    "SchemaReference",
+    "Schemas",
     "Segment",
     "SegmentSummary",
     "SidecarError",
+    "StateRecord",
     "TimeIndex",
     "TimestampType",
     "TopicPartition",
     "Trace",
+    "Transaction",
     "TransactionIndex",
     "TransactionWarning",
+    "Transactions",
     "TruncatedTailError",
     "UnsafePathError",
     "UnsupportedError",
@@ -262,6 +284,7 @@ __all__ = [
     "epochs",
     "export",
     "groups",
+    "history",
     "index_stats",
     "install",
     "load",
@@ -282,6 +305,8 @@ __all__ = [
     "reindex",
     "salvage",
     "scan",
+    "schemas",
+    "transactions",
     "trim",
     "truncate",
     "verify",

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final, Literal, Self
 
 from kafkalog._kernels.wire import STATUS
+from kafkalog.text import counted
 
 OnCorruption = Literal["raise", "stop", "skip"]
 """What to do about damage: raise, stop reading that partition at the damage, or skip it."""
@@ -395,16 +396,16 @@ class Loss:
         self.n_records += finding.n_records or 0
         self.n_unknown += finding.n_records is None
         self.certainty = max(self.certainty, finding.certainty, key=_CERTAINTIES.index)
-        if finding.n_records == 0:
-            return
-        offsets = [offset for offset in (finding.base_offset, finding.last_offset) if offset is not None]
-        if offsets:
-            self.first_offset = min(offsets if self.first_offset is None else [self.first_offset, *offsets])
-            self.last_offset = max(offsets if self.last_offset is None else [self.last_offset, *offsets])
+        known = (self.first_offset, self.last_offset, finding.base_offset, finding.last_offset)
+        offsets = [offset for offset in known if offset is not None]
+        if offsets and finding.n_records != 0:
+            self.first_offset, self.last_offset = min(offsets), max(offsets)
 
     def __str__(self) -> str:
-        text = f"{'at most ' * (self.certainty == 'at_most')}{self.n_records} record{'s' * (self.n_records != 1)}"
-        text += f", and an unknown number in {self.n_unknown} more findings" if self.n_unknown else ""
+        text = f"{'at most ' * (self.certainty == 'at_most')}{counted(self.n_records, 'record')}"
+        if self.n_unknown:
+            more = counted(self.n_unknown, "more finding")
+            text = f"{text}, and an unknown number in {more}" if self.n_records else "an unknown number of records"
         return text + (f", offsets {self.first_offset} to {self.last_offset}" if self.first_offset is not None else "")
 
     def as_dict(self) -> dict[str, Any]:

@@ -168,6 +168,9 @@ INTERNAL_TOPICS: Final = frozenset(
 )
 """Topics that hold the brokers' own state. Scans and exports skip them unless they are named."""
 
+SCHEMAS_TOPIC: Final = "_schemas"
+"""The default of `kafkastore.topic`, in which a Confluent Schema Registry keeps its schemas."""
+
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SUFFIXED = re.compile(r"(?P<name>.+)\.(?P<id>[^.]*)-(?P<kind>delete|future|stray)")
 _MAX_OFFSET = 2**63 - 1

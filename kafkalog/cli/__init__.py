@@ -1,7 +1,7 @@
 """The command line `kafkalog`: parses arguments, runs one command, and returns an exit code (`kafkalog.cli.exits`).
 
 Data goes to stdout; progress, notes, damage and errors go to stderr. Each command has a module, in `reading`,
-`writing` or `repairing`. The commands import NumPy and Arrow when they run, so that help is quick.
+`internal`, `writing` or `repairing`. The commands import NumPy and Arrow when they run, so that help is quick.
 """
 
 from __future__ import annotations

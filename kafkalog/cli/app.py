@@ -12,6 +12,7 @@ from typing import Final
 
 from kafkalog import __version__
 from kafkalog.cli.commands import MODULES, SUMMARIES
+from kafkalog.cli.completion import Completion
 from kafkalog.cli.console import Console, discard_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.parser import Parser
@@ -36,6 +37,7 @@ examples:
   kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
   kafkalog groups /var/lib/kafka                 groups of consumers: offsets, lag, members
   kafkalog preflight /var/lib/kafka              what a broker would do with it on its next start
+  kafkalog salvage /mnt/disk --to saved          every intact batch of a damaged log, and what is lost
   kafkalog recover /var/lib/kafka --dry-run      what a broker's recovery would cut; do it offline
   kafkalog truncate orders-0 --to-offset 120 --to copy       the end of a log removed (trim: its start)
   kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them
@@ -65,6 +67,13 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"kafkalog {__version__}")
+    parser.add_argument(
+        "--completion",
+        metavar="SHELL",
+        action=Completion,
+        build_parser=build_parser,
+        help="print the script with which bash, zsh or fish completes commands and options; needs shtab",
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
     for name, summary in SUMMARIES.items():
         if argv is None or name in argv:

@@ -43,7 +43,7 @@ SEVERITY: Final = (
 
 EXIT_CODES_HELP: Final = """\
 exit codes:
-  0  good                            5  a limit was exceeded (see --limit)
+  0  good                            5  a limit was exceeded (see --limits)
   1  damage was found                6  refused: the output exists, or is unsafe
   2  wrong usage                     7  the output could not be written
   3  input could not be read        70  a bug in kafkalog

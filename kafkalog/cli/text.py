@@ -156,3 +156,11 @@ def table(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def duration(milliseconds: int) -> str:
+    """Format a duration in its two largest units."""
+    seconds, rest = divmod(milliseconds, 1000)
+    units = [("d", seconds // 86400), ("h", seconds // 3600 % 24), ("min", seconds // 60 % 60), ("s", seconds % 60)]
+    parts = [f"{n} {unit}" for unit, n in units if n]
+    return " ".join(parts[:2]) if parts else f"{rest} ms"

@@ -94,9 +94,7 @@ def import_matplotlib() -> Any:
     try:
         import matplotlib as mpl
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "pictures need Matplotlib: pip install 'kafkalog[plot]'", name="matplotlib"
-        ) from error
+        raise ModuleNotFoundError("pictures need Matplotlib: pip install matplotlib", name="matplotlib") from error
     return mpl
 
 

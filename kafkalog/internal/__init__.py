@@ -1,7 +1,12 @@
-"""What the internal topics say: the state that brokers keep in them.
+"""What the topics say that hold state of brokers, coordinators and the schema registry.
 
-    `replay`  the last record of each key, as a coordinator that loads the topic would keep it
-    `groups`  groups of consumers: members, assignments, committed offsets and lag
+    `reading`         the records of such a topic, up to an offset or a time
+    `replay`          the last record of each key, as a coordinator that loads the topic would keep it
+    `groups`          groups of consumers: members, assignments, committed offsets and lag
+    `list_producers`  producers of a partition, and its open transactions
+    `transactions`    transactional ids as their coordinators know them, and where they are open
+    `schemas`         a registry's subjects, versions and schemas, deleted ones too
+    `history`         every record, decoded
 
-`kafkalog.messages` decodes the records; nothing here reads files by itself.
+`kafkalog.messages` decodes the records of Kafka's own topics.
 """

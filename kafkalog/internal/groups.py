@@ -6,22 +6,22 @@ Expired offsets are among them until a broker has written their tombstones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import pyarrow as pa
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TopicPartition
-from kafkalog.internal.replay import COLUMNS, LastRecords
+from kafkalog.internal.reading import AsOf
+from kafkalog.internal.replay import load_topic
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.messages.decoder import MessageError
-from kafkalog.messages.framing import decode_record
 from kafkalog.messages.members import ASSIGNMENT, SUBSCRIPTION, decode_member
-from kafkalog.scanning.read import scan
+from kafkalog.parsing import Time
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 _STABLE: Final = 0  # of MemberState
@@ -187,7 +187,8 @@ def groups(
     path: Paths | LogDir,
     *,
     groups: str | Sequence[str] | None = None,
-    end_timestamp: Any = None,
+    end_offset: int | None = None,
+    end_timestamp: Time | None = None,
     limits: Limits | None = None,
 ) -> Groups:
     """Read the groups of a log dir: members, assignments, committed offsets and lag.
@@ -199,6 +200,8 @@ def groups(
         that are stored by id need the other directories of the log dir.
     groups : str or sequence of str, optional
         Only these: names or globs such as ``billing-*``.
+    end_offset : int, optional
+        The state right before this offset of each partition of these topics.
     end_timestamp : int (ms), str or aware datetime, optional
         The state right before this time instead of the latest. Records that compaction has removed are missing then.
     limits : Limits, optional
@@ -214,10 +217,12 @@ def groups(
     []
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
+    as_of = AsOf.of(end_offset, end_timestamp)
     loader = _Loader(log_dir)
     for topic, apply in ((CONSUMER_OFFSETS, loader.group_record), (SHARE_GROUP_STATE, loader.share_record)):
-        if topic in log_dir.topics:
-            loader.load(topic, apply, end_timestamp)
+        for record, last in load_topic(log_dir, topic, as_of, loader.findings.append):
+            if record.key is not None and record.value is not None:
+                apply(record.type, record.key, record.value, last.offset)
     wanted = [groups] if isinstance(groups, str) else groups
     chosen = [one for one in loader.finished() if wanted is None or any(fnmatchcase(one.name, glob) for glob in wanted)]
     return Groups(chosen, loader.findings)
@@ -238,29 +243,6 @@ class _Loader:
             if metadata is not None:
                 self.findings += metadata.findings
                 self._names |= {topic_id: name for name, topic_id in metadata.topic_ids.items()}
-
-    def load(self, topic: str, apply: Callable[..., None], end_timestamp: Any) -> None:
-        """Apply the last record of each key of a topic."""
-        options: dict[str, Any] = {} if end_timestamp is None else {"end_timestamp": end_timestamp}
-        one = scan(
-            self.log_dir, topics=topic, columns=list(COLUMNS), include_control=True, on_corruption="skip", **options
-        )
-        last = LastRecords()
-        last.feed(one.to_batches())
-        self.findings += one.findings
-        for key, record in last.by_key.items():
-            if record.value is None:
-                continue
-            try:
-                decoded = decode_record(topic, key, record.value)
-            except MessageError as error:
-                where = self.log_dir.path_of(TopicPartition(topic, record.partition)).path
-                detail = f"offset {record.offset} of {topic}-{record.partition}: {error}"
-                self.findings.append(
-                    Finding(Reason.INTERNAL_RECORD, detail, str(where), base_offset=record.offset, damage=False)
-                )
-                continue
-            apply(decoded.type, decoded.key, decoded.value, record.offset)
 
     def group_record(self, kind: str, key: dict[str, Any], value: dict[str, Any], offset: int) -> None:
         """Apply a record of `__consumer_offsets`."""

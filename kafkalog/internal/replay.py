@@ -1,5 +1,7 @@
 """The last record of each key of an internal topic, as a coordinator keeps it that loads the topic.
 
+`load_topic` reads and decodes them.
+
 Offsets that were committed in a transaction count once its marker says so. Mirrors `CoordinatorLoaderImpl` and
 `OffsetMetadataManager.replayEndTransactionMarker`.
 """
@@ -7,15 +9,19 @@ Offsets that were committed in a transaction count once its marker says so. Mirr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "producer_id", "is_transactional", "is_control")
-"""Columns that `LastRecords.feed` needs."""
+from kafkalog.errors import Finding, Reason
+from kafkalog.format import TopicPartition
+from kafkalog.internal.reading import AsOf, Report, read_topic
+from kafkalog.log.log_dir import LogDir
+from kafkalog.messages.decoder import MessageError
+from kafkalog.messages.framing import InternalRecord, decode_record
 
 _COMMIT: Final = 1
 
@@ -54,7 +60,7 @@ class LastRecords:
         self._pending: defaultdict[tuple[int, int], list[tuple[bytes, LastRecord]]] = defaultdict(list)
 
     def feed(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take the next records, control records among them, in the order of their offsets."""
+        """Take the next records, as `read_topic` gives them: control records among them."""
         for batch in batches:
             if not len(batch):
                 continue
@@ -98,3 +104,31 @@ def _records(batch: pa.RecordBatch, rows: np.ndarray) -> Iterable[LastRecord]:
     timestamps = some.column("timestamp").cast(pa.int64()).fill_null(-1)
     columns = (some.column("partition"), some.column("offset"), timestamps, some.column("value"))
     return map(LastRecord, *(column.to_pylist() for column in columns))
+
+
+def load_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[tuple[InternalRecord, LastRecord]]:
+    """Read a topic of a log dir, and decode the last record of each key; tombstones are left out.
+
+    Records that cannot be decoded are reported, and are no damage.
+    """
+    if topic not in log_dir.topics:
+        return
+    last = LastRecords()
+    last.feed(read_topic(log_dir, topic, as_of, report))
+    for key, record in last.by_key.items():
+        if record.value is None:
+            continue
+        try:
+            decoded = decode_record(topic, key, record.value)
+        except MessageError as error:
+            report(undecoded(log_dir, TopicPartition(topic, record.partition), record.offset, error))
+        else:
+            yield decoded, record
+
+
+def undecoded(log_dir: LogDir, where: TopicPartition, offset: int, error: Exception) -> Finding:
+    """The finding about a record that cannot be decoded."""
+    path = str(log_dir.path_of(where).path)
+    return Finding(
+        Reason.INTERNAL_RECORD, f"offset {offset} of {where}: {error}", path, base_offset=offset, damage=False
+    )

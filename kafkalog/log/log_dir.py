@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, ReadError, Reason, SidecarError
@@ -208,7 +208,7 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
             else:
                 self._add_partition(path, None, starts, watermarks)
         partitions = (root / entry.name for entry, directory in children if directory)
-        if not (root / kf.META_PROPERTIES).exists() and not any(map(_holds_segments, partitions)):
+        if not (root / kf.META_PROPERTIES).exists() and not any(map(_holds_log_files, partitions)):
             raise NotKafkaError(
                 Reason.NOT_KAFKA,
                 "no .log files, no topic-partition directories, no meta.properties: name a log dir (a value of"
@@ -241,14 +241,24 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
         self._found[key] = PartitionPath(path, segments, known)
 
 
+_SIDECARS: Final = frozenset(
+    {kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX, kf.PRODUCER_SNAPSHOT_SUFFIX}
+)
+_PARTITION_FILES: Final = frozenset({kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_METADATA})
+
+
 def as_set(wanted: Iterable[Any] | int | None) -> set[Any] | None:
     """A set of names or numbers, from one or several; None, which means all, stays None."""
     return None if wanted is None else {wanted} if isinstance(wanted, (str, int)) else set(wanted)
 
 
-def _holds_segments(path: Path) -> bool:
+def _holds_log_files(path: Path) -> bool:
+    """Whether a directory holds a file of a partition: a segment, or what is left of one that was lost."""
     try:
-        return any(_is_segment(entry) for entry in _list(path))
+        return any(
+            _is_segment(entry) or os.path.splitext(entry.name)[1] in _SIDECARS or entry.name in _PARTITION_FILES
+            for entry in _list(path)
+        )
     except ReadError:
         return True  # the directory exists but cannot be listed: reading it raises the error
 

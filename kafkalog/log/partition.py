@@ -319,10 +319,21 @@ class Partition(Verbs):
         return gap_finding(str(self.path), start, end, is_compacted=is_compacted)
 
     def effective(self, selection: Selection, *, include_deleted: bool = False) -> Selection:
-        """The selection, restricted to offsets at or above the log start offset unless `include_deleted`."""
-        if include_deleted or self.log_start_offset <= (selection.start_offset or 0):
-            return selection
-        return replace(selection, start_offset=self.log_start_offset)
+        """The selection, restricted to offsets at or above the log start offset unless `include_deleted`.
+
+        It is restricted to the offsets of a plan as well.
+        """
+        known = self._known or Known()
+        starts = [
+            selection.start_offset,
+            known.start_offset,
+            None if include_deleted else self.log_start_offset or None,
+        ]
+        return replace(
+            selection,
+            start_offset=max((one for one in starts if one is not None), default=None),
+            end_offset=min((one for one in (selection.end_offset, known.end_offset) if one is not None), default=None),
+        )
 
     @cached_property
     def last_stable_offset(self) -> int:

@@ -10,7 +10,7 @@ was seen there, and the last batch has to end where the part ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from kafkalog.log.segment_reader import Known
 from kafkalog.records.batch_table import Window
 from kafkalog.state.transaction_outcomes import POSITION_BITS, TransactionOutcomes
 from kafkalog.storage.source import ByteSource
+from kafkalog.text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,8 @@ class PartitionRange:
             outcomes=self.outcomes,
             next_base_offset=self.following.first_offset if self.following and is_segment_next else None,
             at_end=partial(self._check_following, options),
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
         )
         return Partition(directory, limits=limits, known=known)
 
@@ -159,6 +162,45 @@ class PartitionRange:
                 if on_corruption == "raise":
                     raise
                 report(error.to_finding())
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRanges:
+    """Parts of partitions that are read together, as a scan takes them in place of an opened path.
+
+    Attributes
+    ----------
+    parts : tuple of PartitionRange
+        Ordered by topic, partition and offset.
+    limits : Limits
+    """
+
+    parts: tuple[PartitionRange, ...]
+    limits: Limits = DEFAULT_LIMITS
+
+    def __repr__(self) -> str:
+        return f"PartitionRanges({[str(path) for path in self.paths]}, {counted(self.n_bytes, 'byte')})"
+
+    @property
+    def paths(self) -> list[Path]:
+        """The directories of the partitions."""
+        return [Path(path) for path in dict.fromkeys(part.path for part in self.parts)]
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of `.log` files."""
+        return sum(part.n_bytes for part in self.parts)
+
+    def open(self) -> Iterator[Partition]:
+        """The parts in order, each opened when it is reached.
+
+        Raises
+        ------
+        ReadError, FileChangedError
+            See `PartitionRange.open`.
+        """
+        for part in self.parts:
+            yield part.open(limits=self.limits)
 
 
 class RangedSegment(Segment):

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +121,9 @@ class Segment(Verbs):
             if must_open:
                 raise
             self.error, self.size_in_bytes, self.is_preallocated = error, size_of(self.path), False
+
+    def __getstate__(self) -> dict[str, Any]:  # indexes are read again: they may be large, or mapped
+        return {k: v for k, v in vars(self).items() if not isinstance(getattr(Segment, k, None), cached_property)}
 
     def __repr__(self) -> str:
         return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {counted(self.size_in_bytes, 'byte')})"

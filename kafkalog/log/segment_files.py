@@ -72,6 +72,9 @@ class SegmentListing:
         segments = [self._segment(name, (kf.parse_base_offset(name) or 0) >= last) for name in logs]
         if only is None:
             segments = self._apply_swaps(segments, names)
+            if not segments:
+                detail = f"it holds no segments (files named after an offset, such as {'0' * 20}.log)"
+                self.findings.append(Finding(Reason.SEGMENT_MISSING, detail, path=str(self._path), damage=False))
         segments.sort(key=lambda segment: segment.base_offset)
         return segments
 

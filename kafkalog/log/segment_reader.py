@@ -101,6 +101,8 @@ class Known:
     ----------
     log_start_offset, high_watermark : int or None
         Offsets from the log dir's checkpoints; None if the checkpoints have none.
+    start_offset, end_offset : int or None
+        Offsets that a plan is for, half-open; others are not read.
     segments : tuple of Segment or None
         The segments to read; None for those in the directory.
     is_planned : bool
@@ -120,6 +122,8 @@ class Known:
     outcomes: TransactionOutcomes | None = None
     next_base_offset: int | None = None
     at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None] | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
 
 
 class SegmentReader:

@@ -196,7 +196,7 @@ class SegmentStream:
             window = self._batch_at(position)
             end = None if window is None or window.batches.base_offset[0] < 0 else int(window.batches.base_offset[0])
         if end is None or end < first:
-            return replace(finding, base_offset=first)
+            return replace(finding, base_offset=first if end is None else None)
         n = end - first
         certainty: Certainty = "at_most"
         if self.source.size - where >= kf.RECORD_BATCH_OVERHEAD:

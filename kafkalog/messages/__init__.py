@@ -1,6 +1,6 @@
 """Kafka's message definitions, and one decoder for all of them.
 
-    `definitions`  the fields of the messages that internal topics hold, by name and version
+    `definitions`  the fields of the messages in internal topics and in control records, by name and version
     `decoder`      bytes of a message to a dict of its fields
     `json_form`    such a dict as Kafka's own tools print it
     `framing`      the type and version in front of the messages of each internal topic

@@ -1,4 +1,4 @@
-"""The definitions of the messages in Kafka's internal topics.
+"""The definitions of the messages in Kafka's internal topics and control records.
 
 `definitions.json` holds them as Kafka 4.3.1 publishes them (`*.json` beside its coordinators' and controllers' code),
 without their texts. They also describe every older version of these messages.

@@ -146,7 +146,7 @@ def _state(states: Mapping[int, str], number: int) -> str:
     return states[number]
 
 
-_TRANSACTION_STATES: Final = dict(
+TRANSACTION_STATES: Final = dict(
     enumerate(
         (
             *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
@@ -154,6 +154,7 @@ _TRANSACTION_STATES: Final = dict(
         )
     )
 )
+"""Names of what `transactionStatus` may be in a transaction's record (`TransactionState`)."""
 
 
 def _printed_2_8(topic: str, key: bytes | None, value: bytes | None) -> tuple[str, str]:
@@ -207,7 +208,7 @@ def _transaction_value(value: Shown) -> str:
     )
     return (
         f"producerId:{value['producerId']},producerEpoch:{value['producerEpoch']},"
-        f"state={_state(_TRANSACTION_STATES, value['transactionStatus'])},partitions=[{partitions}],"
+        f"state={_state(TRANSACTION_STATES, value['transactionStatus'])},partitions=[{partitions}],"
         f"txnLastUpdateTimestamp={value['transactionLastUpdateTimestampMs']},txnTimeoutMs={value['transactionTimeoutMs']}"
     )
 

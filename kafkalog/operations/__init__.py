@@ -4,7 +4,6 @@
     `records`         records one by one
     `partition_facts` a result for each partition: `ls`, `lookup`, `index_stats`, `producers`, `epochs`
     `listing`         sums up the batch headers of a partition
-    `list_producers`  lists the producers of a partition
     `trace_lookup`    shows a lookup step by step
     `verifying`       checks whether a broker can use everything
     `rebuilding`      makes indexes, snapshots and epochs from `.log` files

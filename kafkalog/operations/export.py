@@ -293,7 +293,7 @@ def _days(timestamps: pa.Array) -> npt.NDArray[np.int64]:
 
 def _sources(scan: Scan) -> list[Path]:
     target = scan.target
-    return target.paths if isinstance(target, LogDir) else [target.path]
+    return [target.path] if isinstance(target, (Partition, Segment)) else target.paths
 
 
 def check_keys(keys: str | Sequence[str]) -> tuple[str, ...]:

@@ -12,12 +12,12 @@ from typing import Any
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
 from kafkalog.indexes.statistics import IndexStatistics
+from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, list_producers
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, partitions_of
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, list_producers
 from kafkalog.operations.listing import PartitionSummary, summarise
 from kafkalog.operations.trace_lookup import Trace, trace_offset, trace_timestamp
 from kafkalog.parsing import Time, parse_milliseconds

@@ -1,7 +1,7 @@
 """The batch table: one row per record batch, one contiguous array per column. And windows: runs of bytes with batches.
 
-`header_walk` fills the table. It has every field of the batch headers; verifying, indexing, planning and lookups need
-nothing else.
+`HeaderParser` fills the table from bytes, `header_walk` from files. It has every field of the batch headers; verifying,
+indexing, planning and lookups need nothing else.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels.crc import check_crcs
+from kafkalog._kernels.header_walk import walk_batches
+from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
 from kafkalog.storage.source import Bytes
 from kafkalog.text import counted
@@ -42,6 +44,8 @@ COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "control_type": np.int16,
 }
 """Stored columns of a `BatchTable` and their dtypes."""
+
+_ROWS = 8192  # batches per kernel call
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -167,6 +171,7 @@ class BatchTable:
         return bits
 
 
+_MOST_OFFSETS: Final = 2**31  # offsets in a segment: entries of its index have 32 bits
 DERIVED: Final = ("codec", "timestamp_type", "is_transactional", "is_control", "delete_horizon_ms")
 
 
@@ -211,8 +216,11 @@ def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:
     base, last, count = (
         int(column[row]) for column in (batches.base_offset, batches.last_offset, batches.records_count)
     )
+    before = int(batches.last_offset[row - 1]) if row else None
     if base < 0:
-        base = int(batches.last_offset[row - 1]) + 1 if row else last
+        base = last if before is None else before + 1
+    if before is not None and last - before > _MOST_OFFSETS:
+        return replace(finding, base_offset=before + 1)  # no segment spans as many: the header is no batch's
     if 0 <= count <= last - base + 1:
         certainty: Certainty = "header" if error.reason is Reason.CRC_MISMATCH else "exact"
     else:
@@ -247,3 +255,46 @@ def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray
         valid.view(np.uint8),
     )
     return valid
+
+
+class HeaderParser:
+    """Parses batch headers in bytes, into arrays that are used again.
+
+    Parameters
+    ----------
+    rows : int, optional
+        Batches per kernel call.
+    """
+
+    def __init__(self, rows: int | None = None) -> None:
+        room = BatchTable.empty(_ROWS if rows is None else rows)
+        self._columns: list[npt.NDArray[Any]] = [getattr(room, name) for name in COLUMNS]
+
+    def parse(self, data: Bytes, start: int, previous_offset: int) -> tuple[list[BatchTable], int, int, int, int]:
+        """Parse from the start of `data`; returns tables, status, position reached, bytes needed there, last offset.
+
+        `start` is the position of `data` in its file. Offsets must rise above `previous_offset`.
+        """
+        tables: list[BatchTable] = []
+        status, reached, needed = STATUS["OUTPUT_FULL"], start, 0
+        columns = self._columns
+        while status == STATUS["OUTPUT_FULL"]:
+            status, n, reached, needed = walk_batches(data, reached - start, start, previous_offset, *columns)
+            if n:
+                tables.append(BatchTable(*(column[:n].copy() for column in columns)))
+                previous_offset = int(tables[-1].last_offset[-1])
+        return tables, status, reached, needed, previous_offset
+
+
+def table_of(data: Bytes, n_batches: int) -> BatchTable:
+    """Return the table of `n_batches` complete batches that fill `data`; positions are relative to `data`."""
+    tables, status, reached, _, _ = HeaderParser(n_batches).parse(data, 0, -1)
+    table = tables[0] if tables else BatchTable.empty()
+    if status != STATUS["NEED_MORE"] or reached != data.size or len(table) != n_batches:
+        raise ValueError(f"{data.size} bytes are not {n_batches} batches with rising offsets")
+    return table
+
+
+def whole_batches(data: Bytes, position: int) -> BatchTable:
+    """Return the table of the complete batches at the start of `data`, as far as offsets rise; it may be empty."""
+    return BatchTable.concatenate(HeaderParser().parse(data, position, -1)[0])

@@ -26,11 +26,10 @@ from kafkalog.records.batch_spec import (
     spread,
     unwritable,
 )
-from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.batch_table import BatchTable, Window, table_of
 from kafkalog.records.codecs import UNCOMPRESSED, Arena, Compression
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
 from kafkalog.records.compress import compressor
-from kafkalog.records.header_walk import table_of
 from kafkalog.records.spans import scratch
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes

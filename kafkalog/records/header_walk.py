@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import header_walk as kernels
+from kafkalog._kernels import resync as search_kernels
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import (
     DEFAULT_LIMITS,
@@ -36,14 +37,13 @@ from kafkalog.errors import (
     TruncatedTailError,
     error_from_status,
 )
-from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, valid_crcs
+from kafkalog.records.batch_table import COLUMNS, BatchTable, HeaderParser, Window, valid_crcs
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes, ByteSource
 
 WINDOW_BYTES: Final = 2**22
 """Bytes read at a time: small enough to stay in a core's cache until its records are decoded."""
 
-_ROWS = 8192  # batches per kernel call
 _MIN_WINDOW = 64  # more than the 17 bytes up to and including the magic
 _TORN_ENVELOPE = 17  # bytes up to and including the magic; a remainder of no more than these cannot be judged
 RUN_BYTES: Final = 2**25  # per call: a tenth of a second on a slow disk, during which Ctrl-C and progress wait
@@ -53,6 +53,11 @@ _MOST_WINDOWS: Final = 64
 NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
 NO_BYTES.flags.writeable = False
 ALL_OFFSETS: Final = (-(2**63), 2**63 - 1)
+_SEARCH_BYTES: Final = 2**23
+_MOST_EXTRA_BYTES: Final = 2**26
+_LOOK_BACK: Final = 256  # bytes before a window's start that are read again: a record that encloses it may begin there
+_SEARCH_ROWS: Final = 2**14
+LINKED: Final = search_kernels.KINDS["LINKED"]
 _NEED_MORE = STATUS["NEED_MORE"]
 _OUTPUT_FULL = STATUS["OUTPUT_FULL"]
 
@@ -112,19 +117,19 @@ def walk(
     window_bytes = max(window_bytes, _MIN_WINDOW)
     next_bytes = min(first_window_bytes or window_bytes, window_bytes)
     position = start
-    scratch = _Scratch()
+    parser = HeaderParser()
     while position < stop:
         data = window_of(source, position, min(position + next_bytes, stop))
         next_bytes = min(2 * next_bytes, window_bytes)
         stop, size, before = min(stop, source.size), data.size, previous_offset
-        tables, status, reached, needed, previous_offset = scratch.walk(data, position, before)
+        tables, status, reached, needed, previous_offset = parser.parse(data, position, before)
         # the first batch is larger than the window: read it whole
         if not tables and status == _NEED_MORE and size < needed <= stop - position:
             _check_batch_size(source, position, needed, stop, limits)
             source.release(data, position)
             data = window_of(source, position, position + needed)
             stop, size = min(stop, source.size), data.size
-            tables, status, reached, needed, previous_offset = scratch.walk(data, position, before)
+            tables, status, reached, needed, previous_offset = parser.parse(data, position, before)
         # Use the bytes that were walked: reading again may return different ones if the file is being written
         rest = data[reached - position :]
         head, is_zero = rest[:_TORN_ENVELOPE].tobytes(), status == STATUS["SIZE_TOO_SMALL"] and not rest.any()
@@ -323,40 +328,6 @@ def _half_written(source: ByteSource, window: Window) -> int | None:
     return int(wrong[0])
 
 
-def table_of(data: Bytes, n_batches: int) -> BatchTable:
-    """Return the table of `n_batches` complete batches that fill `data`; positions are relative to `data`."""
-    tables, status, reached, _, _ = _Scratch(n_batches).walk(data, 0, -1)
-    table = tables[0] if tables else BatchTable.empty()
-    if status != _NEED_MORE or reached != data.size or len(table) != n_batches:
-        raise ValueError(f"{data.size} bytes are not {n_batches} batches with rising offsets")
-    return table
-
-
-def whole_batches(data: Bytes, position: int) -> BatchTable:
-    """Return the table of the complete batches at the start of `data`, as far as offsets rise; it may be empty."""
-    return BatchTable.concatenate(_Scratch().walk(data, position, -1)[0])
-
-
-class _Scratch:
-    """Reusable arrays for the rows of one kernel call."""
-
-    def __init__(self, rows: int = _ROWS) -> None:
-        room = BatchTable.empty(rows)
-        self._columns: list[npt.NDArray[Any]] = [getattr(room, name) for name in COLUMNS]
-
-    def walk(self, data: Bytes, start: int, previous_offset: int) -> tuple[list[BatchTable], int, int, int, int]:
-        """Walk the batches in `data`; returns tables, status, position reached, bytes needed there, last offset."""
-        tables: list[BatchTable] = []
-        status, reached, needed = _OUTPUT_FULL, start, 0
-        columns = self._columns
-        while status == _OUTPUT_FULL:
-            status, n, reached, needed = kernels.walk_batches(data, reached - start, start, previous_offset, *columns)
-            if n:
-                tables.append(BatchTable(*(column[:n].copy() for column in columns)))
-                previous_offset = int(tables[-1].last_offset[-1])
-        return tables, status, reached, needed, previous_offset
-
-
 def _check_batch_size(source: ByteSource, position: int, needed: int, stop: int, limits: Limits) -> None:
     if needed > limits.max_batch_bytes:
         raise LimitExceededError(
@@ -385,7 +356,7 @@ def _explain(
     if status == _NEED_MORE:
         # A wrong size field looks like a batch that is cut off: believe the size only if no intact batch follows
         if left <= _TORN_ENVELOPE or (
-            needed <= limits.max_batch_bytes and not _holds_batch(source, position + 1, stop, previous_offset)
+            needed <= limits.max_batch_bytes and not _holds_batch(source, position + 1, stop, previous_offset, limits)
         ):
             detail = f"the last {left} bytes are not a whole batch" + (f" of {needed} bytes" if needed else "")
             return TruncatedTailError(
@@ -446,7 +417,7 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
     if not plausible:
         return None, head
     data = window_of(source, position, position + size)
-    tables, _, _, _, _ = _Scratch(1).walk(data, position, -1)
+    tables, _, _, _, _ = HeaderParser(1).parse(data, position, -1)
     if tables:
         window = Window(data, position, tables[0])
         if valid_crcs(window)[0]:
@@ -463,32 +434,61 @@ def is_chain(source: ByteSource, position: int, n_bytes: int = WINDOW_BYTES) -> 
     stop = min(position + n_bytes, source.size)
     data = window_of(source, position, stop)
     stop = position + data.size
-    _, status, reached, needed, _ = _Scratch().walk(data, position, -1)
+    _, status, reached, needed, _ = HeaderParser().parse(data, position, -1)
     source.release(data, position)
     return status == _NEED_MORE and (reached == stop or (stop < source.size and reached + needed <= source.size))
 
 
-def _holds_batch(source: ByteSource, position: int, stop: int, after_offset: int) -> bool:
-    return find_intact_batch(source, position, stop, after_offset) is not None
+def _holds_batch(source: ByteSource, start: int, stop: int, after_offset: int, limits: Limits) -> bool:
+    """Whether an intact batch with an offset above a given one begins somewhere in a range."""
+    return any(
+        bool(((first_offset > after_offset) & (kind != LINKED)).any())
+        for _, _, first_offset, _, _, kind in search_batches(source, start, stop, expected=False, limits=limits)
+    )
 
 
-def find_intact_batch(source: ByteSource, position: int, stop: int, after_offset: int) -> int | None:
-    """Search byte by byte for the next batch with a right checksum and an offset above a given one.
+def search_batches(
+    source: ByteSource, start: int, stop: int, *, expected: bool, limits: Limits
+) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+    """Find all intact batches in a range, whatever lies between them, in time linear in its size.
 
-    Returns its position, or None. The work is bounded: in a file built to have a candidate at every byte, the search
-    ends after about four times the size of the file.
+    Parameters
+    ----------
+    source : ByteSource
+    start, stop : int
+        Positions of the first byte, and of the byte that counts as the end of the file.
+    expected : bool
+        Whether a batch should begin at `start`.
+    limits : Limits
+        Of `max_batch_bytes`. Memory is bounded by four times it, or by 8 MiB where batches are small.
+
+    Yields
+    ------
+    tuple of arrays
+        Position, size in bytes, first offset, last offset, leader epoch and kind of batches. See
+        `kafkalog._kernels.resync.scan_window` for what the kinds are.
     """
-    budget = 4 * (stop - position) + WINDOW_BYTES
-    overlap = WINDOW_BYTES
+    state = np.array([expected, 0, start, search_kernels.KINDS["CHAINED"]], np.int64)
+    columns = [np.empty(_SEARCH_ROWS, dtype) for dtype in ("i8", "i4", "i8", "i8", "i4", "i1")]
+    position, needed = start, 0
     while position < stop:
-        data = window_of(source, position, min(position + 8 * WINDOW_BYTES, stop))
-        end, stop = position + data.size, min(stop, source.size)
-        index, budget = kernels.find_batch(data, 0, after_offset, budget)
-        if index >= 0:
-            return position + int(index)
-        source.release(data, position)
-        if budget < 0 or end == stop:
-            return None
-        # A batch larger than the overlap may be missed where two windows meet; the search then finds a later one
-        position = end - overlap
-    return None
+        low = max(position - _LOOK_BACK, start)
+        window = window_of(
+            source, low, min(position + max(_SEARCH_BYTES, needed + min(needed, _MOST_EXTRA_BYTES)), stop)
+        )
+        stop = min(stop, source.size)
+        n_blocks = window.size // search_kernels.BLOCK_BYTES + 2
+        # not touched, and so not in memory, before a long candidate needs them
+        sums = np.empty(n_blocks, np.uint32), np.empty(n_blocks, np.uint32), np.ones(2, np.int64)
+        status = _OUTPUT_FULL
+        while status == _OUTPUT_FULL:
+            status, n, index, needed = search_kernels.scan_window(
+                window, position - low, low, stop, limits.max_batch_bytes, *sums, state, *columns
+            )
+            position = low + index
+            if n:
+                yield tuple(column[:n].copy() for column in columns)
+        source.release(window, low)
+        del window
+        if status != _NEED_MORE:
+            return

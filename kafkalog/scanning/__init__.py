@@ -3,15 +3,14 @@
     `read`            `scan` and the `read_*` functions
     `scan`            `Scan`: which records, as which columns
     `batch_scan`      `BatchScan`: the batch table of all partitions
-    `filters`         `filters=`: conditions applied before any record is copied
-    `filter_text`     the same conditions as text
-    `expressions`     Arrow expressions applied to decoded columns
+    `conditions`      `filters=`: conditions on records, as tuples, as text and as Arrow expressions
     `user_functions`  `where=` and `extract=`: functions compiled with numba
     `query`           `Query`: the checked options of a scan
     `ordered_pool`    threads that work ahead on a plan; results in the order of the plan
     `execution`       one pass: plans windows, decodes them in several threads, returns them in order
     `explain`         what a pass rules out at which level, and how much it read
-    `planning`        divides a scan into tasks for other processes
+    `planning`        divides what a scan reads into tasks for other processes
+    `tasks`           reads one task of a plan, as Spark's jobs do
 
 Nothing here writes logs.
 """

@@ -20,7 +20,7 @@ from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.parsing import hint
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
-from kafkalog.scanning.query import BatchOptions, Opened, Query, offset_of
+from kafkalog.scanning.query import BatchOptions, Opened, Query, Target, offset_of
 from kafkalog.scanning.scan import check_columns
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class BatchScan:
         return f"BatchScan({self._query.target!r})"
 
     @property
-    def target(self) -> Opened:
+    def target(self) -> Target:
         """The opened log dir, partition or segment."""
         return self._query.target
 

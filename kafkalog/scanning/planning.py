@@ -7,7 +7,7 @@ entry is not cut. Small segments are packed together, across partitions.
 No record is decoded. Planning reads a few pages of each file that is cut. Only `read_committed` walks the batch headers
 of its partitions, because the markers in the log are the only reliable source of transaction outcomes.
 
-`plan` makes `ReadTask`s, small picklable values. `read_task` reads one with `kafkalog.scanning.scan`.
+`plan` makes `ReadTask`s, small picklable values. `Scan.plan` makes scans of them; `tasks.read_task` reads one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Unpack
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, OnCorruption, ReadError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, OnCorruption, ReadError
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.indexes.odd_offsets import first_offset
 from kafkalog.log.log_dir import LogDir
@@ -33,8 +32,8 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, log_position_of
 from kafkalog.log.segment import Segment
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
-from kafkalog.scanning.query import Offsets, RecordOptions, check_options, offset_of
-from kafkalog.scanning.scan import Scan
+from kafkalog.scanning.conditions.filters import Filter
+from kafkalog.scanning.query import Offsets, check_options, larger, offset_of, smaller
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.state.transaction_outcomes import TransactionOutcomes
 from kafkalog.storage.source import ByteSource
@@ -112,6 +111,7 @@ def plan(
     min_tasks: int | None = None,
     max_records: int | None = None,
     outcomes: Callable[[Partition, int | None], TransactionOutcomes] | None = None,
+    condition: Filter | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Plan:
     """Divide the records at a path into tasks.
@@ -137,6 +137,8 @@ def plan(
     outcomes : callable, optional
         ``outcomes(partition, end_offset)`` returns how the partition's transactions ended; default:
         `Partition.learn_outcomes`.
+    condition : Filter, optional
+        What the records are to meet, as far as it is known: partitions and offsets in which none can are left out.
     limits : Limits
 
     Raises
@@ -146,7 +148,8 @@ def plan(
 
     Examples
     --------
-    >>> from kafkalog.scanning.planning import plan, read_task
+    >>> from kafkalog.scanning.planning import plan
+    >>> from kafkalog.scanning.tasks import read_task
     >>> tasks = plan("tests/golden/log_dir", topics=["p-multi"], task_bytes=2**14).tasks
     >>> len(tasks), sum(batch.num_rows for task in tasks for batch in read_task(task))
     (..., 303)
@@ -163,7 +166,7 @@ def plan(
             if on_corruption == "raise":
                 raise partition
             found.append(partition.to_finding())
-        else:
+        elif _bound(condition, partition) is not None:
             wanted.append(partition)
             _ = partition.log_start_offset  # the partition reads its checkpoint here, and adds what it finds
             found += partition.findings
@@ -185,8 +188,11 @@ def plan(
     )
 
     def cut(partition: Partition) -> list[_Part]:
-        key = partition.topic_partition
-        return planner.cut(partition, offset_of(offsets["start_offset"], key), offset_of(offsets["end_offset"], key))
+        key, bound = partition.topic_partition, _bound(condition, partition)
+        bounds = bound.bounds() if isinstance(bound, Filter) else {}
+        start = larger(offset_of(offsets["start_offset"], key), bounds.get("start_offset"))
+        end = smaller(offset_of(offsets["end_offset"], key), bounds.get("end_offset"))
+        return [] if end is not None and (start or 0) >= end else planner.cut(partition, start, end)
 
     with ThreadPoolExecutor(_THREADS, "kafkalog-plan") as pool:
         parts = [part for some in pool.map(cut, wanted) for part in some]
@@ -195,69 +201,10 @@ def plan(
     return Plan(tasks, found)
 
 
-def read_task(
-    task: ReadTask,
-    *,
-    report: Callable[[Finding], object] = lambda finding: None,
-    on_data_loss: str = "raise",
-    limits: Limits = DEFAULT_LIMITS,
-    **options: Unpack[RecordOptions],
-) -> Iterator[pa.RecordBatch]:
-    """Read the records of a task with `kafkalog.scan`, in bounded memory.
-
-    Parameters
-    ----------
-    task : ReadTask
-    report : callable
-        Called with each finding.
-    on_data_loss : {"raise", "skip"}
-        What to do if a segment has disappeared, or was replaced, since it was planned.
-    limits : Limits
-    **options
-        columns, start_timestamp, end_timestamp, filters, where, include_control and check_crcs; see `kafkalog.scan`.
-
-    Raises
-    ------
-    KafkalogError
-        On damage, with ``task.on_corruption="raise"``.
-    """
-    tolerates_data_loss = on_data_loss != "raise" and task.on_corruption != "stop"
-    parts: list[PartitionRange] = []
-    for part in task.parts:
-        # a part without known outcomes replays transactions itself, and needs all of its segments for that
-        is_free = task.isolation_level == "read_uncommitted" or part.outcomes is not None
-        parts += part.segment_by_segment() if tolerates_data_loss and is_free else [part]
-    for part in parts:
-        try:
-            yield from _read_part(task, part, report, limits, options)
-        except (ReadError, FileChangedError) as error:
-            if on_data_loss == "raise":
-                raise
-            report(error.to_finding())
-
-
-def _read_part(
-    task: ReadTask,
-    part: PartitionRange,
-    report: Callable[[Finding], object],
-    limits: Limits,
-    options: RecordOptions,
-) -> Iterator[pa.RecordBatch]:
-    one = Scan(
-        part.open(limits=limits),
-        start_offset=part.start_offset,
-        end_offset=part.end_offset,
-        isolation_level=task.isolation_level,
-        on_corruption=task.on_corruption,
-        include_deleted=task.include_deleted,
-        threads=1,
-        **options,
-    )
-    try:
-        yield from one.to_batches()
-    finally:
-        for finding in one.findings:
-            report(finding)
+def _bound(condition: Filter | None, partition: Partition) -> Filter | Literal[True] | None:
+    """What remains of a condition in a partition; None if none of its records can meet it."""
+    topic, number = partition.topic_partition or (None, None)
+    return True if condition is None else condition.bind({"topic": topic, "partition": number})
 
 
 class _Part(NamedTuple):

@@ -20,11 +20,13 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, partitions_of
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
+from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import Time, TopicPatterns, hint, integer, one_of, optional_integer, parse_milliseconds, some
 from kafkalog.records.selection import Predicate, Selection
-from kafkalog.scanning.expressions import Residual, is_expression
-from kafkalog.scanning.filters import Filter, Filters, parse_filters
+from kafkalog.scanning.conditions.expressions import Residual, is_expression
+from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
+from kafkalog.scanning.conditions.filters import Filter
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
 Opened = LogDir | Partition | Segment
+Target = Opened | PartitionRanges
+"""What a query reads: an opened path, or the parts of a plan."""
 Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
 
 
@@ -111,7 +115,7 @@ class Query:
 
     Attributes
     ----------
-    target : LogDir or Partition or Segment
+    target : LogDir, Partition, Segment or PartitionRanges
     topics, partitions : list or None
     start_offset, end_offset : int, dict of TopicPartition to int, or None
     start_timestamp, end_timestamp : int or None
@@ -127,7 +131,7 @@ class Query:
         At most this many records.
     """
 
-    target: Opened
+    target: Target
     topics: Sequence[str] | None = None
     partitions: Sequence[int] | None = None
     start_offset: int | Mapping[kf.TopicPartition, int] | None = None
@@ -185,10 +189,12 @@ class Query:
 
     def _check_names(self) -> None:
         """Raise for unknown topics, partitions and keys of offsets: a typo must not silently read nothing."""
-        if isinstance(self.target, LogDir):
+        if isinstance(self.target, (Partition, Segment)):
+            known = set() if self.target.topic_partition is None else {self.target.topic_partition}
+        elif isinstance(self.target, LogDir):
             known = set(self.target.select(internal=self.internal or self.topics is not None))
         else:
-            known = set() if self.target.topic_partition is None else {self.target.topic_partition}
+            return  # a plan has found them
         topics = sorted({key.topic for key in known})
         patterns = TopicPatterns(self.topics)
         patterns.check(topics)
@@ -205,10 +211,14 @@ class Query:
     @property
     def n_partitions(self) -> int:
         """How many partitions the target has, wanted or not."""
+        if isinstance(self.target, PartitionRanges):
+            return len(self.target.parts)
         return len(self.target) if isinstance(self.target, LogDir) else 1
 
     def iter_partitions(self) -> Iterator[Partition | KafkalogError]:
         """The selected partitions in order; for one that cannot be opened, the error instead."""
+        if isinstance(self.target, PartitionRanges):
+            return self.target.open()
         return partitions_of(self.target, self.topics, self.partitions, internal=self.internal)
 
     def selections(self, partition: Partition) -> tuple[Selection, dict[Segment, Selection]] | None:
@@ -223,9 +233,9 @@ class Query:
             return None
         bounds = {} if condition is None else condition.bounds()
         selection = Selection(
-            _larger(offset_of(self.start_offset, key), bounds.get("start_offset")),
-            _smaller(offset_of(self.end_offset, key), bounds.get("end_offset")),
-            _larger(self.start_timestamp, bounds.get("start_timestamp")),
+            larger(offset_of(self.start_offset, key), bounds.get("start_offset")),
+            smaller(offset_of(self.end_offset, key), bounds.get("end_offset")),
+            larger(self.start_timestamp, bounds.get("start_timestamp")),
             self.end_timestamp,
             self.include_control,
             self._predicates(condition),
@@ -262,7 +272,7 @@ class Query:
         if self.filter is not None:
             for name, bound in self.filter.bounds().items():
                 if not isinstance(ranges[name], Mapping):
-                    ranges[name] = (_smaller if name == "end_offset" else _larger)(ranges[name], bound)
+                    ranges[name] = (smaller if name == "end_offset" else larger)(ranges[name], bound)
         for name, bound in ranges.items():
             if bound is not None:
                 text = f"{name}={bound}"
@@ -298,11 +308,13 @@ def _bind(condition: Filter | None, **where: Any) -> tuple[bool, Filter | None]:
     return bound is not None, None if bound is True else bound
 
 
-def _larger(one: int | None, other: int | None) -> int | None:
+def larger(one: int | None, other: int | None) -> int | None:
+    """The larger of two bounds, of which each may be missing."""
     return max((value for value in (one, other) if value is not None), default=None)
 
 
-def _smaller(one: int | None, other: int | None) -> int | None:
+def smaller(one: int | None, other: int | None) -> int | None:
+    """The smaller of two bounds, of which each may be missing."""
     return min((value for value in (one, other) if value is not None), default=None)
 
 

@@ -30,12 +30,14 @@ from kafkalog.interchange.arrow_output import (
 )
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
+from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, near, optional_integer
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.explain import Explanation
-from kafkalog.scanning.query import Opened, Query, ScanOptions, offset_of
+from kafkalog.scanning.planning import TASK_BYTES, plan
+from kafkalog.scanning.query import Opened, Query, ScanOptions, Target, offset_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,6 +76,12 @@ class Scan:
         self._batch_size = optional_integer("batch_size", batch_size, 1)
         self.progress: Callable[[int], object] | None = None
         self._last = Pass(query)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("progress", "_last")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, progress=None, _last=Pass(state["_query"]))
 
     def __repr__(self) -> str:
         return f"Scan({self._query.target!r}, columns={list(self.columns)})"
@@ -138,7 +146,7 @@ class Scan:
         try:
             import pandas as pd
         except ImportError as error:
-            raise ImportError("pandas is not installed: pip install 'kafkalog[pandas]'") from error
+            raise ImportError("pandas is not installed: pip install pandas") from error
         backend = options.pop("dtype_backend", None)
         if backend not in (None, "pyarrow"):
             raise ValueError(f"dtype_backend must be 'pyarrow' or left out, not {backend!r}")
@@ -222,12 +230,9 @@ class Scan:
             end = partition.log_end_offset if end is None else min(end, partition.log_end_offset)
         except KafkalogError:
             reach = 2**62  # the end is damaged: read all, and handle the damage as asked
-        one = copy(self)
         while True:
             start = begin if end is None else max(end - reach, begin)
-            one._query = replace(
-                self._query, target=partition, topics=None, partitions=None, start_offset=start, end_offset=end
-            )
+            one = self._over(partition, topics=None, partitions=None, start_offset=start, end_offset=end)
             table = one.to_table()
             if len(table) >= n or start <= max(begin, partition.log_start_offset) or end is None:
                 for finding in one.findings:
@@ -259,8 +264,8 @@ class Scan:
         return Explanation(conditions, one.statistics)
 
     @property
-    def target(self) -> Opened:
-        """The opened log dir, partition or segment."""
+    def target(self) -> Target:
+        """The opened log dir, partition or segment, or the parts of a plan."""
         return self._query.target
 
     def partitions(self) -> Iterator[tuple[kf.TopicPartition | None, Partition]]:
@@ -268,6 +273,71 @@ class Scan:
         for partition in self._query.iter_partitions():
             if isinstance(partition, Partition):
                 yield partition.topic_partition, partition
+
+    def plan(self, *, target_bytes: int = TASK_BYTES) -> list[Scan]:
+        """Divide the scan into scans of parts of the files, which together read each record once, in the same order.
+
+        A part is a small value that pickles, so that other processes can read it; they need the same paths. It is read
+        by one thread. Partitions and offsets that `filters` rule out are in no part. Planning decodes no record.
+
+        Parameters
+        ----------
+        target_bytes : int
+            About how many bytes of `.log` files a part has: large segments are divided at batches that their offset
+            index points to, small ones are read together.
+
+        Returns
+        -------
+        list of Scan
+            Reading one raises `FileChangedError` if its files are no longer those that were planned, and `ReadError`
+            if they are gone. What is appended after planning is in no part.
+
+        Raises
+        ------
+        ValueError
+            The scan has a `limit`: then what a part has to read depends on the parts before it.
+        KafkalogError
+            A partition or a segment cannot be opened, with ``on_corruption="raise"``.
+
+        Examples
+        --------
+        >>> scan = kafkalog.scan("tests/golden/log_dir", topics="p-multi")
+        >>> parts = scan.plan(target_bytes=2**14)
+        >>> len(parts), sum(part.count_rows() for part in parts)
+        (..., 303)
+        """
+        integer("target_bytes", target_bytes, 1)
+        query = self._query
+        if query.limit is not None:
+            raise ValueError("a scan with a limit cannot be divided: what a part reads depends on those before it")
+        if isinstance(query.target, PartitionRanges):
+            return [self]
+        planned = plan(
+            query.target,
+            topics=query.topics,
+            partitions=query.partitions,
+            start_offset=query.start_offset,
+            end_offset=query.end_offset,
+            isolation_level=query.isolation_level,
+            on_corruption=query.on_corruption,
+            include_deleted=query.include_deleted,
+            internal=query.internal,
+            task_bytes=target_bytes,
+            condition=query.filter,
+            limits=query.limits,
+        )
+        self._last = Pass(query)
+        for finding in planned.findings:
+            self._last.report(finding)
+        whole = {"topics": None, "partitions": None, "start_offset": None, "end_offset": None, "threads": 1}
+        return [self._over(PartitionRanges(task.parts, query.limits), **whole) for task in planned.tasks]
+
+    def _over(self, target: Target, **changes: Any) -> Scan:
+        """The same scan of something else."""
+        one = copy(self)
+        one._query = replace(self._query, target=target, **changes)
+        one._last = Pass(one._query)
+        return one
 
     def _pass(self) -> Pass:
         self._last = Pass(self._query, self.progress)

@@ -236,7 +236,7 @@ def _compile(
         import numba
         from numba.core import errors, types
     except ImportError as error:
-        raise ImportError("where= and extract= need numba: pip install 'kafkalog[numba]'") from error
+        raise ImportError("where= and extract= need numba: pip install numba") from error
     columns = tuple(name for name in _COLUMNS if any(name in ARGUMENTS[one] for one in names))
     with _compiling, wrapping_integers():
         teach_numba()

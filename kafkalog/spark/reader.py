@@ -14,7 +14,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafkalog.errors import CorruptionWarning, Finding, Reason
-from kafkalog.scanning.planning import ReadTask, plan, read_task
+from kafkalog.scanning.planning import ReadTask, plan
+from kafkalog.scanning.tasks import read_task
 from kafkalog.spark import types
 from kafkalog.spark.offsets import open_paths, resolve, wanted_partitions
 from kafkalog.spark.source_options import SourceOptions

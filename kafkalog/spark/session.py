@@ -58,7 +58,7 @@ def session(master: str, conf: Mapping[str, str], *, name: str = "kafkalog") -> 
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise SparkUnavailableError(f"pyspark is not installed: pip install 'kafkalog[spark]' ({error})") from error
+        raise SparkUnavailableError(f"pyspark is not installed: pip install pyspark ({error})") from error
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, cast
 from kafkalog import format as kf
 from kafkalog.errors import OnCorruption
 from kafkalog.parsing import TopicPatterns, near
-from kafkalog.scanning.filters import parse_filters
+from kafkalog.scanning.conditions.filter_tuples import parse_filters
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.types import KAFKA_COLUMNS, check_columns
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel

@@ -7,7 +7,6 @@
     `leader_epochs`         start and end of each leader epoch, from batches and from the checkpoint
     `checkpoints`           the text files of a partition and of a log dir
     `log_config`            the settings of a topic
-    `compact_types`         fields of a message of Kafka's protocol
     `cluster_metadata`      settings, ids and replicas of topics, from `__cluster_metadata-0`
 
 Mirrors `ProducerStateManager`, `LeaderEpochFileCache` and `LogConfig`. Only `cluster_metadata` opens a `.log`.

@@ -1,18 +1,8 @@
 """Read settings, ids and replicas of topics from `__cluster_metadata-0` of a log dir.
 
 The metadata log is an ordinary log. Its records, and those of its newest snapshot (`OFFSET-EPOCH.checkpoint`, in the
-same format), are decoded by `kafkalog.records.decode`. A record begins with its frame version, type and version, each
-an unsigned varint. Records of other types than these are skipped::
-
-    2  TopicRecord            name | topic id
-    3  PartitionRecord        partition  i32 | topic id | replicas | in sync | being removed | being added | leader  i32
-                              | leader epoch  i32 | ...
-    4  ConfigRecord           resource type  i8 | resource name | name | value or null
-    5  PartitionChangeRecord  partition  i32 | topic id | tagged fields: leader, replicas, ...
-    9  RemoveTopicRecord      topic id
-
-Strings and arrays are compact: an unsigned varint of the length plus one, then the items. Ids are 16 bytes. Mirrors
-these records and `PartitionRegistration.merge`.
+same format), are decoded by `kafkalog.records.decode` and `kafkalog.messages`. The types that count here are Topic,
+RemoveTopic, Config, Partition and PartitionChange; others are skipped. Mirrors `PartitionRegistration.merge`.
 """
 
 from __future__ import annotations
@@ -25,24 +15,18 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
+from kafkalog.messages.framing import UnknownTypeError, decode_record
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import parse_topic_id
-from kafkalog.state.compact_types import CompactReader
 from kafkalog.storage.source import open_source
 
 BROKER, TOPIC = 4, 2
 """Types of resources that have settings (`ConfigResource.Type`)."""
 
-_TOPIC_RECORD: Final = 2
-_PARTITION_RECORD: Final = 3
-_CONFIG_RECORD: Final = 4
-_PARTITION_CHANGE_RECORD: Final = 5
-_REMOVE_TOPIC_RECORD: Final = 9
 _NO_LEADER_CHANGE: Final = -2
-_LEADER_TAG, _REPLICAS_TAG = 1, 2
 _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
@@ -80,64 +64,49 @@ class ClusterMetadata:
         self.settings: dict[tuple[int, str], dict[str, str]] = {}
         self.topic_ids: dict[str, str] = {}
         self.findings: list[Finding] = []
-        self._names: dict[bytes, str] = {}
-        self._partitions: dict[tuple[bytes, int], AssignedPartition] = {}
-        self._ids: dict[str, bytes] = {}
+        self._names: dict[str, str] = {}
+        self._partitions: dict[tuple[str, int], AssignedPartition] = {}
 
     def partition(self, key: kf.TopicPartition) -> AssignedPartition | None:
         """Return a partition; None if the cluster does not have it."""
-        topic_id = self._ids.get(key.topic)
-        return None if topic_id is None else self._partitions.get((topic_id, key.partition))
+        return self._partitions.get((self.topic_ids.get(key.topic, ""), key.partition))
 
     def apply(self, value: bytes) -> None:
-        """Apply the value of a metadata record; a record that cannot be parsed is skipped."""
+        """Apply the value of a metadata record; a type that is not known is skipped.
+
+        Raises
+        ------
+        ValueError
+            The record cannot be decoded, or is not valid.
+        """
         try:
-            self._apply(CompactReader(value))
-        except ValueError:  # UnicodeDecodeError included
+            record = decode_record(kf.METADATA_TOPIC, None, value)
+        except UnknownTypeError:
             return
-
-    def _apply(self, reader: CompactReader) -> None:
-        _, kind, _ = reader.uvarint(), reader.uvarint(), reader.uvarint()
-        if kind == _CONFIG_RECORD:
-            resource = (reader.take(1)[0], reader.string() or "")
-            name, value = reader.string() or "", reader.string()
-            if value is None:
-                self.settings.get(resource, {}).pop(name, None)
+        fields = record.value or {}
+        if record.type == "Config":
+            resource = fields["resourceType"], fields["resourceName"]
+            if fields["value"] is None:
+                self.settings.get(resource, {}).pop(fields["name"], None)
             else:
-                self.settings.setdefault(resource, {})[name] = value
-        elif kind == _TOPIC_RECORD:
-            name, topic_id = reader.string() or "", reader.take(16)
-            self._names[topic_id] = name
-            self.topic_ids[name] = parse_topic_id(topic_id)
-            self._ids[name] = topic_id
-        elif kind == _REMOVE_TOPIC_RECORD:
-            topic_id = reader.take(16)
-            name = self._names.pop(topic_id, "")
+                self.settings.setdefault(resource, {})[fields["name"]] = fields["value"]
+        elif record.type == "Topic":
+            topic_id = parse_topic_id(fields["topicId"])
+            self._names[topic_id] = fields["name"]
+            self.topic_ids[fields["name"]] = topic_id
+        elif record.type == "RemoveTopic":
+            name = self._names.pop(fields["topicId"], "")
             self.settings.pop((TOPIC, name), None)
-            if self._ids.get(name) == topic_id:
-                del self._ids[name], self.topic_ids[name]
-        elif kind == _PARTITION_RECORD:
-            number, topic_id, replicas = reader.int32(), reader.take(16), reader.int32s()
-            for _ in range(3):
-                reader.int32s()  # in sync, being removed, being added
-            reader.int32()  # the leader
-            self._partitions[topic_id, number] = AssignedPartition(replicas, reader.int32())
-        elif kind == _PARTITION_CHANGE_RECORD:
-            number, topic_id = reader.int32(), reader.take(16)
-            known = self._partitions.get((topic_id, number))
+            if self.topic_ids.get(name) == fields["topicId"]:
+                del self.topic_ids[name]
+        elif record.type == "Partition":
+            where = fields["topicId"], fields["partitionId"]
+            self._partitions[where] = AssignedPartition(fields["replicas"], fields["leaderEpoch"])
+        elif record.type == "PartitionChange":
+            known = self._partitions.get((fields["topicId"], fields["partitionId"]))
             if known is not None:
-                _change(known, reader)
-
-
-def _change(partition: AssignedPartition, reader: CompactReader) -> None:
-    """Apply the tagged fields of a PartitionChangeRecord; a new leader raises the leader epoch by one."""
-    for _ in range(reader.uvarint()):
-        tag, size = reader.uvarint(), reader.uvarint()
-        field = CompactReader(reader.take(size))
-        if tag == _LEADER_TAG and field.int32() != _NO_LEADER_CHANGE:
-            partition.leader_epoch += 1
-        elif tag == _REPLICAS_TAG:
-            partition.replicas = field.int32s()
+                known.leader_epoch += fields["leader"] != _NO_LEADER_CHANGE
+                known.replicas = known.replicas if fields["replicas"] is None else fields["replicas"]
 
 
 def read_cluster_metadata(
@@ -145,7 +114,8 @@ def read_cluster_metadata(
 ) -> ClusterMetadata | None:
     """Read the metadata log of a log dir, from its newest snapshot on; None if the log dir has none.
 
-    If a file is damaged, the error is added to the findings, and the rest of that file is not read.
+    If a file is damaged, the error is added to the findings, and the rest of that file is not read. A record that
+    cannot be decoded, as one of a newer Kafka's version, is a finding too.
     """
     directory = Path(log_dir) / kf.METADATA_DIRECTORY
     try:
@@ -167,7 +137,11 @@ def read_cluster_metadata(
     for path, first in paths:
         try:
             for value in _values(path, first, limits):
-                metadata.apply(value)
+                try:
+                    metadata.apply(value)
+                except ValueError as error:
+                    if len(metadata.findings) < limits.max_findings:
+                        metadata.findings.append(Finding(Reason.INTERNAL_RECORD, str(error), str(path), damage=False))
         except KafkalogError as error:
             metadata.findings.append(error.to_finding(damage=False))
     return metadata

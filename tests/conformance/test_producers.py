@@ -10,7 +10,7 @@ import pytest
 from conformance.history import FLOODED, INTERNAL, History
 
 import kafkalog
-from kafkalog.operations.list_producers import list_producers
+from kafkalog.internal.list_producers import list_producers
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import LeaderEpochs
 

@@ -18,7 +18,7 @@ import golden_sets
 import numpy as np
 import pytest
 import strategies
-from effort import examples
+from effort import examples, thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -725,21 +725,19 @@ def test_without_matplotlib_the_error_names_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     code, _, err = run(log_dir, "--plot", tmp_path / "x.svg")
     assert code == 2
-    assert "pip install 'kafkalog[plot]'" in err
+    assert "pip install matplotlib" in err
     from kafkalog.indexes.plot import draw
 
     statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(intervals=KNEE_CANDIDATES)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kafkalog\[plot\]'"):
+    with pytest.raises(ModuleNotFoundError, match="pip install matplotlib"):
         draw(statistics, "p-txn-0")
 
 
 def needs_matplotlib() -> None:
-    pytest.importorskip(
-        "matplotlib", reason="pictures are NOT tested: Matplotlib is missing (pip install kafkalog[plot])"
-    )
+    pytest.importorskip("matplotlib", reason="pictures are NOT tested: Matplotlib is missing (pip install matplotlib)")
 
 
-@pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+@pytest.mark.parametrize(("suffix", "start"), thinned([("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")], 3))
 def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run: Any, tmp_path: Path) -> None:
     needs_matplotlib()
     file = tmp_path / f"x.{suffix}"
@@ -770,7 +768,7 @@ def test_a_picture_has_both_charts_and_the_knee(log_dir: Path) -> None:
         draw(statistics, "x", format="bmp")
 
 
-@pytest.mark.parametrize("timestamps", [[7], [7] * 100, list(range(3000))])
+@pytest.mark.parametrize("timestamps", thinned([[7], [7] * 100, list(range(3000))], 3))
 def test_a_picture_of_few_or_equal_gaps_is_drawn(timestamps: list[int], tmp_path: Path) -> None:
     needs_matplotlib()
     from kafkalog.indexes.plot import draw

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafkalog.internal.replay import COLUMNS, LastRecords
+from kafkalog.internal.reading import COLUMNS
+from kafkalog.internal.replay import LastRecords
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from kafkalog import format as kf
 from kafkalog.errors import FileChangedError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.tail import LogTail
-from kafkalog.scanning.planning import plan, read_task
+from kafkalog.scanning.planning import plan
+from kafkalog.scanning.tasks import read_task
 from kafkalog.storage import source as source_module
 
 SIZE = 5 * 2**20
@@ -31,6 +33,7 @@ MORE = 5
 T0 = kf.TopicPartition("t", 0)
 
 
+@cache
 def batch(offset: int, size: int = 9000) -> bytes:
     return builder.batch_v2(
         [builder.record_v2(offset_delta=0, value=bytes([1 + offset % 200]) * size)],

@@ -18,7 +18,8 @@ from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log import tail as tailing
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.tail import LogTail
-from kafkalog.scanning.planning import plan, read_task
+from kafkalog.scanning.planning import plan
+from kafkalog.scanning.tasks import read_task
 
 T0 = kf.TopicPartition("t", 0)
 

@@ -225,3 +225,21 @@ def test_an_error_is_in_the_report_too(partition: Path, size: int, tmp_path: Pat
     assert main(["cat", str(partition), "--report", str(report)]) == 1
     found = json.loads(report.read_text())
     assert [one["reason"] for one in found["findings"]] == ["crc_mismatch"]
+
+
+def test_an_unknown_number_is_said_in_words() -> None:
+    loss = kafkalog.errors.Loss()
+    loss.add(kafkalog.Finding(kafkalog.Reason.BAD_MAGIC, base_offset=7))
+    assert str(loss) == "an unknown number of records, offsets 7 to 7"
+    loss.add(kafkalog.Finding(kafkalog.Reason.CRC_MISMATCH, base_offset=8, last_offset=2007, n_records=2000))
+    assert str(loss) == "2,000 records, and an unknown number in 1 more finding, offsets 7 to 2007"
+
+
+def test_offsets_of_bytes_that_are_no_batch_are_not_counted_as_lost(partition: Path, size: int) -> None:
+    data = (partition / LOG).read_bytes()
+    at = 5 * size + 30  # within a batch: what follows is four bytes off, and its index is misleading
+    (partition / LOG).write_bytes(data[:at] + b"oops" + data[at:])
+    loss = scan(partition).losses[str(partition)]
+    assert loss.last_offset is not None
+    assert loss.last_offset < N_BATCHES * N_RECORDS
+    assert loss.n_unknown

@@ -343,3 +343,45 @@ def test_readers_say_that_the_log_started_earlier(root: Path, partition: Path) -
             assert [(one.reason.value, one.base_offset, one.last_offset, one.damage) for one in found] == [
                 ("offset_gap", 3, start - 1, False)
             ]
+
+
+def test_an_offset_index_that_reaches_behind_the_end_of_its_log_proves_that_the_end_is_gone(partition: Path) -> None:
+    first, following = bases(partition)[1:3]
+    (partition / f"{first:020d}.log").write_bytes(b"")
+    assert ("log_end_missing", first, following - 1) in damage(partition)
+    finding = next(one for one in kafkalog.verify(partition).all_findings() if one.reason.value == "log_end_missing")
+    assert (finding.n_records, finding.certainty) == (following - first, "at_most")
+
+
+def test_a_lost_end_behind_damage_whose_records_are_counted_is_reported(root: Path, partition: Path) -> None:
+    (root / ".kafka_cleanshutdown").unlink()
+    log = partition / f"{bases(partition)[-1]:020d}.log"
+    batches = kafkalog.Segment(log).batches
+    damaged, end = int(batches.position[-2]), int(batches.position[-1])
+    data = bytearray(log.read_bytes())
+    data[damaged + 70] ^= 1
+    data[end:] = bytes(len(data) - end)
+    log.write_bytes(data)
+    assert ("log_end_missing", int(batches.base_offset[-1]), int(batches.last_offset[-1])) in damage(partition)
+
+
+def test_overlapping_segments_do_not_show_that_a_log_was_compacted(partition: Path) -> None:
+    _, first, second, *_ = bases(partition)
+    one, other = partition / f"{first:020d}.log", partition / f"{second:020d}.log"
+    (content, others) = one.read_bytes(), other.read_bytes()
+    one.write_bytes(others)
+    other.write_bytes(content)
+    result = kafkalog.verify(partition)
+    assert not any(gap.is_compacted for gap in result.partitions[0].gaps)
+    assert result.partitions[0].loss.n_unknown == 0
+
+
+def test_a_log_dir_whose_only_partition_lost_every_log_is_still_one(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    write_partition(tmp_path / "logs" / "orders-0")
+    for path in (tmp_path / "logs" / "orders-0").glob("*.log"):
+        path.unlink()
+    assert [reason for reason, *_ in damage(tmp_path / "logs")] == ["segment_missing"]
+    scan = kafkalog.scan(tmp_path / "logs")
+    assert scan.count_rows() == 0
+    assert [(one.reason.value, one.damage) for one in scan.findings] == [("segment_missing", False)]

@@ -23,6 +23,7 @@ from kafkalog._kernels import filters as predicate_kernels
 from kafkalog._kernels import header_walk as batch_kernels
 from kafkalog._kernels import indexes as index_kernels
 from kafkalog._kernels import legacy as legacy_kernels
+from kafkalog._kernels import resync as resync_kernels
 from kafkalog._kernels import wire as wire_kernels
 from kafkalog._kernels.batch_spec import Heads, write_heads
 
@@ -90,8 +91,12 @@ def _walk_batches(a: Arguments, n: int) -> None:
     batch_kernels.walk_batches(a.bytes(), a.number(), a.number(), a.number(), *a.columns("qiqqibIhqqqhiih", n))
 
 
-def _find_batch(a: Arguments, n: int) -> None:
-    batch_kernels.find_batch(a.bytes(), a.number(), a.number(), a.number())
+def _scan_window(a: Arguments, n: int) -> None:
+    data, room = a.bytes(), np.zeros(40, np.uint32)
+    numbers = a.number(), a.number(), a.number(), a.number()
+    state = a.column("q", 4)
+    rows = a.columns("qiqqib", n)
+    resync_kernels.scan_window(data, *numbers, room, room.copy(), np.ones(2, np.int64), state, *rows)
 
 
 def _check_crcs(a: Arguments, n: int) -> None:
@@ -316,7 +321,7 @@ KERNEL_CALLS = (
     _walk_batches,
     _survey_batches,
     _build_entries,
-    _find_batch,
+    _scan_window,
     _check_crcs,
     _walk_messages,
     _walk_message_set,
@@ -355,8 +360,10 @@ def test_a_kernel_refuses_arguments_that_lead_outside_its_arrays(call: Callable[
 @pytest.mark.parametrize("number", [-1, 2**63 - 1, -(2**63), 2**62])
 def test_a_kernel_refuses_a_start_far_outside(number: int) -> None:
     data = guarded(seeds()[0].data)
+    sums = [np.zeros(data.size // resync_kernels.BLOCK_BYTES + 2, np.uint32) for _ in range(2)]
+    rows: list[Any] = [np.zeros(4, dtype) for dtype in ("i8", "i8", "i4", "i8", "i8", "i4", "i1")]
     with pytest.raises(ValueError, match="outside"):
-        batch_kernels.find_batch(data, number, -1, 10**6)
+        resync_kernels.scan_window(data, number, 0, data.size, 2**20, *sums, np.ones(2, np.int64), *rows)
     columns = [np.zeros(4, dtype) for dtype in kafkalog.records.batch_table.COLUMNS.values()]
     with pytest.raises(ValueError, match="outside"):
         batch_kernels.walk_batches(data, number, 0, -1, *columns)

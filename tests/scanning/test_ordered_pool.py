@@ -12,7 +12,7 @@ import builder
 import pytest
 
 from kafkalog.errors import CorruptionError, KafkalogError, Reason
-from kafkalog.records.header_walk import table_of
+from kafkalog.records.batch_table import table_of
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, Pending, shares
 from kafkalog.storage.source import BufferSource
 

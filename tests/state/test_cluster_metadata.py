@@ -27,3 +27,19 @@ def test_a_window_that_decompresses_to_many_megabytes_is_read_whole(tmp_path: Pa
     assert metadata is not None
     assert metadata.findings == []
     assert sorted(metadata.topic_ids) == [f"t{n}" for n in range(6)]
+
+
+def test_a_record_of_a_newer_version_is_a_finding_and_the_others_count(tmp_path: Path) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    newer = b"\x01\x02\x09" + topic_record("new", bytes([1] * 16))[3:]
+    unknown = b"\x01\x7f\x00"
+    values = [newer, unknown, topic_record("old", bytes([2] * 16))]
+    log = batch_v2([record_v2(delta, value=value) for delta, value in enumerate(values)])
+    (directory / f"{0:020d}.log").write_bytes(log)
+    metadata = read_cluster_metadata(tmp_path)
+    assert metadata is not None
+    assert list(metadata.topic_ids) == ["old"]
+    (finding,) = metadata.findings
+    assert finding.reason == "internal_record"
+    assert finding.detail == "TopicRecord has version 9; known are 0 to 0"

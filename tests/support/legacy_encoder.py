@@ -16,11 +16,10 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.records.batch_table import Window
+from kafkalog.records.batch_table import Window, table_of
 from kafkalog.records.codecs import UNCOMPRESSED, Arena, Compression
 from kafkalog.records.columns import BINARY_COLUMNS, HeadersColumn, RecordColumns
 from kafkalog.records.compress import compressor
-from kafkalog.records.header_walk import table_of
 
 _MAX_MESSAGE_SIZE = 2**31 - 1 - kf.LOG_OVERHEAD
 _HEAD = struct.Struct(">qiIbb")

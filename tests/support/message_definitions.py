@@ -24,7 +24,15 @@ TOPICS = {
     "clients": None,
 }
 """Jars with definitions (`kafka-MODULE-VERSION.jar`), and the topic that their messages are in."""
-FROM_CLIENTS = ("ConsumerProtocolAssignment", "ConsumerProtocolSubscription")
+FROM_CLIENTS = (
+    "ConsumerProtocolAssignment",
+    "ConsumerProtocolSubscription",
+    "KRaftVersionRecord",
+    "LeaderChangeMessage",
+    "SnapshotFooterRecord",
+    "SnapshotHeaderRecord",
+    "VotersRecord",
+)
 
 
 def definitions(class_path: str) -> str:

@@ -9,7 +9,6 @@
     `dump`           prints what DumpLogSegments prints
     `producers`      lists producers and transactions
     `epochs`         lists leader epochs
-    `groups`         lists groups of consumers
     `index_stats`    measures indexes
     `verify`         checks for damage
 

@@ -82,8 +82,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
         summary = summarise(partition, partial(_reach, console, done))
         done += partition.size_in_bytes
         console.findings(summary.findings)
-        if not summary.segments:
-            console.note(f"{summary.path} holds no segments (files named after an offset, such as {'0' * 20}.log)")
         if args.json:
             rows: list[Summary] = [*summary.segments] if args.segments else [summary]
             console.write("".join(json.dumps(row.as_dict()) + "\n" for row in rows))

@@ -10,12 +10,21 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, make_limits, selected_keys, timestamp
-from kafkalog.cli.text import counted, escape_line, iso_milliseconds, table
+from kafkalog.cli.options import (
+    HelpText,
+    add_command,
+    add_limits,
+    add_selection,
+    make_limits,
+    milliseconds,
+    selected_keys,
+    timestamp,
+)
+from kafkalog.cli.text import counted, duration, escape_line, iso_milliseconds, table
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
-    from kafkalog.operations.list_producers import PartitionProducers, Producer
+    from kafkalog.internal.list_producers import PartitionProducers, Producer
 
 _HELP: Final = HelpText(
     description="""\
@@ -50,7 +59,7 @@ def add_parser(commands: Any) -> None:
     what.add_argument(
         "--transaction-max-timeout-ms",
         metavar="MS",
-        type=_milliseconds,
+        type=milliseconds,
         help="the broker's setting, after which an open transaction hangs (default: 900000)",
     )
     how = parser.add_argument_group("how it is shown")
@@ -59,24 +68,18 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def _milliseconds(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"milliseconds are expected, not {text!r}")
-    return int(text)
-
-
 def run(args: argparse.Namespace, console: Console) -> None:
     """List the producers of each partition."""
-    from kafkalog.format import milliseconds
+    from kafkalog.format import milliseconds as as_milliseconds
+    from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, list_producers
     from kafkalog.log.log_dir import LogDir
-    from kafkalog.operations.list_producers import TRANSACTION_MAX_TIMEOUT_MS, list_producers
 
     prepare_stdout(is_json=args.json)
     now = args.now
     if now is None:
         now = time.time_ns() // 10**6
     elif isinstance(now, datetime):
-        now = milliseconds(now)
+        now = as_milliseconds(now)
     timeout = args.transaction_max_timeout_ms
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=make_limits(args.limits))
     console.findings(log_dir.findings)
@@ -156,7 +159,7 @@ def _row(row: Producer, now: int) -> list[str]:
     if row.is_blocking:
         marks.append("blocking")
     began = row.transaction_start_timestamp
-    age = "" if began is None or began < 0 else _duration(max(now - began, 0))
+    age = "" if began is None or began < 0 else duration(max(now - began, 0))
     return [
         str(row.producer_id),
         str(row.producer_epoch),
@@ -167,11 +170,3 @@ def _row(row: Producer, now: int) -> list[str]:
         age or "-",
         ", ".join(marks),
     ]
-
-
-def _duration(milliseconds: int) -> str:
-    """Format a duration in its two largest units."""
-    seconds, rest = divmod(milliseconds, 1000)
-    units = [("d", seconds // 86400), ("h", seconds // 3600 % 24), ("min", seconds // 60 % 60), ("s", seconds % 60)]
-    parts = [f"{n} {unit}" for unit, n in units if n]
-    return " ".join(parts[:2]) if parts else f"{rest} ms"

@@ -25,11 +25,13 @@ from kafkalog.errors import CorruptionError, CorruptionWarning, OutputExistsErro
 
 _HELP: Final = HelpText(
     description="""\
-Write records to a file, whose name says the format:
+Write records to a Parquet, Arrow, CSV or JSON lines file, or to a directory partitioned by topic, partition or date.
+
+The name of a file says its format:
 
   .parquet  .arrow (Arrow's IPC file, Feather)  .arrows (its stream)  .csv  .jsonl  .csv.gz  .csv.zst  .jsonl.gz ...
 
-or, with --partition-by, to a directory that Hive, Spark, DuckDB, Polars and pyarrow read as one table:
+With --partition-by, the output is a directory that Hive, Spark, DuckDB, Polars and pyarrow read as one table:
 
   out/topic=orders/partition=0/date=2026-11-21/part-0.parquet
 

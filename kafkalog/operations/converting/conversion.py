@@ -225,18 +225,18 @@ class Conversion:
             if done.tail is not None:
                 self._tail = task.piece.number, done.tail
             if done.error is not None:
-                self._handle_damage(done.error, task.piece.window.batches)
+                self._handle_damage(done.error, lost_batch(done.error, task.piece.window.batches))
             if self._stopped:
                 return
             del done
 
-    def _handle_damage(self, error: KafkalogError, batches: BatchTable) -> None:
+    def _handle_damage(self, error: KafkalogError, finding: Finding) -> None:
         if self._on_corruption == "raise":
             raise error
         if self._on_corruption == "stop":
-            self._stop(lost_batch(error, batches))
+            self._stop(finding)
         else:
-            self._report(lost_batch(error, batches))
+            self._report(finding)
 
     def _stop(self, finding: Finding) -> None:
         """End the log at damage: nothing after it is written, not even the base offsets of later segments."""
@@ -295,7 +295,10 @@ class Conversion:
                 reason = Reason.OFFSET_OUTSIDE_SEGMENT
                 detail = f"offsets {first} to {last} reach beyond the next segment, at {end}"
             error = CorruptionError(reason, f"{detail}: the batch is left out", path=path, base_offset=first)
-            self._handle_damage(error, batches[:0])
+            finding = replace(
+                error.to_finding(), last_offset=last, n_records=max(last - first + 1, 0), certainty="at_most"
+            )
+            self._handle_damage(error, finding)
         rows = np.array(kept, np.int64)
         return assemble([Part(rows, Window(window.data, window.start, batches[rows]))])
 

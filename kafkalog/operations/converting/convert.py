@@ -39,7 +39,7 @@ from kafkalog.operations.converting.rules import Rules
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.parsing import one_of, optional_integer
 from kafkalog.records.codecs import Compression
-from kafkalog.scanning.filters import Filters, parse_filters
+from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.output_paths import check_outside

@@ -15,7 +15,7 @@ from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.selection import FunctionFailure, Mask, Predicate, Selection
 from kafkalog.records.spans import Spans
-from kafkalog.scanning.filters import Filter
+from kafkalog.scanning.conditions.filters import Filter
 
 _NOTHING: Final = Filter(())
 _EVERYTHING: Final = Filter(((),))

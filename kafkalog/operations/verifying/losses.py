@@ -83,6 +83,9 @@ def check_losses(
     # a gap after a damaged segment may be that damage, which has a finding already
     damaged = {one.last_offset + 1 for one in segments if any(found.path == one.path for found in one.findings)}
     for gap in gaps:
+        if proof := "" if around.is_live else _proof_of_end(gap, segments):
+            add(_missing_end(partition, gap, proof))
+            continue
         proofs = [name for base, found in orphans.items() if gap.start <= base < gap.end for name in found]
         if not gap.is_compacted:
             proofs += [
@@ -109,7 +112,8 @@ def check_losses(
             for name in found:
                 add(_orphan(partition.path / name))
     # if the last segment is damaged, the log may seem to end where the damage begins; that has a finding already
-    if behind and not any(finding.damage and finding.path == segments[-1].path for finding in segments[-1].findings):
+    damages = [one for one in segments[-1].findings if one.damage and one.path == segments[-1].path]
+    if behind and all(one.n_records is not None and (one.last_offset or end) < end for one in damages):
         said = ", ".join(f"{what} ({offset})" for what, offset in behind.items())
         detail = f"the log ends at offset {end}, and these know of more: {said}"
         last = max(max(behind.values()) - 1, end)
@@ -175,7 +179,9 @@ def _is_tiered(partition: Partition) -> bool:
 
 def _gaps(partition: Partition, segments: Sequence[VerifiedSegment]) -> Iterator[OffsetGap]:
     cleaned = partition.cleaner_offset
-    has_gaps = any(segment.has_gaps for segment in segments)
+    # segments that overlap are damaged or not the partition's own: their gaps say nothing about the cleaner
+    is_ordered = all(before.last_offset < after.base_offset for before, after in itertools.pairwise(segments))
+    has_gaps = is_ordered and any(segment.has_gaps for segment in segments)
     for before, after in itertools.pairwise(segments):
         start, end = before.last_offset + 1, after.base_offset
         if start < end:
@@ -285,6 +291,36 @@ def _missing_segment(partition: Partition, start: int, end: int, proofs: Sequenc
 
 
 _SHOWN: Final = 4
+
+
+def _proof_of_end(gap: OffsetGap, segments: Sequence[VerifiedSegment]) -> str:
+    """Name of the offset index that reaches into a gap, behind the end of its `.log`; "" if there is none."""
+    if any(one.base_offset <= gap.start <= one.last_offset for one in segments):
+        return ""
+    before = next(one for one in reversed(segments) if one.last_offset + 1 == gap.start)
+    for found in before.findings:
+        is_counted = found.n_records is None or (found.last_offset or -1) >= gap.start
+        if found.damage and found.path == before.path and is_counted:
+            return ""  # damage that may have hidden these offsets
+    name = kf.sidecar_name(before.path, kf.INDEX_SUFFIX)
+    try:
+        offsets = OffsetIndex.open(name, before.base_offset).offset
+    except KafkalogError:
+        return ""  # the check of the index reports it
+    return os.path.basename(name) if offsets.size and gap.start <= int(offsets[-1]) < gap.end else ""
+
+
+def _missing_end(partition: Partition, gap: OffsetGap, proof: str) -> Finding:
+    detail = f"offsets {gap.start} to {gap.end - 1} are gone: the end of a .log is missing, as {proof} proves"
+    return Finding(
+        Reason.LOG_END_MISSING,
+        detail,
+        path=str(partition.path),
+        base_offset=gap.start,
+        last_offset=gap.end - 1,
+        n_records=gap.end - gap.start,
+        certainty="at_most",
+    )
 
 
 def _checkpointed(partition: Partition, name: str) -> int | None:

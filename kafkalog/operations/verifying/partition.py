@@ -80,7 +80,11 @@ def check_partition(
             after_path = os.path.basename(after.path)
             add(
                 Finding(
-                    Reason.OFFSET_ORDER, f"{detail} ({after_path})", path=before.path, base_offset=before.base_offset
+                    Reason.OFFSET_ORDER,
+                    f"{detail} ({after_path})",
+                    path=before.path,
+                    base_offset=before.base_offset,
+                    n_records=0,
                 )
             )
     _compare_spacings(segments)

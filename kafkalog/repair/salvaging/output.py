@@ -12,8 +12,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Certainty, FileChangedError, Finding, Limits, Reason
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.segment import Segment
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
-from kafkalog.records.header_walk import whole_batches
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, whole_batches
 from kafkalog.repair.salvaging.plan import COPY_BYTES, SegmentPlan, gather, reason_of
 from kafkalog.repair.salvaging.report import LostPiece, LostRange, SalvagedPartition, SalvagedSegment
 from kafkalog.state.producers import with_markers
@@ -96,7 +95,14 @@ class PartitionOutput:
         Called with a finding about each hole.
     on_piece : callable
         ``on_piece(source, segment, start, end)`` is called with each lost range that may be a damaged batch.
+    known_end : int or None
+        An offset up to which the log reached, as a checkpoint says.
     limits : Limits
+
+    Attributes
+    ----------
+    next_offset : int
+        The offset after the last batch that was kept.
     """
 
     def __init__(
@@ -106,13 +112,14 @@ class PartitionOutput:
         quarantine: Quarantine,
         note: Callable[[Finding], object],
         on_piece: Callable[[BadSectorSource, Segment, int, int], object],
+        known_end: int | None,
         limits: Limits,
     ) -> None:
         self._report, self._sink, self._quarantine, self._note = report, sink, quarantine, note
-        self._on_piece, self._limits = on_piece, limits
+        self._on_piece, self._known_end, self._limits = on_piece, known_end, limits
         self._transactions = TransactionReplay(limits=limits)
         self._without_marker: dict[tuple[int, int], None] = {}
-        self._next_offset = report.start_offset
+        self.next_offset = report.start_offset
         self._timestamp: int | None = None
         self._epoch: int | None = None
 
@@ -138,8 +145,8 @@ class PartitionOutput:
         self._report.segments.append(row)
         if self._sink is not None:
             self._sink.roll(segment.base_offset)
-        self._next_offset = max(self._next_offset, segment.base_offset)
-        holes = np.searchsorted(kept.start, lost.start, side="right")
+        self.next_offset = max(self.next_offset, segment.base_offset)
+        holes = np.searchsorted(plan.places, lost.start, side="right")
         n_done = n_rows = 0
         for hole in np.unique(holes).tolist():
             if len(self._report.lost) >= MOST_HOLES:
@@ -159,11 +166,12 @@ class PartitionOutput:
         if n_rows < len(lost):
             detail = f"{int(sizes[n_rows:].sum()):,} more bytes are lost in holes that are not described"
             self._note(Finding(Reason.CRC_MISMATCH, detail, path=str(segment.path), position=int(lost.start[n_rows])))
+        self._describe_padding(plan, source)
         source.check_unchanged()
 
     def finish(self) -> None:
         """Complete the report."""
-        self._report.end_offset = self._next_offset
+        self._report.end_offset = self.next_offset
         self._report.open_transactions = self._open()
         self._report.transactions_without_marker = list(self._without_marker)
         self._quarantine.close()
@@ -189,7 +197,7 @@ class PartitionOutput:
 
     def _follow(self, window: Window, batches: BatchTable) -> None:
         """Keep up with offsets, times, epochs and transactions."""
-        self._next_offset = int(batches.last_offset[-1]) + 1
+        self.next_offset = int(batches.last_offset[-1]) + 1
         timestamp, epoch = int(batches.max_timestamp[-1]), int(batches.partition_leader_epoch[-1])
         self._timestamp = timestamp if timestamp >= 0 else None
         self._epoch = epoch if epoch >= 0 else None
@@ -224,7 +232,7 @@ class PartitionOutput:
                 pieces.append(LostPiece(start, end, is_suspect, reason, at, digest))
         start, end = int(lost.start[first]), int(lost.end[stop - 1])
         n_bytes = int((lost.end[first:stop] - lost.start[first:stop])[~lost.is_suspect[first:stop]].sum())
-        begin, end_offset = self._next_offset, plan.next_base_offset
+        begin, end_offset = self.next_offset, plan.next_base_offset
         timestamp, epoch = None, None
         if hole < len(kept):
             end_offset = int(kept.first_offset[hole])
@@ -251,6 +259,32 @@ class PartitionOutput:
             source.is_unreadable(start, end),
             tuple(pieces),
         )
+        self._report.lost.append(found)
+        self._note(found.to_finding())
+
+    def _describe_padding(self, plan: SegmentPlan, source: BadSectorSource) -> None:
+        """Say what the zeros at the end of the file may have been: a sparse file, or offsets, can tell that."""
+        begin, end_offset = self.next_offset, plan.next_base_offset
+        if end_offset is None and self._known_end is not None:
+            end_offset = max(self._known_end, begin)
+        if plan.padding_start == plan.size_in_bytes or end_offset == begin:
+            return
+        if end_offset is None and source.is_preallocated:
+            return
+        if len(self._report.lost) >= MOST_HOLES:
+            self._report.n_more_lost += 1
+            return
+        found = LostRange.of_zeros(
+            str(plan.segment.path),
+            plan.padding_start,
+            plan.size_in_bytes,
+            begin,
+            end_offset,
+            self._timestamp,
+            self._epoch,
+        )
+        if end_offset is not None:
+            self._without_marker.update(dict.fromkeys(self._open()[:_MOST_TRANSACTIONS]))
         self._report.lost.append(found)
         self._note(found.to_finding())
 

@@ -16,24 +16,15 @@ import numpy.typing as npt
 
 from kafkalog._kernels import resync as kernels
 from kafkalog._kernels.rising import choose_rising
-from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.records.header_walk import LINKED, search_batches
 from kafkalog.storage.source import ByteSource
 
 CHAINED: Final = kernels.KINDS["CHAINED"]
 SEARCHED: Final = kernels.KINDS["SEARCHED"]
 INSIDE: Final = kernels.KINDS["INSIDE"]
-LINKED: Final = kernels.KINDS["LINKED"]
 
-SEARCH_BYTES: Final = 2**23
-"""Bytes read at a time."""
-
-_MOST_EXTRA_BYTES: Final = 2**26
-_LOOK_BACK: Final = 256  # bytes kept before the place where a window ends, in which an enclosing record may begin
-_ROWS: Final = 2**14
 _FEW_GAPS: Final = 8
-_NEED_MORE = STATUS["NEED_MORE"]
-_OUTPUT_FULL = STATUS["OUTPUT_FULL"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -139,50 +130,9 @@ def find_batches(
     Memory is bounded by four times `max_batch_bytes`, or by 8 MiB where batches are small.
     """
     stop = source.size if stop is None else stop
-    state = np.array([1, 0, start, kernels.KINDS["CHAINED"]], np.int64)
-    columns = (
-        np.empty(_ROWS, np.int64),
-        np.empty(_ROWS, np.int32),
-        np.empty(_ROWS, np.int64),
-        np.empty(_ROWS, np.int64),
-        np.empty(_ROWS, np.int32),
-        np.empty(_ROWS, np.int8),
-    )
-    position, needed = start, 0
-    while position < stop:
-        low = max(position - _LOOK_BACK, start)
-        n_bytes = max(SEARCH_BYTES, min(2 * needed, needed + _MOST_EXTRA_BYTES))
-        high = min(position + n_bytes, stop)
-        window = source.window(low, high)
-        n_blocks = window.size // kernels.BLOCK_BYTES + 2
-        # not touched, and so not in memory, before a long candidate needs them
-        sums, legacy_sums, n_sums = np.empty(n_blocks, np.uint32), np.empty(n_blocks, np.uint32), np.ones(2, np.int64)
-        status = _OUTPUT_FULL
-        while status == _OUTPUT_FULL:
-            status, n, index, needed = kernels.scan_window(
-                window,
-                position - low,
-                low,
-                stop,
-                limits.max_batch_bytes,
-                sums,
-                legacy_sums,
-                n_sums,
-                state,
-                *columns,
-            )
-            position = low + index
-            if n:
-                yield _found(columns, n)
-        source.release(window, low)
-        del window
-        if status != _NEED_MORE:
-            return
-
-
-def _found(columns: tuple[npt.NDArray[Any], ...], n: int) -> Found:
-    position, size, first, last, epoch, kind = (column[:n].copy() for column in columns)
-    return Found(position, position + size, first, last, epoch, kind, np.ones(n, np.int64))
+    for rows in search_batches(source, start, stop, expected=True, limits=limits):
+        position, size, first, last, epoch, kind = rows
+        yield Found(position, position + size, first, last, epoch, kind, np.ones(position.size, np.int64))
 
 
 def heaviest_rising(

@@ -98,7 +98,9 @@ def salvage(
     size field of a damaged batch leads to an intact one, what lies between is not looked at: the records of a batch may
     hold whole batches. Of all intact batches those are kept whose offsets and leader epochs agree with each other, the
     file names and ``leader-epoch-checkpoint``; the others are suspects, and go to the quarantine file. For each
-    segment, kept, lost, padding and suspect bytes add up to its size.
+    segment, kept, lost, padding and suspect bytes add up to its size. Zeros at the end of a file count as padding. They
+    are a finding, too, unless the file is sparse or no offset is missing: with at most as many records as the next
+    segment, or the checkpointed high watermark, leaves room for; or with none, and no damage, if nothing tells.
 
     What no checksum covers can be wrong without a sign: the base offset of a batch whose neighbours are lost on both
     sides, or in a compacted log, and the leader epoch of the first or the last batch without a checkpoint. A batch in a
@@ -208,14 +210,17 @@ class _PartitionSalvage:
                 targets = ConvertedPartitions(None, limits, lambda finding: None)
                 directory = staged.path / name
                 sink = stack.enter_context(targets.open(directory, self._partition, report.start_offset))
-            output = PartitionOutput(report, sink, quarantine, self._note, singles.add, limits)
+            known_end = self._partition.high_watermark
+            output = PartitionOutput(report, sink, quarantine, self._note, singles.add, known_end, limits)
             epochs = self._epochs()
             plans = ((segment, source, pool.submit(partial(
                 plan_segment, segment, source, self._next_base(segment), epochs, limits, progress
             ))) for segment, source in self._opened())  # fmt: skip
             for _, source, pending in pool.ahead(plans, 2 * threads):
                 with source:
-                    output.add(pending.result(), source)
+                    plan = pending.result()
+                    self._note_gap(output.next_offset, plan.segment)
+                    output.add(plan, source)
             output.finish()
         singles.close()
         if quarantine.n_bytes:
@@ -223,6 +228,15 @@ class _PartitionSalvage:
         report.n_unverified_records = singles.n_records
         if singles.n_records:
             report.unverified_records = report.output + RECORDS_SUFFIX
+
+    def _note_gap(self, end: int, segment: Segment) -> None:
+        """Note offsets before a segment that no segment has; a hole in the log has a finding of its own."""
+        lost = self._report.lost
+        is_told = bool(lost) and lost[-1].end_offset == segment.base_offset
+        if self._report.segments and len(self._segments) == len(self._partition.segments) and not is_told:
+            gap = self._partition.gap_between(end, segment.base_offset) if end < segment.base_offset else None
+            if gap is not None:
+                self._note(gap)
 
     def _opened(self) -> Iterator[tuple[Segment, BadSectorSource]]:
         for segment in self._segments:

@@ -289,7 +289,7 @@ class PartitionLoading:
             return
         metadata = self.cluster.metadata
         if topic_id is None:
-            self.row.stray = "it has no topic id (partition.metadata)"
+            self.row.stray = "it has no topic id (partition.metadata; kafkalog.install writes the broker's)"
         elif metadata is not None and key is not None:
             known, assigned = metadata.topic_ids.get(key.topic), metadata.partition(key)
             if known is None:

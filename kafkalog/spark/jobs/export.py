@@ -44,8 +44,9 @@ from kafkalog.operations.export import (
     check_replaceable,
     split_by_directory,
 )
-from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan, read_task
+from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import RecordOptions, TaskOptions, split_options
+from kafkalog.scanning.tasks import read_task
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
 from kafkalog.spark.jobs.scan import warn_of
 from kafkalog.spark.jobs.tables import (

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Limits, OnCorruption
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
-from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan, read_task
+from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
 from kafkalog.scanning.query import TaskOptions, split_options
+from kafkalog.scanning.tasks import read_task
 from kafkalog.spark import types
 from kafkalog.spark.jobs.tables import TaskFindings, map_tasks
 

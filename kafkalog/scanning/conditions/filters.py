@@ -7,9 +7,8 @@ out without reading them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -17,13 +16,11 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
-from kafkalog.parsing import near, parse_milliseconds, parse_time
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, FIXED_COLUMNS
+from kafkalog.records.columns import BINARY_COLUMNS
 from kafkalog.records.decode import batch_column, sequences
 from kafkalog.records.selection import FunctionFailure, Mask, no_timestamp
 from kafkalog.records.spans import Spans
-from kafkalog.scanning.filter_text import parse_condition
 
 PLACE_COLUMNS: Final = ("topic", "partition", "segment")
 """Columns with one value per segment."""
@@ -36,20 +33,16 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
-_MEMBERSHIP = ("in", "not in")
-_NULLS = ("is null", "is not null")
-_BINARY_ONLY = ("starts_with", "contains")
-_TIMESTAMP_TYPES = {name: number for number, name in kf.TIMESTAMP_TYPE_NAMES.items()}
-_SAME = {"=": "==", "startswith": "starts_with", "is_null": "is null", "is_not_null": "is not null"}
-OPERATIONS: Final = (*_COMPARISONS, *_MEMBERSHIP, *_NULLS, *_BINARY_ONLY)
+MEMBERSHIP = ("in", "not in")
+NULLS = ("is null", "is not null")
+BINARY_ONLY = ("starts_with", "contains")
+OPERATIONS: Final = (*_COMPARISONS, *MEMBERSHIP, *NULLS, *BINARY_ONLY)
 
 # Columns with one value per batch, known from its header. Not the base offset: the messages in a compressed v0 or v1
 # message each have their own.
 _OF_BATCH: Final = frozenset(
     {"leader_epoch", "producer_id", "producer_epoch", "is_transactional", "is_control", "compression", "batch_position"}
 )
-
-Filters = str | Sequence[tuple[Any, ...] | str] | Sequence[Sequence[tuple[Any, ...] | str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +64,21 @@ class Term:
     value: Any = None
     texts: tuple[Any, ...] = field(default=(), compare=False, repr=False)
 
+    @classmethod
+    def of(cls, column: str, operation: str, value: Any = None) -> Term:
+        """The term for a value that is in the type of the column."""
+        return cls(column, operation, value, _texts(column, operation, value))
+
+    def __reduce__(self) -> Any:
+        # a set of texts is compiled: the other process makes its own
+        return Term.of, (self.column, self.operation, self.value)
+
     def __str__(self) -> str:
-        if self.operation in _NULLS:
+        if self.operation in NULLS:
             return f"{self.column} {self.operation}"
         value = self.value
         if self.column == "compression":
-            value = tuple(map(_codec_name, value)) if self.operation in _MEMBERSHIP else _codec_name(value)
+            value = tuple(map(_codec_name, value)) if self.operation in MEMBERSHIP else _codec_name(value)
         return f"{self.column} {self.operation} {list(value) if isinstance(value, tuple) else value!r}"
 
     @property
@@ -150,7 +152,7 @@ class Term:
         is_key = self.column == "key"
         start = spans.key_start if is_key else spans.value_start
         size = spans.key_size if is_key else spans.value_size
-        if self.operation in _MEMBERSHIP:
+        if self.operation in MEMBERSHIP:
             texts, null_is_in = self.texts
             kernels.match_set(spans.data, start, size, texts, null_is_in, self.operation == "not in", mask)
         else:
@@ -181,7 +183,7 @@ def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term:
         return np.zeros(column.shape, np.bool_) if null is None else null
     if operation == "is not null":
         return np.ones(column.shape, np.bool_) if null is None else ~null
-    if operation in _MEMBERSHIP:
+    if operation in MEMBERSHIP:
         known = [one for one in value if one is not None]
         if column.dtype.kind in "iu":
             known = [one for one in known if np.iinfo(column.dtype).min <= one <= np.iinfo(column.dtype).max]
@@ -306,10 +308,10 @@ class Filter:
 
 def _holds_in_place(term: Term, value: Any) -> bool:
     if value is None:
-        if term.operation in _MEMBERSHIP:
+        if term.operation in MEMBERSHIP:
             return (None in term.value) == (term.operation == "in")
         return term.operation == "is null"
-    if term.operation in _NULLS:
+    if term.operation in NULLS:
         return term.operation == "is not null"
     return term.holds_for(value)
 
@@ -334,164 +336,17 @@ def _end(term: Term) -> int | None:
     return None
 
 
-def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None = None) -> Filter:
-    """Check and convert the conditions that the caller gave.
-
-    Parameters
-    ----------
-    filters : str, list of str or tuple, or list of lists of these
-        ``(column, operation, value)``, or the same as text (``"key == abc"``); see `OPERATIONS`. The value is left out
-        for `is null` and `is not null`.
-        ``("headers", "has", name)`` and ``("headers.NAME", operation, value)`` are for headers; the latter holds if
-        any header of that name matches.
-    derived : mapping of str to dtype
-        Names of derived columns.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A condition is invalid. The message has the allowed values.
-    """
-    derived = derived or {}
-    if isinstance(filters, str):
-        filters = [filters]
-    if isinstance(filters, (bytes, Mapping)) or not isinstance(filters, Iterable):
-        raise TypeError(f"filters must be a list of (column, operation, value) tuples, not {type(filters).__name__}")
-    items: list[Any] = list(filters)
-    if isinstance(filters, tuple) and len(items) in (2, 3) and items[0] in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
-        raise TypeError(f"filters must be a list of tuples; did you mean filters=[{tuple(filters)!r}]?")
-    items = [_from_text(item) for item in items]
-    if all(isinstance(item, tuple) for item in items):
-        items = [items]
-    groups = []
-    for group in items:
-        if isinstance(group, bytes) or not isinstance(group, Sequence):
-            raise TypeError(f"a filter must be a (column, operation, value) tuple or a list of them, not {group!r}")
-        groups.append(tuple(_parse_term(_from_text(item), derived) for item in group))
-    return Filter(tuple(groups), frozenset(derived))
-
-
-def _from_text(item: Any) -> Any:
-    """The condition that a text such as ``key == abc`` says; anything else as it is."""
-    return parse_condition(item) if isinstance(item, str) else item
-
-
-def check_term(item: tuple[Any, ...]) -> None:
-    """Raise what `parse_filters` would raise for one condition, without derived columns."""
-    _parse_term(item, {})
-
-
-def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Term:
-    if not isinstance(item, tuple) or not 2 <= len(item) <= 3 or not all(isinstance(part, str) for part in item[:2]):
-        raise TypeError(f"a filter must be a (column, operation, value) tuple, not {item!r}")
-    column, operation = item[0], " ".join(item[1].split())
-    operation = _SAME.get(operation, operation)
-    value = item[2] if len(item) == 3 else None
-    if column == "headers":
-        return _headers_term(operation, value)
-    is_header = column.startswith("headers.")
-    if not is_header and column not in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
-        known = (*PLACE_COLUMNS, *ALL_COLUMNS, *derived, "headers.NAME")
-        close = near(column, known)
-        there = f"did you mean {close!r}? There are" if close else "there are"
-        raise ValueError(f"no column {column!r} to filter by; {there} {', '.join(known)}")
-    is_binary = column in BINARY_COLUMNS or is_header
-    if operation not in OPERATIONS or (operation in _BINARY_ONLY and not is_binary):
-        allowed = [name for name in OPERATIONS if is_binary or name not in _BINARY_ONLY]
-        raise ValueError(f"no operation {operation!r} for column {column!r}; there are {', '.join(allowed)}")
-    if operation in _NULLS:
-        if value is not None:
-            raise ValueError(f"{operation!r} takes no value, not {value!r}")
-    elif len(item) != 3:
-        raise ValueError(f"{column!r} {operation!r} needs a value")
-    elif column == "compression" and operation not in ("==", "!=", *_MEMBERSHIP):
-        raise ValueError(f"{operation!r} is not for 'compression', whose values have no order")
-    elif operation in _MEMBERSHIP:
-        if is_header:
-            raise ValueError(f"{operation!r} is not for headers; write a group for each value")
-        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-            raise TypeError(f"{operation!r} needs a list of values, not {value!r}")
-        ones = list(value)
-        if column == "timestamp":
-            times = [None if one is None else parse_time(column, one) for one in ones]
-            ones = [one for one in times if not _is_between_milliseconds(one)]
-        value = tuple(None if one is None else _value(column, one, derived) for one in ones)
-    elif value is None:
-        raise ValueError(f"nothing compares with None; write ({column!r}, 'is null') or ({column!r}, 'is not null')")
-    else:
-        if column == "timestamp":
-            value = parse_time(column, value)
-        if column == "timestamp" and _is_between_milliseconds(value):
-            if operation in ("==", "!="):
-                return Term(column, "in", ()) if operation == "==" else Term(column, "is not null")
-            operation = {">": ">=", "<=": "<"}.get(operation, operation)
-        value = _value(column, value, derived)
-    return Term(column, operation, value, _texts(column, operation, value))
-
-
-def _is_between_milliseconds(value: Any) -> bool:
-    return isinstance(value, datetime) and value.microsecond % 1000 != 0
-
-
-def _headers_term(operation: str, value: Any) -> Term:
-    if operation == "not has":
-        operation = "has not"
-    if operation not in ("has", "has not"):
-        raise ValueError(
-            f"no operation {operation!r} for 'headers'; there are ('headers', 'has', name), "
-            "('headers', 'has not', name) and ('headers.NAME', operation, value)"
-        )
-    name = _bytes("headers", value)
-    return Term("headers", operation, name, (np.frombuffer(name, np.uint8), np.empty(0, np.uint8)))
-
-
 def _texts(column: str, operation: str, value: Any) -> tuple[Any, ...]:
     """The operands of a term for the kernels: uint8 arrays; for a set, its texts and whether null is in it."""
+    if column == "headers":
+        return np.frombuffer(value, np.uint8), np.empty(0, np.uint8)
     if column.startswith("headers."):
         name = column.removeprefix("headers.").encode()
         return np.frombuffer(name, np.uint8), np.frombuffer(value or b"", np.uint8)
     if column not in BINARY_COLUMNS:
         return ()
-    if operation not in _MEMBERSHIP:
+    if operation not in MEMBERSHIP:
         return (np.frombuffer(value or b"", np.uint8),)
     known = sorted({one for one in value if one is not None})
     offsets = np.cumsum([0, *map(len, known)], dtype=np.int64)
     return kernels.TextSet(np.frombuffer(b"".join(known), np.uint8), offsets), None in value
-
-
-def _value(column: str, value: Any, derived: Mapping[str, np.dtype[Any]]) -> Any:
-    """A value in the type of a column."""
-    if column in BINARY_COLUMNS or column.startswith("headers."):
-        return _bytes(column, value)
-    if column in ("topic", "segment"):
-        if not isinstance(value, str):
-            raise TypeError(f"{column} is text, not {value!r}")
-        return value
-    if column == "timestamp":
-        return parse_milliseconds("timestamp", value)
-    if column == "compression":
-        if value not in kf.CODEC_NAMES[:5]:
-            raise ValueError(f"no compression {value!r}; there are {', '.join(kf.CODEC_NAMES[:5])}")
-        return kf.CODEC_NAMES.index(value)
-    if column == "timestamp_type" and isinstance(value, str):
-        if value not in _TIMESTAMP_TYPES:
-            raise ValueError(f"no timestamp_type {value!r}; there are {', '.join(_TIMESTAMP_TYPES)}")
-        return _TIMESTAMP_TYPES[value]
-    dtype = derived[column] if column in derived else np.dtype(FIXED_COLUMNS.get(column, np.int32))
-    if dtype == np.bool_:
-        if not isinstance(value, (bool, np.bool_)):
-            raise TypeError(f"{column} is True or False, not {value!r}")
-        return bool(value)
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{column} is a number, not {value!r}")
-    if dtype.kind != "f" and not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{column} is a whole number, not {value!r}")
-    return value
-
-
-def _bytes(column: str, value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
-    if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise TypeError(f"{column} is bytes (or text, taken as UTF-8), not {value!r}")
-    return bytes(value)

@@ -30,7 +30,8 @@ from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
-from kafkalog.scanning.filters import OPERATIONS, Filter, parse_filters
+from kafkalog.scanning.conditions.filter_tuples import parse_filters
+from kafkalog.scanning.conditions.filters import OPERATIONS, Filter
 
 pytestmark = pytest.mark.kernels
 

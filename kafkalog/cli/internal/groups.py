@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, names, timestamp
+from kafkalog.cli.internal.state_options import add_as_of, print_history
+from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, names
 from kafkalog.cli.text import counted, escape_line, iso_seconds, table
+from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
     from kafkalog.internal.groups import Group
@@ -28,6 +29,7 @@ their id need __cluster_metadata there.
   kafkalog groups /var/lib/kafka
   kafkalog groups /var/lib/kafka -g billing --members
   kafkalog groups /var/lib/kafka --end-timestamp 2026-11-21T08:00Z
+  kafkalog groups /var/lib/kafka --history | jq -c 'select(.key.group == "billing") | [.offset, .type, .value]'
   kafkalog groups /var/lib/kafka --json | jq -c 'select(.lag > 1000) | [.group, .lag]'""",
 )
 
@@ -44,9 +46,7 @@ def add_parser(commands: Any) -> None:
         type=names,
         help="only these groups: names or globs such as 'billing-*'; may be repeated",
     )
-    what.add_argument(
-        "--end-timestamp", metavar="T", type=timestamp, help="the state right before this time: ms, ISO 8601 or -1h"
-    )
+    add_as_of(what)
     how = parser.add_argument_group("how it is shown")
     how.add_argument("--members", action="store_true", help="also the members and their assignments")
     how.add_argument("--json", action="store_true", help="an object a line for each group, members included")
@@ -58,19 +58,26 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Print the groups."""
     from kafkalog.internal.groups import groups
 
+    if args.history:
+        return print_history(args, console, CONSUMER_OFFSETS, SHARE_GROUP_STATE)
     prepare_stdout(is_json=args.json)
     found = groups(
-        args.paths, groups=flatten(args.groups), end_timestamp=args.end_timestamp, limits=make_limits(args.limits)
+        args.paths,
+        groups=flatten(args.groups),
+        end_offset=args.end_offset,
+        end_timestamp=args.end_timestamp,
+        limits=make_limits(args.limits),
     )
     console.findings(found.findings)
     if not found:
         console.note("no groups: there is no __consumer_offsets, or it has none that match")
     for number, group in enumerate(found):
         if args.json:
-            console.write(json.dumps(group.as_dict()) + "\n")
+            console.json(group.as_dict())
         else:
             lines = [*([""] if number else []), *_text(group, with_members=args.members)]
             console.write("".join(f"{line}\n" for line in lines))
+    return None
 
 
 def _text(group: Group, *, with_members: bool) -> Iterator[str]:

@@ -1,0 +1,9 @@
+"""Commands about the topics that hold state.
+
+    `groups`         lists groups of consumers
+    `transactions`   lists transactions, and those that hang
+    `schemas`        lists a registry's schemas
+    `state_options`  options that these have in common
+
+A command is imported when it runs; `kafkalog.cli.commands` names them.
+"""

@@ -1,0 +1,100 @@
+"""`kafkalog schemas`: prints the schemas of a registry out of its topic."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.internal.state_options import add_as_of, print_history
+from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, names
+from kafkalog.cli.text import escape_line, iso_seconds, table
+from kafkalog.format import SCHEMAS_TOPIC
+
+if TYPE_CHECKING:
+    from kafkalog.internal.schemas import Schema
+
+_HELP: Final = HelpText(
+    description="""\
+List the schemas of a Confluent Schema Registry, out of the topic in which it keeps them (_schemas): a line a version of
+a subject, with its id, type and references.
+
+--deleted also lists deleted ones, as long as their records are in the files: 'soft' are those that the registry can
+restore, 'hard' those that are nowhere else. --text prints the schemas themselves.""",
+    examples="""\
+  kafkalog schemas /var/lib/kafka
+  kafkalog schemas /backup/kafka --deleted -s 'orders-*'
+  kafkalog schemas /backup/kafka/_schemas-0 --text -s orders-value
+  kafkalog schemas /backup/kafka --json --end-timestamp 2026-11-21T08:00Z >schemas.jsonl""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command's arguments."""
+    parser = add_command(commands, "schemas", _HELP)
+    what = parser.add_argument_group("which schemas")
+    what.add_argument(
+        "-s",
+        "--subjects",
+        metavar="S,...",
+        action="append",
+        type=names,
+        help="only these subjects: names or globs such as 'orders-*'; may be repeated",
+    )
+    what.add_argument("--deleted", action="store_true", help="also deleted ones that are still in the files")
+    what.add_argument(
+        "--topic", metavar="TOPIC", default=SCHEMAS_TOPIC, help="the registry's topic (default: _schemas)"
+    )
+    add_as_of(what)
+    how = parser.add_argument_group("how it is shown")
+    how.add_argument("--text", action="store_true", help="the text of each schema, too")
+    how.add_argument("--json", action="store_true", help="an object a line for each version, with its text")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Print the schemas."""
+    from kafkalog.internal.schemas import schemas
+
+    if args.history:
+        return print_history(args, console, SCHEMAS_TOPIC)
+    prepare_stdout(is_json=args.json)
+    found = schemas(
+        args.paths,
+        subjects=flatten(args.subjects),
+        deleted=args.deleted,
+        topic=args.topic,
+        end_offset=args.end_offset,
+        end_timestamp=args.end_timestamp,
+        limits=make_limits(args.limits),
+    )
+    console.findings(found.findings)
+    if not found:
+        console.note(f"no schemas: there is no {args.topic}, or it has none that match")
+    if args.json:
+        console.write("".join(json.dumps(one.as_dict()) + "\n" for one in found))
+    elif args.text:
+        for one in found:
+            head = escape_line(f"{' '.join(_row(one))}".rstrip())
+            console.write(f"{head}\n" + "".join(f"  {escape_line(line)}\n" for line in one.schema.splitlines()))
+    elif found:
+        rows = [["SUBJECT", "VERSION", "ID", "TYPE", "REGISTERED", "REFERENCES", ""], *map(_row, found)]
+        lines = table(rows, [False, True, True, False, False, False, False])
+        console.write("".join(f"{escape_line(line)}\n" for line in lines))
+    return None
+
+
+def _row(one: Schema) -> list[str]:
+    references = ",".join(f"{part.name}={part.subject}:{part.version}" for part in one.references)
+    deleted = f"deleted ({one.deleted})" if one.deleted else ""
+    return [
+        one.subject,
+        str(one.version),
+        str(one.id),
+        one.type,
+        iso_seconds(one.timestamp),
+        references or "-",
+        deleted,
+    ]

@@ -1,0 +1,49 @@
+"""Options of the commands that read topics which hold state: as of when, and all of their records."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.options import make_limits, timestamp
+
+
+def add_as_of(group: Any) -> None:
+    """Add ``--end-offset``, ``--end-timestamp`` and ``--history``."""
+    group.add_argument(
+        "--end-offset", metavar="N", type=_offset, help="the state right before this offset of the topic's partition"
+    )
+    group.add_argument(
+        "--end-timestamp", metavar="T", type=timestamp, help="the state right before this time: ms, ISO 8601 or -1h"
+    )
+    group.add_argument(
+        "--history",
+        action="store_true",
+        help="instead of the state, every record that is in the files, decoded, an object a line; only --end-offset and"
+        " --end-timestamp apply",
+    )
+
+
+def print_history(args: argparse.Namespace, console: Console, *topics: str) -> None:
+    """Print every record of topics as JSON lines."""
+    from kafkalog.internal.history import history
+
+    prepare_stdout(is_json=True)
+    records = history(
+        args.paths,
+        topics,
+        end_offset=args.end_offset,
+        end_timestamp=args.end_timestamp,
+        limits=make_limits(args.limits),
+    )
+    for record in records:
+        console.write(json.dumps(record.as_dict()) + "\n")
+    console.findings(records.findings)
+
+
+def _offset(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"an offset is expected, not {text!r}")
+    return int(text)

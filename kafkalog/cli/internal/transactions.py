@@ -1,0 +1,146 @@
+"""`kafkalog transactions`: prints transactions as coordinators know them, where they are open, and what ends them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.internal.state_options import add_as_of, print_history
+from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, milliseconds, names, timestamp
+from kafkalog.cli.text import counted, duration, escape_line, iso_seconds, table
+from kafkalog.format import TRANSACTION_STATE
+
+if TYPE_CHECKING:
+    from kafkalog.internal.transactions import OpenTransaction, Transaction
+
+_HELP: Final = HelpText(
+    description="""\
+List transactions, a line a transactional id: what its coordinator knows of it (out of __transaction_state), and the
+partitions in which it is open.
+
+A transaction hangs if nothing was written in it for longer than a broker allows any to be open
+(--transaction-max-timeout-ms), and no coordinator has it: nobody will end it, and read_committed consumers wait for
+ever. Below it is the command that ends it in a running cluster. A coordinator is only known if its partition of
+__transaction_state is in the log dirs that are given: give those of all brokers.
+
+Of partitions, headers and markers are read. With --end-offset or --end-timestamp only coordinators are asked.""",
+    examples="""\
+  kafkalog transactions /var/lib/kafka
+  kafkalog transactions --hanging /disk1/kafka /disk2/kafka
+  kafkalog transactions /backup/kafka -i 'billing-*' --now 2026-11-21T08:00:00Z
+  kafkalog transactions /backup/kafka --end-timestamp 2026-11-21T08:00Z
+  kafkalog transactions /backup/kafka --history | jq -c 'select(.key.transactionalId == "billing-1") | .value'
+  kafkalog transactions /var/lib/kafka --json | jq -r '.open[].abort_command // empty'""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command's arguments."""
+    parser = add_command(commands, "transactions", _HELP)
+    what = parser.add_argument_group("which transactions")
+    what.add_argument(
+        "-i",
+        "--transactional-ids",
+        metavar="ID,...",
+        action="append",
+        type=names,
+        help="only these ids: names or globs such as 'billing-*'; may be repeated",
+    )
+    what.add_argument("--open", action="store_true", help="only those that are not ended")
+    what.add_argument("--hanging", action="store_true", help="only those that hang in a partition")
+    what.add_argument(
+        "--coordinators-only", action="store_true", help="do not look into partitions for open transactions"
+    )
+    what.add_argument(
+        "--now", metavar="TIME", type=timestamp, help="the clock that ages are told by: ms, or ISO 8601 with a zone"
+    )
+    what.add_argument(
+        "--transaction-max-timeout-ms",
+        metavar="MS",
+        type=milliseconds,
+        help="the broker's setting, after which an open transaction hangs (default: 900000)",
+    )
+    add_as_of(what)
+    how = parser.add_argument_group("how it is shown")
+    how.add_argument("--json", action="store_true", help="an object a line for each transactional id; times in ms")
+    add_limits(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Print the transactions."""
+    from kafkalog.format import milliseconds as as_milliseconds
+    from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS
+    from kafkalog.internal.transactions import transactions
+    from kafkalog.log.open import open_log_dir
+
+    if args.history:
+        return print_history(args, console, TRANSACTION_STATE)
+    prepare_stdout(is_json=args.json)
+    timeout = args.transaction_max_timeout_ms
+    now = time.time_ns() // 10**6 if args.now is None else args.now
+    now = as_milliseconds(now) if isinstance(now, datetime) else now
+    log_dir = open_log_dir(args.paths, limits=make_limits(args.limits))
+    console.findings(log_dir.findings)
+    found = transactions(
+        log_dir,
+        transactional_ids=flatten(args.transactional_ids),
+        read_partitions=not args.coordinators_only,
+        end_offset=args.end_offset,
+        end_timestamp=args.end_timestamp,
+        now=now,
+        transaction_max_timeout_ms=TRANSACTION_MAX_TIMEOUT_MS if timeout is None else timeout,
+    )
+    console.findings(found.findings)
+    if TRANSACTION_STATE not in log_dir.topics:
+        console.note(f"there is no {TRANSACTION_STATE} here: which transactional id a producer has is not known")
+    shown = [one for one in found if one.is_hanging or not args.hanging]
+    shown = [one for one in shown if one.is_open or not args.open]
+    if args.json:
+        console.write("".join(json.dumps(one.as_dict()) + "\n" for one in shown))
+        return None
+    console.write("".join(f"{line}\n" for one in shown for line in _text(one, now)))
+    n_open = sum(one.is_open for one in found)
+    hang = f", {counted(len(found.hanging), 'partition')} with one that hangs" if found.hanging else ""
+    console.write(f"total: {counted(len(found), 'transactional id')}, {n_open} not ended{hang}\n")
+    return None
+
+
+_HEADER: Final = ["PARTITION", "FROM", "LAST WRITTEN", "IDLE", "HELD", ""]
+_RIGHT: Final = [False, True, False, True, True, False]
+
+
+def _text(one: Transaction, now: int) -> Iterator[str]:
+    producer = f"producer {one.producer_id} epoch {one.producer_epoch}"
+    if one.transactional_id is None:
+        yield f"no coordinator here has {producer}"
+    else:
+        since = one.start_timestamp if one.is_open and one.start_timestamp is not None else one.last_update_timestamp
+        parts = [
+            *(str(one.state), f"since {iso_seconds(since)}", producer, f"timeout {duration(one.timeout_ms or 0)}"),
+            f"coordinator {TRANSACTION_STATE}-{one.coordinator_partition}",
+        ]
+        yield escape_line(f"{one.transactional_id}: {', '.join(parts)}")
+    shown = {(part.topic, part.partition) for part in one.open}
+    elsewhere = [str(part) for part in one.partitions if part not in shown]
+    if one.open:
+        yield from (f"  {escape_line(line)}" for line in table([_HEADER, *map(_row, one.open)], _RIGHT))
+    if elsewhere:
+        yield escape_line(f"  to be ended in, and not open here: {', '.join(elsewhere)}")
+    yield from (f"  ends it: {escape_line(part.abort_command)}" for part in one.open if part.is_hanging)
+
+
+def _row(part: OpenTransaction) -> list[str]:
+    return [
+        f"{part.topic}-{part.partition}",
+        str(part.start_offset),
+        iso_seconds(part.last_timestamp),
+        "-" if part.idle_ms is None else duration(part.idle_ms),
+        str(part.n_held),
+        ", ".join(["hanging" if part.is_hanging else "open", *(["blocking"] if part.is_blocking else [])]),
+    ]

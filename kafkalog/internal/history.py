@@ -1,0 +1,186 @@
+"""Every record of a topic that holds state, decoded, in the order of each partition's offsets.
+
+Nothing is applied: deletions, and records of transactions that were aborted, are among them, and so are the markers
+that say how a transaction ended. Fields have the form in which Kafka's own tools print them; the salts and keys of
+SCRAM credentials are left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits
+from kafkalog.format import INTERNAL_TOPICS, SCHEMAS_TOPIC, ControlRecordType
+from kafkalog.internal.reading import AsOf, read_records
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths, open_log_dir
+from kafkalog.messages.decoder import MessageError
+from kafkalog.messages.framing import KEYED, decode_record
+from kafkalog.messages.json_form import json_form
+from kafkalog.messages.members import with_members
+from kafkalog.parsing import Time
+
+_SECRETS: Final = ("salt", "storedKey", "serverKey")
+
+
+@dataclass(frozen=True, slots=True)
+class StateRecord:
+    """A record of a topic that holds state.
+
+    Attributes
+    ----------
+    topic : str
+    partition : int
+    offset : int
+    timestamp : int or None
+        In ms.
+    type : str or None
+        Such as ``OffsetCommit``; ``COMMIT``, ``ABORT`` and so on for control records; None if it cannot be decoded.
+    version : int or None
+        Of the value; None for a tombstone.
+    key, value : dict or None
+        Fields by name, bytes in base64. The value of a tombstone is None.
+    producer_id : int or None
+        Of a record in a transaction, and of its marker.
+    error : str or None
+        Why it cannot be decoded. Key and value are ``{"base64": ...}`` then.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int | None
+    type: str | None
+    version: int | None
+    key: dict[str, Any] | None
+    value: dict[str, Any] | None
+    producer_id: int | None = None
+    error: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+
+class History(Iterator[StateRecord]):
+    """The records of topics that hold state, one topic after the other, as they are read.
+
+    Attributes
+    ----------
+    findings : list of Finding
+        Damage so far.
+    """
+
+    def __init__(self, log_dir: LogDir, topics: Sequence[str], as_of: AsOf) -> None:
+        self.findings: list[Finding] = []
+        self._records = self._read(log_dir, topics, as_of)
+
+    def __next__(self) -> StateRecord:
+        return next(self._records)
+
+    def _read(self, log_dir: LogDir, topics: Sequence[str], as_of: AsOf) -> Iterator[StateRecord]:
+        for topic in topics:
+            for record in read_records(log_dir, topic, as_of, self.findings.append):
+                content = _control(record.key) if record.is_control else _content(topic, record.key, record.value)
+                yield StateRecord(
+                    topic,
+                    record.partition or 0,
+                    record.offset,
+                    record.timestamp if record.timestamp >= 0 else None,
+                    *content[:4],
+                    record.producer_id if record.is_transactional else None,
+                    content.error,
+                )
+
+
+def history(
+    path: Paths | LogDir,
+    topics: str | Sequence[str],
+    *,
+    end_offset: int | None = None,
+    end_timestamp: Time | None = None,
+    limits: Limits | None = None,
+) -> History:
+    """Decode every record of topics that hold state, deletions included, as far as they are still in the files.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or LogDir
+    topics : str or sequence of str
+        Of ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``, ``__cluster_metadata``,
+        ``__remote_log_metadata`` and ``_schemas``. One that is not there has no records.
+    end_offset : int, optional
+        Only records below this offset of their partition.
+    end_timestamp : int (ms), str or aware datetime, optional
+        Only records before this time.
+    limits : Limits, optional
+
+    Returns
+    -------
+    History
+        An iterator of `StateRecord`. Damage does not raise: what lies behind it is read, and `findings` has it.
+
+    Examples
+    --------
+    >>> list(kafkalog.history("tests/golden/log_dir", "__transaction_state"))
+    []
+    """
+    wanted = [topics] if isinstance(topics, str) else list(topics)
+    for topic in wanted:
+        if topic not in INTERNAL_TOPICS and topic != SCHEMAS_TOPIC:
+            known = ", ".join(sorted({*INTERNAL_TOPICS, SCHEMAS_TOPIC}))
+            raise ValueError(f"what records of {topic} say is not known; there are {known}")
+    log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
+    return History(log_dir, wanted, AsOf.of(end_offset, end_timestamp))
+
+
+class _Content(NamedTuple):
+    type: str | None
+    version: int | None = None
+    key: dict[str, Any] | None = None
+    value: dict[str, Any] | None = None
+    error: str | None = None
+
+
+def _control(key: bytes | None) -> _Content:
+    number = int.from_bytes((key or b"")[2:4], "big")
+    known = number in set(ControlRecordType)
+    return _Content(ControlRecordType(number).name if known else f"CONTROL({number})")
+
+
+def _content(topic: str, key: bytes | None, value: bytes | None) -> _Content:
+    try:
+        return _of_registry(key, value) if topic == SCHEMAS_TOPIC else _message(topic, key, value)
+    except (ValueError, RecursionError) as error:
+        why = str(error) if isinstance(error, MessageError) else f"is no JSON: {error}"
+        return _Content(None, None, _raw(key), _raw(value), why)
+
+
+def _message(topic: str, key: bytes | None, value: bytes | None) -> _Content:
+    record = decode_record(topic, key, value)
+    fields: dict[str, Any] | None = None
+    if record.value is not None and record.version is not None:
+        name = f"{record.type}{'Value' if topic in KEYED else 'Record'}"
+        fields = json_form(name, record.version, record.value)
+        if record.type == "GroupMetadata":
+            fields = with_members(fields)
+        elif record.type == "UserScramCredential":
+            fields = {name: one for name, one in fields.items() if name not in _SECRETS}
+    known = None if record.key is None else json_form(f"{record.type}Key", 0, record.key)
+    return _Content(record.type, record.version, known, fields)
+
+
+def _of_registry(key: bytes | None, value: bytes | None) -> _Content:
+    fields = None if key is None else json.loads(key)
+    found = None if value is None else json.loads(value)
+    if not isinstance(fields, dict) or not isinstance(found, (dict, type(None))):
+        raise ValueError("no object")
+    return _Content(str(fields.get("keytype")), None, fields, found)
+
+
+def _raw(data: bytes | None) -> dict[str, Any] | None:
+    return None if data is None else {"base64": base64.b64encode(data).decode()}

@@ -1,0 +1,140 @@
+"""Reads the records of a topic that holds state, in the order of each partition's offsets, as Arrow.
+
+Damage is passed over and reported; what lies behind it is read. One thread reads: what is done with the records takes
+longer than decoding them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from kafkalog.errors import Finding, KafkalogError
+from kafkalog.interchange.arrow_output import ArrowWriter, columns_needed, form_needed, record_schema
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.segment_reader import SegmentWindow
+from kafkalog.parsing import Time, parse_milliseconds
+from kafkalog.records.batch_table import lost_batch
+from kafkalog.records.columns import RecordColumns
+from kafkalog.records.decode import decode
+from kafkalog.records.fill import Form
+from kafkalog.records.selection import Selection
+
+COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "producer_id", "is_transactional", "is_control")
+"""Columns of the record batches that `read_topic` gives."""
+
+Report = Callable[[Finding], None]
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """Up to where a topic is read; None for its end.
+
+    Attributes
+    ----------
+    end_offset : int or None
+        Records below this offset, of each partition.
+    end_timestamp : int or None
+        Records before this time, in ms.
+    """
+
+    end_offset: int | None = None
+    end_timestamp: int | None = None
+
+    @classmethod
+    def of(cls, end_offset: int | None, end_timestamp: Time | None) -> AsOf:
+        """Check what a caller gave."""
+        if end_offset is not None and end_offset < 0:
+            raise ValueError(f"end_offset is at least 0, not {end_offset}")
+        time = None if end_timestamp is None else parse_milliseconds("end_timestamp", end_timestamp)
+        return cls(end_offset, time)
+
+
+class KeyedRecord(NamedTuple):
+    """A record of a topic that holds state; its fields are `COLUMNS`."""
+
+    partition: int | None
+    offset: int
+    timestamp: int
+    """In ms; -1 for none."""
+    key: bytes | None
+    value: bytes | None
+    producer_id: int = -1
+    is_transactional: bool = False
+    is_control: bool = False
+
+
+def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[pa.RecordBatch]:
+    """Read a topic's partitions one after the other, control records included.
+
+    Parameters
+    ----------
+    log_dir : LogDir
+    topic : str
+    as_of : AsOf
+    report : callable
+        Called with each finding.
+
+    Returns
+    -------
+    iterator of pyarrow.RecordBatch
+        With the columns `COLUMNS`.
+    """
+    schema = record_schema(COLUMNS)
+    names, form = columns_needed(schema), form_needed(schema)
+    for key in [one for one in log_dir if one.topic == topic]:
+        try:
+            partition = log_dir[key]
+            selection = Selection(
+                start_offset=partition.log_start_offset or None,
+                end_offset=as_of.end_offset,
+                end_timestamp=as_of.end_timestamp,
+                include_control=True,
+            )
+        except KafkalogError as error:
+            report(error.to_finding())
+            continue
+        for finding in partition.findings:
+            report(finding)
+        writer = ArrowWriter(schema, key)
+        for window in partition.reader.windows(selection, on_corruption="skip", report=report):
+            for columns in _decoded(window, selection, names, form, report):
+                yield writer.batch(columns)
+                del columns
+            window.release()
+            del window
+
+
+def _decoded(
+    window: SegmentWindow, selection: Selection, names: list[str], form: Form, report: Report
+) -> Iterator[RecordColumns]:
+    """The columns of a window's records; batches that cannot be decoded are reported."""
+    done = 0
+    while done < len(window.batches):  # `decode` stops early once it has decompressed enough bytes
+        decoded = decode(
+            window.window,
+            names,
+            first=done,
+            selection=selection,
+            form=form,
+            limits=window.segment.limits,
+            path=str(window.segment.path),
+        )
+        done += decoded.n_batches
+        if decoded.columns is not None:
+            yield decoded.columns
+        if decoded.error is not None:
+            report(lost_batch(decoded.error, window.batches))
+            done += 1  # the batch that the error is about
+        del decoded
+
+
+def read_records(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[KeyedRecord]:
+    """Read a topic's records one by one, control records included; see `read_topic`."""
+    for batch in read_topic(log_dir, topic, as_of, report):
+        timestamps = batch.column("timestamp").cast(pa.int64()).fill_null(-1)
+        columns = (timestamps if name == "timestamp" else batch.column(name) for name in COLUMNS)
+        yield from map(KeyedRecord, *(column.to_pylist() for column in columns))

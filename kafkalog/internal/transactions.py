@@ -1,0 +1,339 @@
+"""Transactions as their coordinators know them (`__transaction_state`), joined with those that partitions have open.
+
+A partition's transaction hangs if nobody will end it: nothing was written in it for longer than any may be open, and no
+coordinator has it. Mirrors `TransactionStateManager.loadTransactionMetadata` and
+`TransactionsCommand.FindHangingTransactionsCommand`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
+from kafkalog.format import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
+from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, Producer, list_producers
+from kafkalog.internal.reading import AsOf
+from kafkalog.internal.replay import LastRecord, load_topic
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths, open_log_dir
+from kafkalog.messages.framing import InternalRecord
+from kafkalog.messages.printed import TRANSACTION_STATES
+from kafkalog.parsing import Time, parse_milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that a partition has open.
+
+    Attributes
+    ----------
+    topic : str
+    partition : int
+    producer_id, producer_epoch, coordinator_epoch : int
+        As the partition has them; the last one is -1 before the producer's first marker there.
+    start_offset : int
+    start_timestamp : int or None
+        In ms.
+    last_timestamp : int
+        Of the last batch in it, in ms.
+    idle_ms : int or None
+    n_held : int
+        Offsets from the last stable one to the end of the log, which `read_committed` consumers wait for.
+    is_blocking : bool
+        Whether the last stable offset waits for this transaction.
+    is_hanging : bool
+        Whether it has been idle for longer than any may be open, and no coordinator found here has it.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    start_timestamp: int | None
+    last_timestamp: int
+    idle_ms: int | None
+    n_held: int
+    is_blocking: bool
+    is_hanging: bool
+
+    @property
+    def abort_command(self) -> str:
+        """The command that ends this transaction in a running cluster, with `HOST:PORT` in the place of a broker."""
+        return (
+            "kafka-transactions.sh --bootstrap-server HOST:PORT abort"
+            f" --topic {shlex.quote(self.topic)} --partition {self.partition} --start-offset {self.start_offset}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields and the command, for JSON."""
+        return {**asdict(self), "abort_command": self.abort_command if self.is_hanging else None}
+
+
+@dataclass(slots=True)
+class Transaction:
+    """The transactions of a transactional id.
+
+    Attributes
+    ----------
+    transactional_id : str or None
+        None for a producer that no coordinator found here knows, but that has a transaction open in a partition.
+    state : str or None
+        Of the coordinator: ``Empty``, ``Ongoing``, ``PrepareCommit``, ``PrepareAbort``, ``CompleteCommit``,
+        ``CompleteAbort``, ``Dead`` or ``PrepareEpochFence``.
+    producer_id, producer_epoch : int
+    timeout_ms : int or None
+        After which the coordinator aborts a transaction.
+    start_timestamp : int or None
+        Of the transaction that is going on, in ms.
+    last_update_timestamp : int or None
+        Of the last change, in ms.
+    coordinator_partition : int or None
+        Partition of `__transaction_state`; its leader is the coordinator.
+    partitions : list of TopicPartition
+        Which the coordinator has to write markers to.
+    open : list of OpenTransaction
+        In partitions of this log dir, sorted by topic and partition.
+    """
+
+    transactional_id: str | None
+    state: str | None
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int | None = None
+    start_timestamp: int | None = None
+    last_update_timestamp: int | None = None
+    coordinator_partition: int | None = None
+    partitions: list[TopicPartition] = field(default_factory=list)
+    open: list[OpenTransaction] = field(default_factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the coordinator has not ended it, or a partition has it open."""
+        return bool(self.open) or self.state in _UNENDED
+
+    @property
+    def is_hanging(self) -> bool:
+        """Whether it hangs in a partition."""
+        return any(one.is_hanging for one in self.open)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {
+            **{name: getattr(self, name) for name in self.__dataclass_fields__},
+            "partitions": [one._asdict() for one in self.partitions],
+            "is_hanging": self.is_hanging,
+            "open": [one.as_dict() for one in self.open],
+        }
+
+
+_UNENDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+
+
+class Transactions(list[Transaction]):
+    """Transactions, sorted by transactional id; those without one are the last.
+
+    Attributes
+    ----------
+    findings : list of Finding
+        Damage, and records that could not be decoded.
+    """
+
+    def __init__(self, transactions: Iterable[Transaction] = (), findings: Iterable[Finding] = ()) -> None:
+        super().__init__(transactions)
+        self.findings = list(findings)
+
+    @property
+    def hanging(self) -> list[OpenTransaction]:
+        """Those that hang in a partition."""
+        return [one for transaction in self for one in transaction.open if one.is_hanging]
+
+    def to_arrow(self) -> pa.Table:
+        """The transactions as a table, a row a transactional id."""
+        return pa.Table.from_pylist([one.as_dict() for one in self], schema=_ARROW)
+
+
+_TIME: Final = pa.timestamp("ms", tz="UTC")
+_ARROW: Final = pa.schema(
+    {
+        "transactional_id": pa.string(),
+        "state": pa.string(),
+        "producer_id": pa.int64(),
+        "producer_epoch": pa.int16(),
+        "timeout_ms": pa.int32(),
+        "start_timestamp": _TIME,
+        "last_update_timestamp": _TIME,
+        "coordinator_partition": pa.int32(),
+        "partitions": pa.list_(pa.struct({"topic": pa.string(), "partition": pa.int32()})),
+        "is_hanging": pa.bool_(),
+        "open": pa.list_(
+            pa.struct(
+                {
+                    "topic": pa.string(),
+                    "partition": pa.int32(),
+                    "producer_id": pa.int64(),
+                    "producer_epoch": pa.int16(),
+                    "coordinator_epoch": pa.int32(),
+                    "start_offset": pa.int64(),
+                    "start_timestamp": _TIME,
+                    "last_timestamp": _TIME,
+                    "idle_ms": pa.int64(),
+                    "n_held": pa.int64(),
+                    "is_blocking": pa.bool_(),
+                    "is_hanging": pa.bool_(),
+                    "abort_command": pa.string(),
+                }
+            )
+        ),
+    }
+)
+
+
+def transactions(
+    path: Paths | LogDir,
+    *,
+    transactional_ids: str | Sequence[str] | None = None,
+    read_partitions: bool = True,
+    end_offset: int | None = None,
+    end_timestamp: Time | None = None,
+    now: Time | None = None,
+    transaction_max_timeout_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
+    limits: Limits | None = None,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+) -> Transactions:
+    """Read transactions: what coordinators know of them, and in which partitions they are open or hang.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or LogDir
+        A log dir, better those of all brokers: a coordinator that is not among them cannot say that a transaction is
+        going on.
+    transactional_ids : str or sequence of str, optional
+        Only these: names or globs such as ``billing-*``. Transactions without a coordinator are left out then.
+    read_partitions : bool
+        Whether to look for open transactions in partitions, which reads the headers of all their batches. It is not
+        done for a state of the past.
+    end_offset : int, optional
+        What coordinators knew right before this offset of their partition.
+    end_timestamp : int (ms), str or aware datetime, optional
+        What coordinators knew right before this time.
+    now : int (ms), str or aware datetime, optional
+        The time from which it is told how long a transaction has been idle; default: the system clock.
+    transaction_max_timeout_ms : int
+        The brokers' `transaction.max.timeout.ms`.
+    limits : Limits, optional
+    progress : callable
+        Called with the number of further bytes of partitions that are read.
+
+    Returns
+    -------
+    Transactions
+        A list of `Transaction`. Damage does not raise: what lies behind it is read, and `findings` has it.
+
+    Examples
+    --------
+    >>> found = kafkalog.transactions("tests/golden/log_dir", now="2023-11-14T22:30:00Z")
+    >>> [one.abort_command for one in found.hanging]
+    ['kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic p-txn --partition 0 --start-offset 426']
+    """
+    log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
+    as_of = AsOf.of(end_offset, end_timestamp)
+    result = Transactions()
+    report = result.findings.append
+    result += [_known(*pair) for pair in load_topic(log_dir, TRANSACTION_STATE, as_of, report)]
+    result.sort(key=lambda one: one.transactional_id or "")
+    if read_partitions and as_of == AsOf():
+        now_ms = time.time_ns() // 10**6 if now is None else parse_milliseconds("now", now)
+        _join(result, _producers(log_dir, now_ms, transaction_max_timeout_ms, report, progress))
+    if transactional_ids is not None:
+        wanted = [transactional_ids] if isinstance(transactional_ids, str) else transactional_ids
+        result[:] = [
+            one
+            for one in result
+            if one.transactional_id is not None and any(fnmatchcase(one.transactional_id, glob) for glob in wanted)
+        ]
+    return result
+
+
+def _known(record: InternalRecord, last: LastRecord) -> Transaction:
+    """What the coordinator knows."""
+    key, value = record.key or {}, record.value or {}
+    state, start = value["transactionStatus"], value["transactionStartTimestampMs"]
+    return Transaction(
+        key["transactionalId"],
+        TRANSACTION_STATES.get(state, f"unknown({state})"),
+        value["producerId"],
+        value["producerEpoch"],
+        value["transactionTimeoutMs"],
+        start if start >= 0 else None,
+        value["transactionLastUpdateTimestampMs"],
+        last.partition,
+        sorted(
+            TopicPartition(of_topic["topic"], partition)
+            for of_topic in value["transactionPartitions"] or ()
+            for partition in of_topic["partitionIds"]
+        ),
+    )
+
+
+def _producers(
+    log_dir: LogDir,
+    now_ms: int,
+    timeout_ms: int,
+    report: Callable[[Finding], None],
+    progress: Callable[[int], object],
+) -> Iterator[PartitionProducers]:
+    """The producers of each partition that may have transactions."""
+    for key in log_dir:
+        if key.topic in INTERNAL_TOPICS and key.topic != CONSUMER_OFFSETS:
+            continue
+        try:
+            yield list_producers(
+                log_dir[key],
+                now_ms=now_ms,
+                transaction_max_timeout_ms=timeout_ms,
+                on_corruption="skip",
+                report=report,
+                progress=progress,
+            )
+        except KafkalogError as error:
+            report(error.to_finding())
+
+
+def _join(result: Transactions, partitions: Iterable[PartitionProducers]) -> None:
+    """Add what partitions have open to the transactions of the same producer."""
+    by_producer = {one.producer_id: one for one in result}
+    for partition in partitions:
+        for producer in partition.open:
+            known = by_producer.get(producer.producer_id)
+            if known is None:
+                known = Transaction(None, None, producer.producer_id, producer.producer_epoch)
+                by_producer[producer.producer_id] = known
+                result.append(known)
+            known.open.append(_open(partition, producer, known))
+
+
+def _open(partition: PartitionProducers, producer: Producer, known: Transaction) -> OpenTransaction:
+    where = partition.topic_partition or TopicPartition(partition.path, 0)
+    return OpenTransaction(
+        where.topic,
+        where.partition,
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.coordinator_epoch,
+        producer.transaction_start_offset or 0,
+        producer.transaction_start_timestamp,
+        producer.last_timestamp,
+        producer.idle_ms,
+        partition.log_end_offset - partition.last_stable_offset,
+        producer.is_blocking,
+        producer.is_hanging and where not in known.partitions,
+    )

@@ -1,0 +1,9 @@
+"""What is wanted of records, as conditions: checked, bound to a place, and applied to batches and records.
+
+    `filters`         `Term` and `Filter`: conditions applied before any record is copied
+    `filter_tuples`   `filters=` checked and converted to these
+    `filter_text`     the same as text
+    `expressions`     Arrow expressions applied to decoded columns
+
+Nothing here opens files.
+"""

@@ -1,0 +1,77 @@
+"""Reads one task of a plan with a scan, for jobs that report and tolerate what Spark's options ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Unpack
+
+import pyarrow as pa
+
+from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, Limits, ReadError
+from kafkalog.log.ranges import PartitionRange
+from kafkalog.scanning.planning import ReadTask
+from kafkalog.scanning.query import RecordOptions
+from kafkalog.scanning.scan import Scan
+
+
+def read_task(
+    task: ReadTask,
+    *,
+    report: Callable[[Finding], object] = lambda finding: None,
+    on_data_loss: str = "raise",
+    limits: Limits = DEFAULT_LIMITS,
+    **options: Unpack[RecordOptions],
+) -> Iterator[pa.RecordBatch]:
+    """Read the records of a task with `kafkalog.scan`, in bounded memory.
+
+    Parameters
+    ----------
+    task : ReadTask
+    report : callable
+        Called with each finding.
+    on_data_loss : {"raise", "skip"}
+        What to do if a segment has disappeared, or was replaced, since it was planned.
+    limits : Limits
+    **options
+        columns, start_timestamp, end_timestamp, filters, where, include_control and check_crcs; see `kafkalog.scan`.
+
+    Raises
+    ------
+    KafkalogError
+        On damage, with ``task.on_corruption="raise"``.
+    """
+    tolerates_data_loss = on_data_loss != "raise" and task.on_corruption != "stop"
+    parts: list[PartitionRange] = []
+    for part in task.parts:
+        # a part without known outcomes replays transactions itself, and needs all of its segments for that
+        is_free = task.isolation_level == "read_uncommitted" or part.outcomes is not None
+        parts += part.segment_by_segment() if tolerates_data_loss and is_free else [part]
+    for part in parts:
+        try:
+            yield from _read_part(task, part, report, limits, options)
+        except (ReadError, FileChangedError) as error:
+            if on_data_loss == "raise":
+                raise
+            report(error.to_finding())
+
+
+def _read_part(
+    task: ReadTask,
+    part: PartitionRange,
+    report: Callable[[Finding], object],
+    limits: Limits,
+    options: RecordOptions,
+) -> Iterator[pa.RecordBatch]:
+    one = Scan(
+        part.open(limits=limits),
+        isolation_level=task.isolation_level,
+        on_corruption=task.on_corruption,
+        include_deleted=task.include_deleted,
+        threads=1,
+        **options,
+    )
+    try:
+        yield from one.to_batches()
+    finally:
+        for finding in one.findings:
+            report(finding)

@@ -1,0 +1,153 @@
+"""Schemas out of the topic of a registry, in the form in which Confluent's writes its records."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from effort import fuzz_inputs
+
+import kafkalog
+from kafkalog import PartitionWriter
+from kafkalog.cli import main
+from kafkalog.internal.reading import KeyedRecord
+from kafkalog.internal.schemas import SchemaReference, _Registry, read_schemas
+
+AVRO = '{"type":"record","name":"A","fields":[]}'
+PROTO = 'syntax = "proto3"; message B { A a = 1; }'
+
+
+def schema(subject: str, version: int, number: int, text: str = AVRO, **more: Any) -> tuple[dict[str, Any], Any]:
+    key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
+    return key, {"subject": subject, "version": version, "id": number, "schema": text, "deleted": False, **more}
+
+
+def other(kind: str, subject: str | None, **value: Any) -> tuple[dict[str, Any], Any]:
+    return {"keytype": kind, "subject": subject, "magic": 0}, {"subject": subject, **value} if value else None
+
+
+RECORDS = [
+    ({"keytype": "NOOP", "magic": 0}, None),
+    other("CONFIG", None, compatibilityLevel="BACKWARD"),
+    schema("orders-value", 1, 1),
+    schema("orders-value", 2, 2, '"string"', guid="6a0f7d3e-0000-4000-8000-000000000001"),
+    schema("bill", 1, 3, PROTO, schemaType="PROTOBUF", references=[{"name": "a.proto", "subject": "a", "version": 1}]),
+    schema("old", 1, 4),
+    schema("old", 2, 5),
+    other("DELETE_SUBJECT", "old", version=1),
+    schema("gone", 1, 6),
+    schema("gone", 1, 6, deleted=True),
+    (schema("gone", 1, 6)[0], None),
+    schema("cleared", 1, 7, deleted=True),
+    other("CLEAR_SUBJECT", "cleared", magic=0),
+    schema(":.other:bill", 1, 1, '"int"'),
+    other("CONFIG", "orders-value", compatibilityLevel="FULL"),
+    other("MODE", "bill", mode="READONLY"),
+    other("MODE", "bill"),
+]
+
+
+def written(path: Path, records: Any = None) -> Path:
+    with PartitionWriter(path / "_schemas-0") as writer:
+        for number, (key, value) in enumerate(RECORDS if records is None else records):
+            data = None if value is None else json.dumps(value).encode()
+            writer.append({"key": [json.dumps(key).encode()], "value": [data], "timestamp": [1000 + number]})
+    return path
+
+
+def test_subjects_versions_ids_types_and_references(tmp_path: Path) -> None:
+    found = kafkalog.schemas(written(tmp_path))
+    assert not found.findings
+    assert [(one.subject, one.version, one.id, one.type) for one in found] == [
+        (":.other:bill", 1, 1, "AVRO"),
+        ("bill", 1, 3, "PROTOBUF"),
+        ("old", 2, 5, "AVRO"),
+        ("orders-value", 1, 1, "AVRO"),
+        ("orders-value", 2, 2, "AVRO"),
+    ]
+    assert found[1].references == [SchemaReference("a.proto", "a", 1)]
+    assert (found.compatibility, found.modes) == ({"": "BACKWARD", "orders-value": "FULL"}, {})
+    assert [one.subject for one in kafkalog.schemas(tmp_path, subjects="or*")] == ["orders-value"] * 2
+    assert found.to_arrow().column("id").to_pylist() == [1, 3, 5, 1, 2]
+
+
+def test_deleted_ones_are_known_while_they_are_in_the_file(tmp_path: Path) -> None:
+    found = kafkalog.schemas(written(tmp_path), deleted=True)
+    assert {(one.subject, one.version): one.deleted for one in found if one.deleted} == {
+        ("old", 1): "soft",
+        ("gone", 1): "hard",
+        ("cleared", 1): "hard",
+    }
+    (gone,) = [one for one in found if one.subject == "gone"]
+    assert (gone.schema, gone.offset) == (AVRO, 8), "the record that registered it, not the one that deleted it"
+
+
+def test_lookups_for_decoders(tmp_path: Path) -> None:
+    found = read_schemas(kafkalog.open_log_dir(written(tmp_path)))
+    assert [one and one.subject for one in map(found.by_id, (1, 6, 99))] == ["orders-value", "gone", None]
+    by_guid = found.by_guid("6A0F7D3E-0000-4000-8000-000000000001")
+    assert by_guid is not None
+    assert by_guid.id == 2
+    assert [one and one.version for one in (found.find("old", -1), found.find("old", 1), found.find("x", 1))] == [
+        2,
+        1,
+        None,
+    ]
+
+
+def test_as_of_an_offset_and_a_time(tmp_path: Path) -> None:
+    written(tmp_path)
+    assert [one.subject for one in kafkalog.schemas(tmp_path, end_offset=4)] == ["orders-value"] * 2
+    before = kafkalog.schemas(tmp_path, end_timestamp=1007)
+    assert [(one.subject, one.version) for one in before if one.subject == "old"] == [("old", 1), ("old", 2)]
+    with pytest.raises(ValueError, match="end_offset"):
+        kafkalog.schemas(tmp_path, end_offset=-1)
+
+
+def test_what_is_no_record_of_a_registry_is_a_finding(tmp_path: Path) -> None:
+    keys = [b"{", b"[]", b'{"keytype":"NEW"}', None, b'{"keytype":"SCHEMA","subject":"s","version":"1"}', b"[" * 5000]
+    with PartitionWriter(tmp_path / "_schemas-0") as writer:
+        writer.append({"key": keys, "value": [b"{}"] * len(keys)})
+        key, value = schema("s", 1, 2**40)
+        writer.append({"key": [json.dumps(key).encode()], "value": [json.dumps(value).encode()]})
+    found = kafkalog.schemas(tmp_path)
+    assert not found
+    assert [finding.base_offset for finding in found.findings] == list(range(len(keys) + 1))
+    assert {finding.reason for finding in found.findings} == {"internal_record"}
+
+
+def test_mutated_records_end_in_schemas_or_findings() -> None:
+    rng = random.Random(180)
+    registry = _Registry()
+    n_refused = 0
+    for number in range(fuzz_inputs() // 10):
+        key, value = (bytearray(json.dumps(part).encode()) for part in rng.choice(RECORDS))
+        for data in (key, value):
+            for _ in range(rng.randint(0, 2)):
+                at = rng.randrange(len(data))
+                data[at : at + rng.randint(0, 3)] = rng.choice((b"", b"0", b'"', b"null", rng.randbytes(2)))
+        try:
+            registry.apply(KeyedRecord(0, number, -1, bytes(key), bytes(value)))
+        except ValueError:
+            n_refused += 1
+    assert registry.finished()
+    assert n_refused
+
+
+def test_the_command_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(written(tmp_path))
+    assert main(["schemas", path, "--json", "--deleted"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [one.as_dict() for one in kafkalog.schemas(path, deleted=True)]
+    assert main(["schemas", path, "-s", "bill"]) == 0
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.split() == ["bill", "1", "3", "PROTOBUF", "1970-01-01T00:00:01Z", "a.proto=a:1"]
+    assert main(["schemas", path, "-s", "bill", "--text"]) == 0
+    assert PROTO in capsys.readouterr().out
+    assert main(["schemas", path, "--history"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(RECORDS)
+    assert main(["schemas", path, "-s", "none-such"]) == 0
+    assert "no schemas" in capsys.readouterr().err

@@ -1,0 +1,159 @@
+"""A scan divided into parts: other processes read them, together what the scan reads, or say that files changed."""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import builder
+import golden_sets
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from needs import missing
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.errors import FileChangedError, ReadError
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"isolation_level": "read_committed"},
+    {"start_offset": 20, "end_offset": 90, "columns": ["partition", "offset", "value"]},
+    {"filters": [("topic", "==", "p-txn"), ("offset", ">", 100)], "include_control": True},
+    {"filters": [("key", "in", [b"k1", b"k2", None])], "batch_size": 7},
+    {"filters": [[("partition", "==", 1)], [("headers", "has", "n"), ("key", "!=", "a")]]},
+    {"filters": pc.field("offset") < 30, "binary_type": pa.binary_view()},
+    {"topics": ["p-*", "!p-txn"], "start_timestamp": 1_700_000_000_000},
+]
+
+
+def travelled(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A partition of three segments of a hundred batches each, with offset indexes."""
+    path = tmp_path / "t-0"
+    path.mkdir()
+    for base in (0, 400, 800):
+        batches = [
+            builder.batch_v2([builder.record_v2(i, 0, None, b"x" * 400) for i in range(4)], base_offset=base + 4 * at)
+            for at in range(100)
+        ]
+        (path / kf.segment_file_name(base)).write_bytes(b"".join(batches))
+    kafkalog.reindex(path, in_place=True)
+    return path
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_parts_together_read_what_the_scan_reads_and_both_pickle(options: dict[str, Any]) -> None:
+    scan = kafkalog.scan(golden_sets.LOG_DIR, **options)
+    whole = scan.to_table()
+    assert travelled(scan).to_table().equals(whole)
+    for target_bytes in (2**12, 2**15, 2**26):
+        parts = travelled(scan.plan(target_bytes=target_bytes))
+        assert pa.concat_tables([scan.schema.empty_table(), *(part.to_table() for part in parts)]).equals(whole)
+        assert sum(part.count_rows() for part in parts) == whole.num_rows
+    assert whole.num_rows
+
+
+def test_what_is_opened_pickles_with_indexes_read_and_mapped() -> None:
+    for memory_map in (True, "auto"):
+        log_dir = kafkalog.open_log_dir(golden_sets.LOG_DIR, memory_map=memory_map)
+        whole = log_dir.to_table(start_offset=30)
+        partition = log_dir["p-multi", 0]
+        assert [segment.offset_index for segment in partition.segments]
+        assert travelled(log_dir).to_table(start_offset=30).equals(whole)
+        assert travelled(partition).to_table().equals(partition.to_table())
+        assert travelled(partition.segments[0]).to_table().equals(partition.segments[0].to_table())
+    assert len(pickle.dumps(log_dir)) < 10_000
+
+
+def test_what_filters_rule_out_is_in_no_part(log: Path) -> None:
+    (log.parent / "t-1").mkdir()
+    data = builder.batch_v2([builder.record_v2(0, 0, None, b"x")])
+    (log.parent / "t-1" / kf.segment_file_name(0)).write_bytes(data)
+    filters = [("partition", "==", 0), ("offset", ">=", 400), ("offset", "<", 480)]
+    (part,) = kafkalog.scan(log.parent, filters=filters).plan(target_bytes=2**16)
+    target = part.target
+    assert [path.name for path in target.paths] == ["t-0"]  # type: ignore[union-attr]
+    assert 0 < target.n_bytes < 50_000  # type: ignore[union-attr]
+    assert part.to_table()["offset"].to_pylist() == list(range(400, 480))
+    assert kafkalog.scan(log.parent, filters=[("topic", "==", "u")]).plan() == []
+    assert kafkalog.scan(log.parent, filters=[("offset", ">", 9), ("offset", "<", 9)]).plan() == []
+
+
+def test_a_scan_with_a_limit_is_not_divided(log: Path) -> None:
+    with pytest.raises(ValueError, match="with a limit cannot be divided"):
+        kafkalog.scan(log, limit=3).plan()
+    with pytest.raises(ValueError, match="target_bytes"):
+        kafkalog.scan(log).plan(target_bytes=0)
+
+
+def test_a_part_is_a_scan_itself(log: Path) -> None:
+    parts = kafkalog.scan(log, columns=["offset"]).plan(target_bytes=2**16)
+    second = travelled(parts[1])
+    offsets = second.to_table()["offset"].to_pylist()
+    assert second.head(2)["offset"].to_pylist() == offsets[:2]
+    assert second.tail(2)["offset"].to_pylist() == offsets[-2:]
+    assert second.to_numpy().offset.tolist() == offsets
+    assert second.explain(analyze=True).statistics.n_records_selected == len(offsets)
+    assert second.plan() == [second]
+    assert repr(second).startswith(f"Scan(PartitionRanges(['{log}'], ")
+
+
+def _sum(part: kafkalog.Scan) -> tuple[int, int] | str:
+    try:
+        table = part.to_table()
+    except FileChangedError as error:
+        return str(error)
+    return table.num_rows, sum(table["offset"].to_pylist())
+
+
+def test_a_process_pool_reads_the_parts_and_says_which_file_changed(log: Path) -> None:
+    parts = kafkalog.scan(log).plan(target_bytes=2**16)
+    assert len(parts) > 6
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        done = list(pool.map(_sum, parts))
+        assert [sum(one) for one in zip(*done, strict=True)] == [1200, sum(range(1200))]  # type: ignore[arg-type]
+        second = log / kf.segment_file_name(400)
+        second.write_bytes(second.read_bytes()[:-1000])
+        with (log / kf.segment_file_name(800)).open("ab") as file:  # a last segment may grow
+            file.write(builder.batch_v2([builder.record_v2(0, 0, None, b"new")], base_offset=1200))
+        again = list(pool.map(_sum, parts))
+    for part, before, after in zip(parts, done, again, strict=True):
+        names = {one.name for piece in part.target.parts for one in piece.segments}  # type: ignore[union-attr]
+        if second.name in names:
+            assert isinstance(after, str)
+            assert second.name in after
+            assert "when its reading was planned; plan again" in after
+        else:
+            assert after == before
+    second.unlink()
+    with pytest.raises((ReadError, FileChangedError)):
+        [part.to_table() for part in parts]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["joblib", "dask"])
+def test_libraries_that_spread_work_read_the_parts(library: str, log: Path) -> None:
+    if importlib.util.find_spec(library) is None:
+        missing(f"{library} is not installed")
+    parts = kafkalog.scan(log).plan(target_bytes=2**18)
+    if library == "joblib":
+        import joblib
+
+        counts = joblib.Parallel(n_jobs=2)(joblib.delayed(kafkalog.Scan.count_rows)(part) for part in parts)
+    else:
+        import dask
+
+        work = [dask.delayed(kafkalog.Scan.count_rows)(part) for part in parts]
+        counts = dask.compute(*work, scheduler="processes", num_workers=2)
+    assert sum(counts) == 1200
+    assert len(parts) > 1
