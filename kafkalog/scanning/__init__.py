@@ -2,6 +2,7 @@
 
     `read`            `scan` and the `read_*` functions
     `scan`            `Scan`: which records, as which columns
+    `dataset`         `ScanDataset`: a scan as engines take a `pyarrow.dataset.Dataset`
     `batch_scan`      `BatchScan`: the batch table of all partitions
     `conditions`      `filters=`: conditions on records, as tuples, as text and as Arrow expressions
     `user_functions`  `where=` and `extract=`: functions compiled with numba

@@ -133,7 +133,7 @@ class Pass:
         """
         query = self.query
         self.statistics.n_records = self.statistics.n_records_selected = 0
-        if query.residual is not None:
+        if query.residual is not None and query.residual.is_needed:
             names = list(dict.fromkeys([*names, *query.residual.record_columns]))
         if isinstance(query.target, LogDir):
             for finding in query.target.findings:
@@ -304,7 +304,7 @@ class Pass:
     def _apply_residual(self, task: Task, columns: RecordColumns | None) -> RecordColumns | None:
         """The records for which the residual expression is true; None if there are none."""
         residual = self.query.residual
-        if residual is None or columns is None:
+        if residual is None or not residual.is_needed or columns is None:
             return columns
         writer = ArrowWriter(residual.schema, task.partition.topic_partition, task.window.segment.path.name)
         rows = residual.rows(writer.batch(columns), columns.n_records)

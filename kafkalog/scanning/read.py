@@ -14,6 +14,7 @@ from kafkalog.scanning.scan import Scan
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    import pyarrow.dataset
 
 
 def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
@@ -44,7 +45,8 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         ``starts_with`` and ``contains``. Any column may be used, in `columns` or not, as well as those of `extract`,
         ``headers.NAME`` (true if any header of that name matches) and ``("headers", "has", NAME)``. Comparisons with
         null are false. Filters are applied before any record is copied, and rule out whole batches by their headers.
-        An expression is applied to decoded columns.
+        An expression rules out what it can in the same way, and is applied to decoded columns where that is not all it
+        says.
     where : callable, optional
         A function that returns whether a record is wanted. Its parameters are any of offset, timestamp, timestamp_type,
         key, value, key_is_null, value_is_null and headers, by these names. It is compiled with numba
@@ -108,6 +110,19 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     0
     """
     return Scan(path, **options)
+
+
+def dataset(path: Paths | Opened, **options: Unpack[ScanOptions]) -> pa.dataset.Dataset:
+    """Records as a `pyarrow.dataset.Dataset`; see `Scan.to_dataset`. The options are those of `scan`.
+
+    Examples
+    --------
+    >>> import pyarrow.compute as pc
+    >>> log = kafkalog.dataset("tests/golden/log_dir")
+    >>> log.count_rows(filter=(pc.field("topic") == "p-multi") & (pc.field("offset") < 10))
+    30
+    """
+    return scan(path, **options).to_dataset()
 
 
 def read_table(path: Paths | Opened, **options: Unpack[ScanOptions]) -> pa.Table:

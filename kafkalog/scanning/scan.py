@@ -34,6 +34,7 @@ from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, near, optional_integer
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
+from kafkalog.scanning.conditions.expressions import narrowed
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.explain import Explanation
 from kafkalog.scanning.planning import TASK_BYTES, plan
@@ -42,6 +43,8 @@ from kafkalog.scanning.query import Opened, Query, ScanOptions, Target, offset_o
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    import pyarrow.compute as pc
+    import pyarrow.dataset
 
 MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes exceeds this. A single larger record is not cut."""
@@ -308,7 +311,7 @@ class Scan:
         """
         integer("target_bytes", target_bytes, 1)
         query = self._query
-        if query.limit is not None:
+        if not self.can_be_narrowed:
             raise ValueError("a scan with a limit cannot be divided: what a part reads depends on those before it")
         if isinstance(query.target, PartitionRanges):
             return [self]
@@ -331,6 +334,51 @@ class Scan:
             self._last.report(finding)
         whole = {"topics": None, "partitions": None, "start_offset": None, "end_offset": None, "threads": 1}
         return [self._over(PartitionRanges(task.parts, query.limits), **whole) for task in planned.tasks]
+
+    def to_dataset(self) -> pa.dataset.Dataset:
+        """The records as a `pyarrow.dataset.Dataset`, to which an engine hands the columns and filters of a query.
+
+        Filters on topic, partition, offset, timestamp, key and other columns rule out partitions, segments, batches and
+        records before anything is decoded; whatever else a filter says is applied to the decoded records.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> log = kafkalog.scan("tests/golden/log_dir").to_dataset()
+        >>> duckdb.sql("select count(*) from log where topic = 'p-multi' and partition = 0").fetchall()
+        [(122,)]
+        """
+        from kafkalog.scanning.dataset import ScanDataset
+
+        return ScanDataset(self)
+
+    @property
+    def can_be_narrowed(self) -> bool:
+        """Whether conditions may be added, and parts read alone: not with a `limit`, which counts what comes first."""
+        return self._query.limit is None
+
+    def narrowed(self, columns: Sequence[str] | None = None, expression: pc.Expression | None = None) -> Scan:
+        """This scan with other columns, or of only those of its records for which an expression is true.
+
+        Raises
+        ------
+        ValueError
+            The scan has a `limit`, which counts records before the expression is applied; a name is no column.
+        """
+        query, one = self._query, copy(self)
+        if expression is not None:
+            if not self.can_be_narrowed:
+                raise ValueError("a scan with a limit cannot be narrowed: the limit counts what it takes first")
+            derived = {} if query.extract is None else query.extract.dtypes
+            condition, residual = narrowed(query.filter, query.residual, expression, derived)
+            one._query = replace(query, filter=condition, residual=residual)
+        if columns is not None:
+            names = [name for name in columns if name not in self._derived]
+            one.columns = check_columns(names, self.columns, (), self._derived)
+            one._records = pa.schema([self._records.field(name) for name in names])
+            one.schema = pa.schema([*one._records, *(self.schema.field(name) for name in self._derived)])
+        one._last = Pass(one._query)
+        return one
 
     def _over(self, target: Target, **changes: Any) -> Scan:
         """The same scan of something else."""
