@@ -381,8 +381,8 @@ class Scan(DecodedScan):
         --------
         >>> import duckdb
         >>> log = kafkalog.scan("tests/golden/log_dir").to_dataset()
-        >>> duckdb.sql("select count(*) from log where topic = 'p-multi' and \"offset\" < 10").fetchall()
-        [(30,)]
+        >>> duckdb.sql("select count(*) from log where topic = 'p-multi' and partition = 0").fetchall()
+        [(122,)]
         """
         from kafkalog.scanning.dataset import ScanDataset
 
