@@ -42,12 +42,12 @@ class LatestOffsets:
 
     Attributes
     ----------
-    runs : list of numpy.ndarray
-        int64[n]: sorted offsets; after `finish`. No offset is in two runs.
+    runs : list of numpy.ndarray or pathlib.Path
+        int64[n]: sorted offsets, or files of them; after `finish`. No offset is in two runs.
     """
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES, directory: Path | None = None) -> None:
-        self.runs: list[npt.NDArray[np.int64]] = []
+        self.runs: list[npt.NDArray[np.int64] | Path] = []
         self._memory_bytes, self._directory = memory_bytes, directory
         self._tables: list[pa.Table] = []
         self._n_bytes = 0
@@ -87,17 +87,17 @@ class LatestOffsets:
             path.unlink()
             part.finish()
             for at, run in enumerate(part.runs):
-                if isinstance(run, np.memmap):
-                    self.runs.append(run)
-                else:
-                    self.runs.append(_stored(run, self._directory / f"{number}-{at}.offsets"))
+                if not isinstance(run, Path):
+                    run, offsets = self._directory / f"{number}-{at}.offsets", run
+                    offsets.tofile(run)
+                self.runs.append(run)
 
     def rows(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """int64[m]: the numbers of the rows with one of these offsets."""
         if not offsets.size:
             return np.empty(0, np.int64)
         low, high = offsets.min(), offsets.max()
-        near = [run[np.searchsorted(run, low) : np.searchsorted(run, high, side="right")] for run in self.runs]
+        near = [_between(run, int(low), int(high)) for run in self.runs]
         latest = np.sort(np.concatenate([np.empty(0, np.int64), *near]))
         if not latest.size:
             return np.empty(0, np.int64)
@@ -159,7 +159,7 @@ def _bytes_of(keys: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uin
     return offsets - offsets[0], held
 
 
-def _stored(offsets: npt.NDArray[np.int64], path: Path) -> npt.NDArray[np.int64]:
-    """Offsets in a file, mapped, so that memory holds what is looked at."""
-    offsets.tofile(path)
-    return np.memmap(path, np.int64, "r")
+def _between(run: npt.NDArray[np.int64] | Path, low: int, high: int) -> npt.NDArray[np.int64]:
+    """The offsets of a run from `low` to `high`. A file is mapped anew, so that what was looked at leaves memory."""
+    offsets = np.memmap(run, np.int64, "r") if isinstance(run, Path) else run
+    return np.array(offsets[np.searchsorted(offsets, low) : np.searchsorted(offsets, high, side="right")])
