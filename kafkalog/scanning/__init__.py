@@ -10,7 +10,6 @@
     `query`           `Query`: the checked options of a scan
     `ordered_pool`    threads that work ahead on a plan; results in the order of the plan
     `execution`       one pass: plans windows, decodes them in several threads, returns them in order
-    `latest`          the offsets of the last record of each key, for `latest=`
     `explain`         what a pass rules out at which level, and how much it read
     `planning`        divides what a scan reads into tasks for other processes
     `tasks`           reads one task of a plan, as Spark's jobs do

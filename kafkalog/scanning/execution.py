@@ -35,7 +35,7 @@ from kafkalog.records.decode import Decoded, RecordReader, decode
 from kafkalog.records.fill import Form
 from kafkalog.records.header_walk import ALL_OFFSETS, WINDOW_BYTES
 from kafkalog.records.selection import FunctionFailure, Selection
-from kafkalog.scanning.latest import LatestOffsets
+from kafkalog.scanning.conditions.latest import LatestOffsets
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
 

@@ -87,10 +87,12 @@ class LatestOffsets:
             path.unlink()
             part.finish()
             for at, run in enumerate(part.runs):
-                if not isinstance(run, Path):
-                    run, offsets = self._directory / f"{number}-{at}.offsets", run
-                    offsets.tofile(run)
-                self.runs.append(run)
+                if isinstance(run, Path):
+                    self.runs.append(run)
+                else:
+                    stored = self._directory / f"{number}-{at}.offsets"
+                    run.tofile(stored)
+                    self.runs.append(stored)
 
     def rows(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """int64[m]: the numbers of the rows with one of these offsets."""

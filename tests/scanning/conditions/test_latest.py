@@ -20,7 +20,7 @@ import pytest
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.scanning.latest import LatestOffsets
+from kafkalog.scanning.conditions.latest import LatestOffsets
 
 TOPICS = [
     ("k44", "p-compact"),
