@@ -1,5 +1,3 @@
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -19,4 +17,4 @@ def decode(
     stop: npt.NDArray[np.int64],
     room: int,
     failures: npt.NDArray[np.int32],
-) -> list[tuple[int, Any, Any, Any]]: ...
+) -> list[tuple[int, bytes | None, bytes | None, bytes | None]]: ...

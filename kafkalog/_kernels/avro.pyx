@@ -8,8 +8,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-import numpy as np
-
 from kafkalog._kernels.value_columns cimport (
     EMPTY, FLAT, LIST, STRUCT, TEXT, Column, Columns, append_flat, append_null, append_offset, append_text,
     append_validity, cut,
@@ -379,7 +377,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     Returns
     -------
     list of tuple
-        For each column: number of values, validity (a byte each) or None, offsets or None, data or None.
+        For each column: number of values, validity (a byte each) or None, offsets or None, data or None; each as bytes.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]
@@ -437,21 +435,16 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
 
 
 cdef object copied(Column* column):
-    """A column's buffers as arrays of their own."""
+    """A column's buffers as bytes objects."""
     valid = offsets = values = None
     if column.nullable:
         valid = copy_of(column.valid, column.n)
     if column.kind == TEXT or column.kind == LIST:
-        offsets = copy_of(<uint8_t*>column.offsets, 4 * (column.n + 1)) if column.n else np.zeros(4, np.uint8)
+        offsets = copy_of(<uint8_t*>column.offsets, 4 * (column.n + 1)) if column.n else bytes(4)
     if column.kind == FLAT or column.kind == TEXT:
         values = copy_of(column.data, column.size)
     return column.n, valid, offsets, values
 
 
 cdef object copy_of(const uint8_t* source, int64_t size):
-    cdef uint8_t[::1] to
-    found = np.empty(size, np.uint8)
-    if size:
-        to = found
-        memcpy(&to[0], source, size)
-    return found
+    return (<const char*>source)[:size] if size else b""

@@ -292,14 +292,14 @@ class AvroValues:
     def _array(self, at: int, columns: Sequence[Any]) -> pa.Array:
         column = self._columns[at]
         n, valid, offsets, data = columns[at]
-        mask = None if valid is None else bitmap(valid.view(np.bool_))
+        mask = None if valid is None else bitmap(np.frombuffer(valid, np.bool_))
         if column.kind == "empty":
             return pa.nulls(n)
         if column.raw is not None:
-            return _raw_texts(column.raw, n, valid, offsets.view(np.int32), data)
+            return _raw_texts(column.raw, n, valid, np.frombuffer(offsets, np.int32), data)
         if column.kind == "flat":
             if column.type == pa.bool_():
-                data = np.packbits(data, bitorder="little")
+                data = np.packbits(np.frombuffer(data, np.uint8), bitorder="little")
             return pa.Array.from_buffers(column.type, n, [mask, pa.py_buffer(data)])
         if column.kind == "text":
             return pa.Array.from_buffers(column.type, n, [mask, pa.py_buffer(offsets), pa.py_buffer(data)])
@@ -312,9 +312,8 @@ class AvroValues:
         return pa.Array.from_buffers(kind, n, [mask], children=children)
 
 
-def _raw_texts(one: AvroType, n: int, valid: Any, offsets: npt.NDArray[Any], data: npt.NDArray[Any]) -> pa.Array:
+def _raw_texts(one: AvroType, n: int, valid: Any, offsets: npt.NDArray[np.int32], raw: bytes) -> pa.Array:
     """The values of a record within itself as JSON text. The kernel has checked the bytes."""
-    raw = data.tobytes()
     texts = []
     for row in range(n):
         is_valid = valid is None or valid[row]
