@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kafkalog import html
 from kafkalog.log.segment_reader import ScanStatistics
 
 
@@ -39,6 +40,10 @@ class Explanation:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the table, as it is printed."""
+        return html.preformatted(str(self))
 
     def as_dict(self) -> dict[str, Any]:
         """Conditions and counts as a dict, for JSON."""

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
+from kafkalog import html
 from kafkalog.errors import Finding, Findings, KafkalogError, Loss, Reason
 from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
@@ -85,6 +86,12 @@ class Scan:
 
     def __repr__(self) -> str:
         return f"Scan({self._query.target!r}, columns={list(self.columns)})"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the columns, and the conditions at each level. Nothing is read."""
+        columns = html.table(repr(self), ("column", "type"), ((one.name, str(one.type)) for one in self.schema))
+        plan = [(level, "; ".join(said)) for level, said in self._query.conditions().items() if said]
+        return columns + "\n" + html.table("conditions" if plan else "all records", ("level", "taken by"), plan)
 
     @property
     def findings(self) -> list[Finding]:
