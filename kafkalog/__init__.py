@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from kafkalog.internal.groups import Group, GroupMember, GroupOffset, Groups, groups
     from kafkalog.internal.history import History, StateRecord, history
     from kafkalog.internal.list_producers import PartitionProducers
+    from kafkalog.internal.metadata import Metadata, metadata
     from kafkalog.internal.schemas import Schema, SchemaReference, Schemas, schemas
     from kafkalog.internal.transactions import OpenTransaction, Transaction, Transactions, transactions
     from kafkalog.log.log_dir import LogDir
@@ -90,11 +91,12 @@ if TYPE_CHECKING:
     from kafkalog.repair.startup.preflight import preflight
     from kafkalog.scanning.batch_scan import BatchScan, batches
     from kafkalog.scanning.explain import Explanation
-    from kafkalog.scanning.read import read_numpy, read_pandas, read_polars, read_table, scan
+    from kafkalog.scanning.read import dataset, read_numpy, read_pandas, read_polars, read_table, scan
     from kafkalog.scanning.scan import Scan
     from kafkalog.state.leader_epochs import EpochEndOffset
     from kafkalog.state.log_config import LogConfig
     from kafkalog.state.producers import ProducerSnapshot
+    from kafkalog.values.decoding import DecodeWarning
     from kafkalog.writing.partition_writer import AppendResult, PartitionWriter, Producer
 
 __version__ = "0.2.0"
@@ -117,6 +119,8 @@ _LAZY = {
     "Group": "internal.groups",
     "GroupMember": "internal.groups",
     "GroupOffset": "internal.groups",
+    "metadata": "internal.metadata",
+    "Metadata": "internal.metadata",
     "history": "internal.history",
     "History": "internal.history",
     "StateRecord": "internal.history",
@@ -138,6 +142,7 @@ _LAZY = {
     "open_log_dir": "log.open",
     "open": "log.open",
     "scan": "scanning.read",
+    "dataset": "scanning.read",
     "read_table": "scanning.read",
     "read_pandas": "scanning.read",
     "read_numpy": "scanning.read",
@@ -160,6 +165,7 @@ _LAZY = {
     "ControlRecordType": "format",
     "TimestampType": "format",
     "TopicPartition": "format",
+    "DecodeWarning": "values.decoding",
     "ConversionReport": "operations.converting.report",
     "convert": "operations.converting.convert",
     "Dump": "operations.dumping.dump",
@@ -208,6 +214,7 @@ __all__ = [
     "ConversionReport",
     "CorruptionError",
     "CorruptionWarning",
+    "DecodeWarning",
     "Dump",
     "EpochEndOffset",
     "Explanation",
@@ -232,6 +239,7 @@ __all__ = [
     "LogDir",
     "Loss",
     "MergeReport",
+    "Metadata",
     "NotKafkaError",
     "OffsetIndex",
     "OpenTransaction",
@@ -279,6 +287,7 @@ __all__ = [
     "batches",
     "cat",
     "convert",
+    "dataset",
     "diff",
     "dump",
     "epochs",
@@ -291,6 +300,7 @@ __all__ = [
     "lookup",
     "ls",
     "merge",
+    "metadata",
     "open",
     "open_log_dir",
     "open_partition",

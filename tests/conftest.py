@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import THOROUGH
 from hypothesis import HealthCheck, settings
 from needs import not_tested
 
 settings.register_profile(
     "kafkalog",
+    max_examples=100 if THOROUGH else 20,
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -33,10 +35,12 @@ _OF_KERNELS = ("kernels", "records", "robustness")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of kernels."""
+    """Mark the tests of kernels, and begin with those that share a broker or a Spark, which take longest."""
     for item in items:
         if item.path.parent.name in _OF_KERNELS:
             item.add_marker(pytest.mark.kernels)
+    here = Path(__file__).parent
+    items.sort(key=lambda item: not {*item.path.relative_to(here).parts} & {*_SHARING})
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, limit_hint, worst
 from kafkalog.cli.text import escape_line
@@ -19,6 +21,8 @@ from kafkalog.cli.text import escape_line
 if TYPE_CHECKING:
     from kafkalog.cli.report import Report
     from kafkalog.errors import Finding, Findings, Loss
+
+Row = TypeVar("Row")
 
 MAX_DAMAGE_LINES: Final = 50
 """The most findings printed without -v; with it all are."""
@@ -117,6 +121,14 @@ class Console:
                     stream.flush()
             else:
                 stream.write(data)
+
+    def line(self, text: str) -> None:
+        """Write a line of text, unprintable characters escaped; raises as `write` does."""
+        self.write(escape_line(text) + "\n")
+
+    def json(self, value: Mapping[str, Any]) -> None:
+        """Write an object as a line of JSON; raises as `write` does."""
+        self.write(json.dumps(value) + "\n")
 
     def flush(self) -> None:
         """Flush stdout; raises as `write` does."""
@@ -247,6 +259,7 @@ class Progress:
         self._start = time.time()
         self._done = 0
         self._bar: Any = None
+        self._lock = threading.Lock()
 
     @property
     def enabled(self) -> bool:
@@ -290,8 +303,9 @@ class Progress:
             self._bar.total = total
 
     def advance(self, n: int) -> None:
-        """Report that `n` more bytes are done."""
-        self.reach(self._done + n)
+        """Report that `n` more bytes are done, from any thread."""
+        with self._lock:
+            self.reach(self._done + n)
 
     @contextlib.contextmanager
     def hidden(self) -> Any:
@@ -311,6 +325,31 @@ class Progress:
             self._bar.close()
             self._bar = None
         self._enabled = False
+
+
+class UntilBroken(Generic[Row]):
+    """Calls a function that prints, until stdout fails: the work goes on, and the error is raised after it.
+
+    Parameters
+    ----------
+    show : callable
+    """
+
+    def __init__(self, show: Callable[[Row], object]) -> None:
+        self._show = show
+        self._error: Exception | None = None
+
+    def __call__(self, row: Row) -> None:
+        if self._error is None:
+            try:
+                self._show(row)
+            except (BrokenPipeError, OutputError) as error:
+                self._error = error
+
+    def finish(self) -> None:
+        """Raise the error."""
+        if self._error is not None:
+            raise self._error
 
 
 def prepare_stdout(*, is_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +35,7 @@ FILTER_HELP: Final = """\
   timestamp >= 2026-11-21T08:00Z   times in ISO 8601 with a zone, or in milliseconds
   headers has trace-id             has, has not: a header of that name
   headers.trace-id == 0x0aff       any header of that name
+  value.customer.id == 7           a field, with --value-format or --key-format
   compression == zstd              also topic, partition, segment, is_transactional == true, ...
   timestamp_type == LogAppendTime  or CreateTime, NoTimestampType; or 1, 0, -1
 Bytes are given as text, as 0x and hex digits, or as base64: and base64. A value in quotes is text as it stands."""
@@ -190,6 +192,41 @@ def count(text: str) -> int:
     return min(int(text[:20]), 2**62)
 
 
+def n_bytes(text: str, least: int = 0, most: int = 2**63 - 1) -> int:
+    """Parse a number of bytes with an optional K, M or G, in a range with both ends."""
+    try:
+        number = parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"a number of bytes from {least} to {most:,} is expected, not {text!r}")
+    return number
+
+
+def index_interval(text: str) -> int:
+    """Parse a value of `index.interval.bytes`."""
+    return n_bytes(text, 0, 2**31 - 1)
+
+
+def threads(text: str) -> int:
+    """Parse a number of threads."""
+    if not text.isdecimal() or not 1 <= int(text) <= 256:
+        raise argparse.ArgumentTypeError(f"a number from 1 to 256 is expected, not {text!r}")
+    return int(text)
+
+
+def assignment(example: str) -> Callable[[str], tuple[str, str]]:
+    """Return a parser of ``NAME=VALUE``; its error shows the example."""
+
+    def parse(text: str) -> tuple[str, str]:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise argparse.ArgumentTypeError(f"NAME=VALUE is expected, such as {example}, not {text!r}")
+        return name.strip(), value.strip()
+
+    return parse
+
+
 def limit(text: str) -> tuple[str, int]:
     """Parse ``name=value`` of ``--limits``."""
     name, equals, value = text.partition("=")
@@ -221,12 +258,13 @@ def timestamp(text: str) -> int | datetime:
 
 def condition(text: str) -> tuple[Any, ...]:
     """Parse ``COLUMN OP VALUE`` into a filter; see `FILTER_HELP`."""
-    from kafkalog.scanning.conditions.filter_text import parse_condition
+    from kafkalog.scanning.conditions.filter_text import DECODED_FIELDS, parse_condition
     from kafkalog.scanning.conditions.filter_tuples import check_term
 
     try:
         term = parse_condition(text)
-        check_term(term)
+        if not term[0].startswith(DECODED_FIELDS):
+            check_term(term)
     except (TypeError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error) if repr(text) in str(error) else f"{text!r}: {error}") from None
     return term

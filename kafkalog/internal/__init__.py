@@ -6,6 +6,7 @@
     `list_producers`  producers of a partition, and its open transactions
     `transactions`    transactional ids as their coordinators know them, and where they are open
     `schemas`         a registry's subjects, versions and schemas, deleted ones too
+    `metadata`        the cluster's topics, brokers, settings and so on
     `history`         every record, decoded
 
 `kafkalog.messages` decodes the records of Kafka's own topics.

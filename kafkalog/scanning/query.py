@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
-from kafkalog.interchange.arrow_output import ALL_COLUMNS, extend_schema, record_schema
+from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, partitions_of
 from kafkalog.log.open import open as open_path
@@ -24,11 +24,12 @@ from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import Time, TopicPatterns, hint, integer, one_of, optional_integer, parse_milliseconds, some
 from kafkalog.records.selection import Predicate, Selection
-from kafkalog.scanning.conditions.expressions import Residual, is_expression
-from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
+from kafkalog.scanning.conditions.expressions import Residual, conditions_of
+from kafkalog.scanning.conditions.filter_tuples import Filters
 from kafkalog.scanning.conditions.filters import Filter
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
+from kafkalog.values.options import Decode
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -77,6 +78,8 @@ class ScanOptions(TaskOptions, total=False):
     batch_size: int | None
     memory_map: bool | str
     binary_type: pa.DataType | None
+    decode: Mapping[str, Decode] | None
+    schemas: Any
     limits: Limits | None
 
 
@@ -124,7 +127,7 @@ class Query:
     where : Where or None
     extract : Extract or None
     residual : Residual or None
-        The Arrow expression, applied to decoded columns.
+        The Arrow expression, applied to decoded columns where `filter` does not say all that it says.
     internal : bool
         Whether internal topics of a log dir are read without being named.
     limit : int or None
@@ -173,14 +176,13 @@ class Query:
         for name in derived:
             if name in ALL_COLUMNS:
                 raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
-        filters, where = options.get("filters"), options.get("where")
-        is_residual = is_expression(filters)
+        condition, residual = conditions_of(options.get("filters"), derived)
         query = cls(
             target,
-            filter=None if filters is None or is_residual else parse_filters(filters, derived),
-            where=_check_where(where),
+            filter=condition,
+            where=_check_where(options.get("where")),
             extract=extract,
-            residual=Residual(filters, extend_schema(record_schema(ALL_COLUMNS), derived)) if is_residual else None,
+            residual=residual,
             limits=limits,
             **{"internal": False, "threads": os.cpu_count() or 1, **checked},
         )

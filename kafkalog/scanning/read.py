@@ -14,6 +14,7 @@ from kafkalog.scanning.scan import Scan
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    import pyarrow.dataset
 
 
 def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
@@ -44,7 +45,8 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         ``starts_with`` and ``contains``. Any column may be used, in `columns` or not, as well as those of `extract`,
         ``headers.NAME`` (true if any header of that name matches) and ``("headers", "has", NAME)``. Comparisons with
         null are false. Filters are applied before any record is copied, and rule out whole batches by their headers.
-        An expression is applied to decoded columns.
+        An expression rules out what it can in the same way, and is applied to decoded columns where that is not all it
+        says.
     where : callable, optional
         A function that returns whether a record is wanted. Its parameters are any of offset, timestamp, timestamp_type,
         key, value, key_is_null, value_is_null and headers, by these names. It is compiled with numba
@@ -84,6 +86,17 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         Whether to map the `.log` files. `"auto"` reads them, which is as fast, and safe on files that change.
     binary_type : pyarrow.DataType, optional
         `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()` for key, value and header values.
+    decode : mapping of {"key", "value"} to str or mapping, optional
+        What the bytes are, such as ``{"key": "long", "value": "json"}``: utf8, json, short, int, long, float, double,
+        uuid (as Kafka's serializers write them), avro, protobuf or jsonschema (in Confluent's frames). Instead of the
+        name a mapping may have ``format``, ``schema`` (text or path; then values need not name one), ``framed=False``
+        (no schema id stands before values) and ``message`` (Protobuf's name of it). The column then has typed values.
+        `columns` and `filters` may name fields, such as ``value.customer.id``. What does not decode is null, with a
+        finding and a `DecodeWarning`; the columns ``value_error`` and ``value_bytes`` have the reason and the bytes.
+        Where the types depend on the values, records are read twice. `where` sees bytes.
+    schemas : path-like, str or mapping, optional
+        Where schemas are looked up: a directory with files such as ``7.avsc``, a registry's URL, or a mapping of id to
+        schema. Default: the topic ``_schemas`` in the same log dir.
     limits : Limits
 
     Returns
@@ -106,8 +119,25 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     [0, 1]
     >>> kafkalog.scan("tests/golden/log_dir", filters=[("key", "starts_with", b"k1"), ("offset", "<", 50)]).count_rows()
     0
+    >>> kafkalog.read_table(
+    ...     "tests/golden/log_dir/p-multi-0", decode={"key": "utf8"}, columns=["offset", "key"], limit=1
+    ... ).schema.field("key").type
+    DataType(string)
     """
     return Scan(path, **options)
+
+
+def dataset(path: Paths | Opened, **options: Unpack[ScanOptions]) -> pa.dataset.Dataset:
+    """Records as a `pyarrow.dataset.Dataset`; see `Scan.to_dataset`. The options are those of `scan`.
+
+    Examples
+    --------
+    >>> import pyarrow.compute as pc
+    >>> log = kafkalog.dataset("tests/golden/log_dir")
+    >>> log.count_rows(filter=(pc.field("topic") == "p-multi") & (pc.field("offset") < 10))
+    30
+    """
+    return scan(path, **options).to_dataset()
 
 
 def read_table(path: Paths | Opened, **options: Unpack[ScanOptions]) -> pa.Table:

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafkalog.errors import CorruptionWarning, Finding, Reason
+from kafkalog.scanning.conditions.expressions import conditions_of
 from kafkalog.scanning.planning import ReadTask, plan
 from kafkalog.scanning.tasks import read_task
 from kafkalog.spark import types
@@ -96,6 +97,7 @@ class KafkaLogReader(TaskReader, DataSourceReader):
             task_bytes=options.task_bytes,
             min_tasks=options.min_partitions,
             max_records=options.max_records_per_partition,
+            condition=conditions_of(options.filters, {})[0],
         )
         for finding in made.findings:
             if finding.damage:

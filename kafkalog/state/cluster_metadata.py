@@ -1,8 +1,8 @@
-"""Read settings, ids and replicas of topics from `__cluster_metadata-0` of a log dir.
+"""Read the state of a cluster from `__cluster_metadata-0` of a log dir: topics, settings, brokers, features and so on.
 
 The metadata log is an ordinary log. Its records, and those of its newest snapshot (`OFFSET-EPOCH.checkpoint`, in the
-same format), are decoded by `kafkalog.records.decode` and `kafkalog.messages`. The types that count here are Topic,
-RemoveTopic, Config, Partition and PartitionChange; others are skipped. Mirrors `PartitionRegistration.merge`.
+same format), are decoded by `kafkalog.records.decode` and `kafkalog.messages`, and applied by
+`kafkalog.state.cluster_image`.
 """
 
 from __future__ import annotations
@@ -10,151 +10,162 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
-from kafkalog.messages.framing import UnknownTypeError, decode_record
+from kafkalog.messages.decoder import MessageError, decode_message
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
-from kafkalog.state.checkpoints import parse_topic_id
+from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.storage.source import open_source
 
-BROKER, TOPIC = 4, 2
-"""Types of resources that have settings (`ConfigResource.Type`)."""
-
-_NO_LEADER_CHANGE: Final = -2
 _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-
-
-@dataclass(slots=True)
-class AssignedPartition:
-    """A partition in the cluster metadata.
-
-    Attributes
-    ----------
-    replicas : list of int
-        Ids of the brokers that have a replica.
-    leader_epoch : int
-        The newest leader epoch.
-    """
-
-    replicas: list[int]
-    leader_epoch: int
-
-
-class ClusterMetadata:
-    """Settings, topics and partitions of a cluster.
-
-    Attributes
-    ----------
-    settings : dict of (int, str) to dict of str to str
-        Settings changed by an administrator, by resource type (`TOPIC`, `BROKER`) and name. The name is empty for the
-        defaults of all brokers.
-    topic_ids : dict of str to str
-        Topic id by topic name.
-    findings : list of Finding
-        Errors in the metadata log.
-    """
-
-    def __init__(self) -> None:
-        self.settings: dict[tuple[int, str], dict[str, str]] = {}
-        self.topic_ids: dict[str, str] = {}
-        self.findings: list[Finding] = []
-        self._names: dict[str, str] = {}
-        self._partitions: dict[tuple[str, int], AssignedPartition] = {}
-
-    def partition(self, key: kf.TopicPartition) -> AssignedPartition | None:
-        """Return a partition; None if the cluster does not have it."""
-        return self._partitions.get((self.topic_ids.get(key.topic, ""), key.partition))
-
-    def apply(self, value: bytes) -> None:
-        """Apply the value of a metadata record; a type that is not known is skipped.
-
-        Raises
-        ------
-        ValueError
-            The record cannot be decoded, or is not valid.
-        """
-        try:
-            record = decode_record(kf.METADATA_TOPIC, None, value)
-        except UnknownTypeError:
-            return
-        fields = record.value or {}
-        if record.type == "Config":
-            resource = fields["resourceType"], fields["resourceName"]
-            if fields["value"] is None:
-                self.settings.get(resource, {}).pop(fields["name"], None)
-            else:
-                self.settings.setdefault(resource, {})[fields["name"]] = fields["value"]
-        elif record.type == "Topic":
-            topic_id = parse_topic_id(fields["topicId"])
-            self._names[topic_id] = fields["name"]
-            self.topic_ids[fields["name"]] = topic_id
-        elif record.type == "RemoveTopic":
-            name = self._names.pop(fields["topicId"], "")
-            self.settings.pop((TOPIC, name), None)
-            if self.topic_ids.get(name) == fields["topicId"]:
-                del self.topic_ids[name]
-        elif record.type == "Partition":
-            where = fields["topicId"], fields["partitionId"]
-            self._partitions[where] = AssignedPartition(fields["replicas"], fields["leaderEpoch"])
-        elif record.type == "PartitionChange":
-            known = self._partitions.get((fields["topicId"], fields["partitionId"]))
-            if known is not None:
-                known.leader_epoch += fields["leader"] != _NO_LEADER_CHANGE
-                known.replicas = known.replicas if fields["replicas"] is None else fields["replicas"]
+_COLUMNS: Final = ("offset", "timestamp", "key", "value", "is_control")
 
 
 def read_cluster_metadata(
-    log_dir: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS
+    log_dir: str | os.PathLike[str],
+    *,
+    end_offset: int | None = None,
+    end_timestamp: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> ClusterMetadata | None:
     """Read the metadata log of a log dir, from its newest snapshot on; None if the log dir has none.
 
-    If a file is damaged, the error is added to the findings, and the rest of that file is not read. A record that
-    cannot be decoded, as one of a newer Kafka's version, is a finding too.
+    If a snapshot is damaged, the one before it is taken. If a `.log` is damaged, the error is added to the findings,
+    and the rest of that file is not read. A record that cannot be decoded, as one of a newer Kafka's version, is a
+    finding too.
+
+    Parameters
+    ----------
+    log_dir : path-like
+    end_offset : int, optional
+        The state right before this offset.
+    end_timestamp : int, optional
+        The state right before this time, in ms.
+    limits : Limits
+
+    Raises
+    ------
+    ValueError
+        The files do not go back as far as `end_offset` or `end_timestamp`.
     """
     directory = Path(log_dir) / kf.METADATA_DIRECTORY
     try:
         names = sorted(os.listdir(directory))
     except OSError:
         return None
-    metadata = ClusterMetadata()
-    checkpoints = [match for name in names if (match := _CHECKPOINT.fullmatch(name))]
-    start = 0
-    paths = []
-    if checkpoints:
-        start = int(checkpoints[-1][1])
-        paths.append((directory / checkpoints[-1][0], 0))
-    paths += [
-        (directory / name, start)
-        for name in names
-        if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None
-    ]
-    for path, first in paths:
+    end = _End(end_offset, end_timestamp)
+    logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
+    findings: list[Finding] = []
+    metadata = None
+    for match in filter(None, map(_CHECKPOINT.fullmatch, reversed(names))):
+        metadata = _snapshot(directory / match[0], int(match[1]), end, findings, limits)
+        if metadata is not None:
+            break
+    if metadata is None:
+        metadata = ClusterMetadata()
+        begin = kf.parse_base_offset(logs[0]) if logs else 0
+        if begin and end != _End(None, None):
+            raise ValueError(f"{directory} has no snapshot from before then, and its log begins at offset {begin}")
+    metadata.findings = findings
+    start = metadata.end_offset
+    for path in (directory / name for name in logs):
         try:
-            for value in _values(path, first, limits):
-                try:
-                    metadata.apply(value)
-                except ValueError as error:
-                    if len(metadata.findings) < limits.max_findings:
-                        metadata.findings.append(Finding(Reason.INTERNAL_RECORD, str(error), str(path), damage=False))
+            for record in _records(path, limits):
+                if not record.is_control and record.offset >= start and end.is_behind(record):
+                    _apply(metadata, record, path, limits)
         except KafkalogError as error:
-            metadata.findings.append(error.to_finding(damage=False))
+            findings.append(error.to_finding(damage=False))
     return metadata
 
 
-def _values(path: Path, start: int, limits: Limits) -> Iterator[bytes]:
+class _Record(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    is_control: bool
+
+
+class _End(NamedTuple):
+    """Up to where records count."""
+
+    offset: int | None
+    timestamp: int | None
+
+    def is_behind(self, record: _Record) -> bool:
+        """Whether a record lies before the end."""
+        return (self.offset is None or record.offset < self.offset) and (
+            self.timestamp is None or record.timestamp < self.timestamp
+        )
+
+
+def _snapshot(path: Path, offset: int, end: _End, findings: list[Finding], limits: Limits) -> ClusterMetadata | None:
+    """Read a snapshot; None if it is damaged, or of a time behind the end."""
+    if end.offset is not None and offset > end.offset:
+        return None
+    metadata = ClusterMetadata()
+    metadata.findings = findings
+    try:
+        for record in _records(path, limits):
+            if not record.is_control:
+                _apply(metadata, record, path, limits)
+            elif (record.key or b"")[2:4] == kf.ControlRecordType.SNAPSHOT_HEADER.to_bytes(2, "big"):
+                metadata.timestamp = _last_timestamp(record.value or b"")
+                if end.timestamp is not None and metadata.timestamp >= end.timestamp:
+                    return None
+    except KafkalogError as error:
+        findings.append(error.to_finding(damage=False))
+        return None
+    metadata.end_offset = offset
+    return metadata
+
+
+def _last_timestamp(header: bytes) -> int:
+    """The time up to which a snapshot goes; -1 if its header does not say."""
+    try:
+        time: int = decode_message("SnapshotHeaderRecord", 0, header, whole=False)["lastContainedLogTimestamp"]
+    except MessageError:
+        return -1
+    return time
+
+
+def _apply(metadata: ClusterMetadata, record: _Record, path: Path, limits: Limits) -> None:
+    metadata.end_offset = record.offset + 1
+    metadata.timestamp = max(metadata.timestamp, record.timestamp)
+    try:
+        metadata.apply(record.value)
+    except ValueError as error:
+        if len(metadata.findings) < limits.max_findings:
+            metadata.findings.append(
+                Finding(Reason.INTERNAL_RECORD, str(error), str(path), base_offset=record.offset, damage=False)
+            )
+
+
+def _records(path: Path, limits: Limits) -> Iterator[_Record]:
     with open_source(path, memory_map=False) as source:
         for window in walk(source, limits=limits):
             done = 0
             while done < len(window.batches):  # `decode` stops early once it has decompressed enough bytes
-                decoded = decode(window, ("value",), first=done, selection=Selection(start_offset=start), limits=limits)
+                decoded = decode(
+                    window,
+                    _COLUMNS,
+                    first=done,
+                    selection=Selection(include_control=True),
+                    limits=limits,
+                    path=str(path),
+                )
                 if decoded.columns is not None:
-                    yield from (value for value in decoded.columns.value if value is not None)
+                    offset, timestamp, is_control = (
+                        decoded.columns[name].tolist()  # type: ignore[union-attr]
+                        for name in ("offset", "timestamp", "is_control")
+                    )
+                    columns = (offset, timestamp, decoded.columns.key, decoded.columns.value, is_control)
+                    yield from map(_Record, *columns)
                 if decoded.error is not None:
                     raise decoded.error
                 done += decoded.n_batches

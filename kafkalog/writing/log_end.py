@@ -169,8 +169,14 @@ def _is_last_batch(finding: Finding, segment: Segment) -> bool:
 
 def _is_allocated_ahead(segment: Segment) -> bool:
     """Whether an index ends in preallocated zeros, which are harmless only while the segment is the last one."""
-    indexes = (segment.read_index(OffsetIndex), segment.read_index(TimeIndex))
-    return any(index is not None and index.padding_bytes for index in indexes)
+    offset_index, time_index = segment.read_index(OffsetIndex), segment.read_index(TimeIndex)
+    if offset_index is not None and offset_index.padding_bytes:
+        return True
+    if time_index is None:
+        return False
+    # zeros are an entry, too: that of timestamp 0 at the base offset, which no other entry can stand before
+    is_entry = not len(time_index) and time_index.padding_bytes == time_index.dtype.itemsize
+    return bool(time_index.padding_bytes) and not is_entry
 
 
 def _producers(

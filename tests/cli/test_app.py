@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import thinned
 
 import kafkalog
 from kafkalog.cli import main
@@ -733,7 +734,7 @@ def test_a_closed_pipe_ends_quietly_with_141(log_dir: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", thinned(COMMANDS, 3))
 def test_a_full_disk_is_7(log_dir: Path, command: str) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(

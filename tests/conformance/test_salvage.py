@@ -24,7 +24,7 @@ from kafkalog.repair.recovering.report import RecoveredPartition
 from kafkalog.repair.salvaging.report import SalvagedPartition
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 SALVAGED = (
     *(("k44", name) for name in ("p-mixcodec-0", "p-txn-0", "p-compact-0", "p-compact-gzip-0", "p-idem-0")),
@@ -52,6 +52,7 @@ TRIMMED: tuple[tuple[str, str, dict[str, int]], ...] = (
     ("k28", "p-v0v1v2-mixed-0", {"before_offset": 321}),
     ("k28", "p-v1-gzip-0", {"before_offset": 222}),
 )
+MERGED = (("k44", "p-txn-0"), ("k44", "p-zstd-java-0"), ("k44", "p-compact-0"), ("k28", "p-v1-none-0"))
 BY_TIME = (("k44", "p-multi-0"), ("k44", "p-ooo-0"), ("k44", "p-zstd-java-0"), ("k28", "p-v1-lz4-0"))
 
 Row = tuple[int, bytes | None, bytes | None]
@@ -86,6 +87,7 @@ class Repaired(BrokerLife):
             "truncated": len(TRUNCATED) + len(BY_TIME) + 1,
             "trimmed": len(TRIMMED) + len(BY_TIME),
             "trimmed-copies": 1,
+            "merged": len(MERGED) + 1,
         }
         self.boot()
         topics = [{"name": name, "partitions": n, "configs": configs} for name, n in sizes.items()]
@@ -94,6 +96,7 @@ class Repaired(BrokerLife):
         self.salvage(n_made)
         self.truncate()
         self.trim()
+        self.merge()
         self.before = self.hashes()
         self.boot()
         self.read = self.client.consume(self.folder / "read.jsonl", list(sizes))
@@ -178,6 +181,29 @@ class Repaired(BrokerLife):
         assert 0 < base < 200
         self.bounds[target.name] = base, 430
         self.expected[target.name] = [row for row in records("k44", "p-txn-0") if row[0] >= base]
+
+    def merge(self) -> None:
+        """Three copies of a partition, each with every third batch damaged, make a whole one."""
+        for number in range(len(MERGED) + 1):
+            if number < len(MERGED):
+                source = golden_sets.partitions(MERGED[number][0])[MERGED[number][1]]
+            else:
+                source = made(self.folder / "made-merged", number)
+            target = self.place(source, f"merged-{number}")
+            copies = [Path(shutil.copytree(target, self.folder / f"disk-{copy}" / target.name)) for copy in range(3)]
+            for path in sorted(target.glob("*.log")):
+                for row, (start, end) in enumerate(builder.batch_positions(path.read_bytes())):
+                    with (copies[row % 3] / path.name).open("r+b") as file:
+                        file.seek((start + 21 + end) // 2)
+                        file.write(b"\xee" * 8)
+            report = kafkalog.merge(copies, to=self.folder / f"merged-{number}")
+            assert report.ok, list(report.lines())
+            [one] = report.partitions
+            assert len({each.source for each in one.ranges}) > 1
+            shutil.rmtree(target)
+            shutil.move(one.output, target)
+            self.bounds[target.name] = one.start_offset, one.end_offset
+            self.expected[target.name] = rows_of(source) if number == len(MERGED) else records(*MERGED[number])
 
     def note(self, report: kafkalog.RecoveryReport) -> None:
         row: RecoveredPartition
@@ -328,7 +354,6 @@ def test_the_broker_recovers_nothing(repaired: Repaired) -> None:
     assert repaired.after == repaired.before
 
 
-@pytest.mark.slow
 def test_a_recovery_of_everything_cuts_nothing(repaired: Repaired) -> None:
     for name in (kf.CLEAN_SHUTDOWN_FILE, kf.RECOVERY_POINT_CHECKPOINT):
         (repaired.log_dir / name).unlink()

@@ -18,7 +18,7 @@ import golden_sets
 import numpy as np
 import pytest
 import strategies
-from effort import examples
+from effort import examples, thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -737,7 +737,7 @@ def needs_matplotlib() -> None:
     pytest.importorskip("matplotlib", reason="pictures are NOT tested: Matplotlib is missing (pip install matplotlib)")
 
 
-@pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+@pytest.mark.parametrize(("suffix", "start"), thinned([("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")], 3))
 def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run: Any, tmp_path: Path) -> None:
     needs_matplotlib()
     file = tmp_path / f"x.{suffix}"
@@ -768,7 +768,7 @@ def test_a_picture_has_both_charts_and_the_knee(log_dir: Path) -> None:
         draw(statistics, "x", format="bmp")
 
 
-@pytest.mark.parametrize("timestamps", [[7], [7] * 100, list(range(3000))])
+@pytest.mark.parametrize("timestamps", thinned([[7], [7] * 100, list(range(3000))], 3))
 def test_a_picture_of_few_or_equal_gaps_is_drawn(timestamps: list[int], tmp_path: Path) -> None:
     needs_matplotlib()
     from kafkalog.indexes.plot import draw

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ MORE = 5
 T0 = kf.TopicPartition("t", 0)
 
 
+@cache
 def batch(offset: int, size: int = 9000) -> bytes:
     return builder.batch_v2(
         [builder.record_v2(offset_delta=0, value=bytes([1 + offset % 200]) * size)],

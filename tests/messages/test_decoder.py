@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import random
-import struct
-from typing import Any
 
 import pytest
 from effort import fuzz_inputs
+from message_bytes import encoded, made_up, uvarint
 
 from kafkalog.messages.decoder import MAX_ITEMS, MessageError, UnknownVersionError, decode_message
-from kafkalog.messages.definitions import Field, Versions, messages
+from kafkalog.messages.definitions import messages
 from kafkalog.messages.json_form import json_form
-
-ONLY = Versions(0, 0)
-NONE = Versions(0, -1)
 
 
 def test_an_offset_commit_of_each_version() -> None:
@@ -65,7 +60,7 @@ def test_what_is_no_message_is_an_error(name: str, version: int, data: bytes, me
 
 def test_the_items_of_a_message_are_bounded() -> None:
     n = MAX_ITEMS + 1
-    data = b"\0\0\x01\x01" + _uvarint(n + 1) + b"\x01" * n  # topic names that are empty
+    data = b"\0\0\x01\x01" + uvarint(n + 1) + b"\x01" * n  # topic names that are empty
     with pytest.raises(MessageError, match=f"more than {MAX_ITEMS} items"):
         decode_message("ConsumerGroupMemberMetadataValue", 0, data)
 
@@ -77,8 +72,8 @@ def test_what_an_encoder_of_the_definitions_writes_is_read_back() -> None:
         for version in range(message.versions.first, message.versions.last + 1):
             for _ in range(4):
                 flexible = version in message.flexible
-                values = _made_up(message.fields, version, rng)
-                data = _encoded(message.fields, values, version, flexible)
+                values = made_up(message.fields, version, rng)
+                data = encoded(message.fields, values, version, flexible)
                 assert decode_message(name, version, data) == values, (name, version)
                 n_messages += 1
     assert n_messages > 300
@@ -91,8 +86,8 @@ def test_mutated_messages_end_in_fields_or_in_an_error_of_ours() -> None:
     for _ in range(fuzz_inputs() // 3):
         message = messages()[rng.choice(names)]
         version = rng.randint(message.versions.first, message.versions.last)
-        values = _made_up(message.fields, version, rng)
-        data = bytearray(_encoded(message.fields, values, version, version in message.flexible))
+        values = made_up(message.fields, version, rng)
+        data = bytearray(encoded(message.fields, values, version, version in message.flexible))
         for _ in range(rng.randint(1, 4)):
             at = rng.randrange(len(data) + 1)
             change = rng.random()
@@ -109,90 +104,3 @@ def test_mutated_messages_end_in_fields_or_in_an_error_of_ours() -> None:
             n_refused += 1
     assert n_read
     assert n_refused
-
-
-def _uvarint(n: int) -> bytes:
-    out = bytearray()
-    while n > 0x7F:
-        out.append(n & 0x7F | 0x80)
-        n >>= 7
-    return bytes([*out, n])
-
-
-def _made_up(fields: tuple[Field, ...], version: int, rng: random.Random) -> dict[str, Any]:
-    values = {}
-    for field in fields:
-        is_there = version in field.versions or version in field.tagged
-        tagged_away = version in field.tagged and rng.random() < 0.5
-        values[field.name] = _some(field, version, rng) if is_there and not tagged_away else field.default
-    return values
-
-
-def _some(field: Field, version: int, rng: random.Random) -> Any:
-    if version in field.nullable and rng.random() < 0.3:
-        return None
-    if field.type.startswith("[]"):
-        item = Field(field.name, field.type[2:], field.versions, NONE, NONE, -1, None, field.fields)
-        return [_some(item, version, rng) for _ in range(rng.randint(0, 3))]
-    if field.type == "struct":
-        return _made_up(field.fields, version, rng)
-    if field.type == "string":
-        return rng.choice(("", "x", "käse", "long" * 40))
-    if field.type == "bytes":
-        return rng.randbytes(rng.randint(0, 200))
-    if field.type == "uuid":
-        return rng.choice(("A" * 22, "RxLbS2aoRLmJ9xc1exUYuQ"))
-    if field.type == "bool":
-        return rng.random() < 0.5
-    if field.type == "float64":
-        return rng.random()
-    bits = int(field.type.removeprefix("u").removeprefix("int"))
-    return rng.getrandbits(bits - 1) * (1 if field.type.startswith("u") else rng.choice((1, -1)))
-
-
-def _encoded(fields: tuple[Field, ...], values: dict[str, Any], version: int, flexible: bool) -> bytes:
-    out = bytearray()
-    tagged = {}
-    for field in fields:
-        value = values[field.name]
-        if version in field.tagged:
-            if value != field.default or value is None:
-                tagged[field.tag] = _part(field, value, version, flexible, tagged=True)
-        elif version in field.versions:
-            out += _part(field, value, version, flexible)
-    if flexible:
-        out += _uvarint(len(tagged))
-        for tag, content in sorted(tagged.items()):
-            out += _uvarint(tag) + _uvarint(len(content)) + content
-    return bytes(out)
-
-
-def _part(field: Field, value: Any, version: int, flexible: bool, tagged: bool = False) -> bytes:
-    def length(n: int, size: int) -> bytes:
-        return _uvarint(n + 1) if flexible else n.to_bytes(size, "big", signed=True)
-
-    if field.type.startswith("[]"):
-        if value is None:
-            return length(-1, 4)
-        item = Field(field.name, field.type[2:], field.versions, NONE, NONE, -1, None, field.fields)
-        return length(len(value), 4) + b"".join(_part(item, part, version, flexible) for part in value)
-    if field.type == "struct":
-        front = b""
-        if version in field.nullable:
-            if value is None:
-                return b"\0" if tagged else b"\xff"
-            front = b"\x01"
-        return front + _encoded(field.fields, value, version, flexible)
-    if field.type == "string":
-        return length(-1, 2) if value is None else length(len(value.encode()), 2) + value.encode()
-    if field.type == "bytes":
-        return length(-1, 4) if value is None else length(len(value), 4) + value
-    if field.type == "uuid":
-        return base64.urlsafe_b64decode(value + "==")
-    if field.type == "bool":
-        return bytes([value])
-    if field.type == "float64":
-        return struct.pack(">d", value)
-    unsigned = field.type.startswith("u")
-    bits = int(field.type.removeprefix("u").removeprefix("int"))
-    return int(value).to_bytes(bits // 8, "big", signed=not unsigned)

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog import LogConfig, TopicPartition, write_table
 from kafkalog.operations.loading.retention import retention_note
-from kafkalog.state.cluster_metadata import TOPIC, ClusterMetadata
+from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 
 DAY = 86_400_000
 KEY = TopicPartition("t", 0)

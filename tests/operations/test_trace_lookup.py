@@ -71,7 +71,7 @@ def check_steps(partition: kafkalog.Partition, trace: Trace, archive: str = "cle
     ("name", "archive"),
     [
         ("k44", "unclean"),
-        ("k28", "clean"),
+        pytest.param("k28", "clean", marks=pytest.mark.slow),
         pytest.param("k44", "clean", marks=pytest.mark.slow),
         pytest.param("k28", "unclean", marks=pytest.mark.slow),
     ],

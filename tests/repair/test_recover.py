@@ -145,6 +145,23 @@ def test_an_old_segment_without_an_index_is_recovered_alone_and_later_ones_stay(
     ).read_bytes()
 
 
+def test_segments_behind_a_damaged_one_without_an_index_stay_as_with_a_broker(tmp_path: Path) -> None:
+    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
+    first, second, *_ = logs(log_dir / "p-txn-0")
+    first.with_suffix(".index").unlink()
+    flip(first, first.stat().st_size - 10)
+    found = row(recover(log_dir, to=tmp_path / "out"), "p-txn-0")
+    assert [one.action for one in found.segments] == ["cut", *["recovered"] * 5]
+    assert found.log_end_offset == kafkalog.open(golden_sets.partitions("k44")["p-txn-0"]).log_end_offset
+    foretold = kafkalog.preflight(log_dir, clean=False).partitions[0]
+    assert [one.action for one in foretold.segments] == [one.action for one in found.segments]
+    assert foretold.log_end_offset == found.log_end_offset
+    # the first damage behind an index ends the log
+    flip(second, second.stat().st_size - 10)
+    found = row(recover(log_dir, dry_run=True), "p-txn-0")
+    assert [one.action for one in found.segments] == ["cut", "cut", *["deleted"] * 4]
+
+
 def test_what_a_crash_left_half_done_is_finished(tmp_path: Path) -> None:
     log_dir = small_log_dir(tmp_path, ("p-txn-0", "p-multi-0"))
     partition = log_dir / "p-txn-0"

@@ -113,7 +113,7 @@ def test_the_210_intact_batches_of_a_4_mb_segment_with_one_hit(tmp_path: Path, h
 
 def test_random_damage_loses_no_undamaged_batch_and_invents_none() -> None:
     # the soak below makes many more; TRIALS.md says what those have shown
-    tally = salvage_trials.run(5, 200)
+    tally = salvage_trials.run(5, range(200))
     assert tally.wrong == []
     assert (tally.n_missed, tally.n_invented, tally.n_disordered) == (0, 0, 0)
     assert tally.n_undamaged > 1000
@@ -123,11 +123,10 @@ def test_random_damage_loses_no_undamaged_batch_and_invents_none() -> None:
 
 @pytest.mark.soak
 def test_ten_thousand_trials() -> None:
-    tally = salvage_trials.run(20261122, 10_000)
+    tally = salvage_trials.run(20261122, range(10_000))
     print(tally)
     print("\n".join(tally.wrong))
-    assert (tally.n_invented, tally.n_disordered) == (0, 0)
-    assert tally.n_missed <= tally.n_undamaged // 2000
+    assert (tally.n_missed, tally.n_invented, tally.n_disordered) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])

@@ -8,6 +8,7 @@ from typing import Any
 import golden_sets
 import pytest
 import reference
+from effort import thinned
 from reading import without_magic
 
 import kafkalog
@@ -22,7 +23,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", thinned([2, 1], 2))
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize(("name", "archive", "topic"), CASES)
 def test_reading_equals_what_a_consumer_read(

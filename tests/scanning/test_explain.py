@@ -9,6 +9,7 @@ from typing import Any
 
 import builder
 import pytest
+from effort import thinned
 
 import kafkalog
 from kafkalog.log.segment_reader import ScanStatistics
@@ -81,7 +82,7 @@ def test_a_scan_of_everything_reads_everything(log: tuple[Path, list[list[int]]]
     assert (without.n_batches, without.n_batches_decoded, without.n_records) == (72, 63, 630)
 
 
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("threads", thinned([1, 4], 2))
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -13,6 +13,7 @@ import builder
 import golden_sets
 import pyarrow as pa
 import pytest
+from effort import thinned
 
 import kafkalog
 from kafkalog import format as kf
@@ -339,9 +340,10 @@ def gaps(path: Path) -> list[tuple[int | None, int | None]]:
     return [(one.base_offset, one.last_offset) for one in scan.findings if one.reason is Reason.OFFSET_GAP]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("task_bytes", [2**12, 2**14, 2**17])
-@pytest.mark.parametrize("gone", [{400}, {400, 800}, {1200}])
+@pytest.mark.parametrize(
+    ("gone", "task_bytes", "level"),
+    thinned(itertools.product(({400}, {400, 800}, {1200}), (2**12, 2**14, 2**17), LEVELS), 5),
+)
 def test_gaps_between_segments_are_found_by_one_task_each(
     tmp_path: Path, gone: set[int], task_bytes: int, level: Any
 ) -> None:

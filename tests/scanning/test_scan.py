@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import shutil
@@ -16,6 +17,7 @@ import builder
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import thinned
 
 import kafkalog
 from kafkalog import TopicPartition
@@ -62,9 +64,10 @@ def test_partitions_come_in_order_and_offsets_rise(log_dir: Path) -> None:
     assert len({row[:2] for row in rows}) == 10
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
-@pytest.mark.parametrize("memory_map", ["auto", True, False])
-@pytest.mark.parametrize("batch_size", [None, 1, 7, 10**6])
+@pytest.mark.parametrize(
+    ("threads", "memory_map", "batch_size"),
+    thinned(itertools.product((1, 2, 4), ("auto", True, False), (None, 1, 7, 10**6)), 5),
+)
 def test_threads_mapping_and_batch_size_change_nothing(
     log_dir: Path, threads: int, memory_map: bool | str, batch_size: int | None
 ) -> None:

@@ -16,6 +16,7 @@ import numba
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import thinned
 
 import kafkalog
 from kafkalog.errors import FunctionWarning, Reason
@@ -105,7 +106,7 @@ def test_a_derived_column_among_the_columns_is_said_to_come_by_itself(topic: Pat
         kafkalog.scan(topic, columns=["offset", "x"], extract={"x": ("i8", number)})
 
 
-@pytest.mark.parametrize("name", EXTRACT_DTYPES)
+@pytest.mark.parametrize("name", thinned(EXTRACT_DTYPES, 3))
 def test_each_dtype_is_a_column_of_that_type(topic: Path, name: str) -> None:
     function: Any = number
     if name == "bool":
@@ -202,18 +203,21 @@ def test_failures_are_counted_once_with_one_warning_a_function_and_segment(topic
 
 @pytest.mark.parametrize(
     ("function", "said", "n"),
-    [
-        ("lambda offset: 10 // (offset - 3) > 0", "ZeroDivisionError", 1),
-        ("lambda offset: 1.0 / (offset - 3) > 0", "ZeroDivisionError", 1),
-        ("lambda offset: 10 % (offset - 3) > 0", "ZeroDivisionError", 1),
-        ("lambda offset, value: 10 // read_i32_le(value, 0) > 0", "divi", 1),
-        ("lambda value: value[12] == 0", "IndexError", N),
-        ("lambda key: key[-1] == 0", "IndexError", N // 2),
-        ("lambda value: value[2**62] == 0", "IndexError", N),
-        ("lambda value: read_i32_le(value, 9) == 0", "IndexError: read past the end", N),
-        ("lambda key: parse_float(key, 0) == 0", "ValueError: no number here", N),
-        ("lambda offset, value: value[offset + 2**63 - 13] == 0", "IndexError", N),
-    ],
+    thinned(
+        [
+            ("lambda offset: 10 // (offset - 3) > 0", "ZeroDivisionError", 1),
+            ("lambda offset: 1.0 / (offset - 3) > 0", "ZeroDivisionError", 1),
+            ("lambda offset: 10 % (offset - 3) > 0", "ZeroDivisionError", 1),
+            ("lambda offset, value: 10 // read_i32_le(value, 0) > 0", "divi", 1),
+            ("lambda value: value[12] == 0", "IndexError", N),
+            ("lambda key: key[-1] == 0", "IndexError", N // 2),
+            ("lambda value: value[2**62] == 0", "IndexError", N),
+            ("lambda value: read_i32_le(value, 9) == 0", "IndexError: read past the end", N),
+            ("lambda key: parse_float(key, 0) == 0", "ValueError: no number here", N),
+            ("lambda offset, value: value[offset + 2**63 - 13] == 0", "IndexError", N),
+        ],
+        4,
+    ),
 )
 def test_what_a_function_does_wrong_leaves_the_record_out_and_is_said(
     topic: Path, function: str, said: str, n: int
@@ -325,7 +329,7 @@ def test_another_signature_is_refused_and_the_right_one_shown(topic: Path, funct
 
 @pytest.mark.parametrize(
     ("function", "dtype", "message"),
-    [
+    thinned([
         ("lambda offset: offset", None, "where: the function returns int64; it must return True or False"),
         ("lambda offset: 'x'", None, "returns str; it must return True or False"),
         ("lambda offset: None if offset else True", None, "returns bool or None; it must return True or False"),
@@ -340,7 +344,7 @@ def test_another_signature_is_refused_and_the_right_one_shown(topic: Path, funct
         ("lambda offset: 1", "u8", "no dtype 'u8'; there are bool, i1"),
         ("lambda offset: 1", "S3", "no dtype 'S3'"),
         ("lambda offset: 1", "nonsense", "no dtype 'nonsense'"),
-    ],
+    ], 3),
 )  # fmt: skip
 def test_a_function_of_another_result_or_one_that_does_not_compile_is_refused(
     topic: Path, function: str, dtype: str | None, message: str

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import reference
 import strategies
+from effort import thinned
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -348,7 +349,7 @@ def test_a_record_that_holds_no_producer_id_is_in_no_transaction() -> None:
         assert partition.aborted_transactions().size == 0
 
 
-@pytest.mark.parametrize("ahead", [64, 2**20])
+@pytest.mark.parametrize("ahead", thinned([64, 2**20], 2))
 def test_thousands_of_transactions_inside_a_long_one(monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
     monkeypatch.setattr("kafkalog.log.segment_reader._WINDOW_AHEAD", ahead)
     n = 3000

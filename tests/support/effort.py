@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pytest
 
 THOROUGH: Final = os.environ.get("KAFKALOG_THOROUGH", "") not in ("", "0")
 
 
 def examples(n: int) -> int:
-    """Examples of a property that is to be tried with `n`: a fifth in a plain run, which has others each time."""
-    return n if THOROUGH else max(10, n // 5)
+    """Examples of a property that is to be tried with `n`: a tenth in a plain run, which has others each time."""
+    return n if THOROUGH else max(10, n // 10)
 
 
 def fuzz_inputs() -> int:
     """Inputs of each fuzzer; `KAFKALOG_FUZZ_N` says how many."""
-    return int(os.environ.get("KAFKALOG_FUZZ_N") or (60_000 if THOROUGH else 12_000))
+    return int(os.environ.get("KAFKALOG_FUZZ_N") or (60_000 if THOROUGH else 4_000))
+
+
+def thinned(values: Iterable[Any], every: int) -> list[Any]:
+    """Parameters of a test, of which a plain run takes each `every`-th: the others are slow.
+
+    Parameters
+    ----------
+    values : iterable
+        Of tuples where the test takes several.
+    every : int
+    """
+    parameters = []
+    for number, value in enumerate(values):
+        several = value if isinstance(value, tuple) else (value,)
+        parameters.append(pytest.param(*several, marks=pytest.mark.slow if number % every else []))
+    return parameters

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -54,6 +54,14 @@ class Damaged:
     """Numbers of the undamaged batches."""
     unreadable: list[tuple[int, int]]
     kinds: list[str]
+
+    @property
+    def readable(self) -> bytes:
+        """The bytes, with zeros where sectors are bad."""
+        data = bytearray(self.data)
+        for start, end in self.unreadable:
+            data[start:end] = bytes(end - start)
+        return bytes(data)
 
 
 @dataclass
@@ -242,11 +250,11 @@ def judge(source: Source, damaged: Damaged, written: Path, said: SalvagedPartiti
                 tally.wrong.append(f"{source.name}: invented at {first}, {damaged.kinds}")
     # a cut that took the last byte of a batch may leave it whole: the next one begins with the same byte, and lacks it
     missed = {one for one in damaged.intact if one not in kept and not (kept - set(damaged.intact)) & {one - 1}}
-    moved = [(one, damaged.data.find(original[one])) for one in kept - set(damaged.intact)]
+    moved = [(one, damaged.readable.find(original[one])) for one in kept - set(damaged.intact)]
     disputed = {
         one
         for one in missed
-        if any((other < one) != (there < damaged.data.find(original[one])) for other, there in moved)
+        if any((other < one) != (there < damaged.readable.find(original[one])) for other, there in moved)
     }
     tally.n_disputed += len(disputed)
     missed -= disputed
@@ -273,11 +281,11 @@ def judge(source: Source, damaged: Damaged, written: Path, said: SalvagedPartiti
             tally.wrong.append(f"{source.name}: the loss of offset {last} is not reported, {damaged.kinds}")
 
 
-def run(seed: int, n: int, most_damages: int = 50) -> Tally:
-    """Make `n` trials."""
+def run(seed: int, numbers: Iterable[int], most_damages: int = 50) -> Tally:
+    """Make the trials with these numbers; each is the same every time."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(n):
+        for number in numbers:
             rng = np.random.default_rng((seed, number))
             source = sources()[int(rng.integers(len(sources())))]
             n_damages = int(rng.integers(1, most_damages + 1)) if rng.integers(2) else int(rng.integers(1, 6))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,14 @@ from staged_jobs import make_log_dir, stage, write
 from writing import draw
 
 import kafkalog
+from kafkalog import TopicPartition
 from kafkalog.errors import FileChangedError, OutputExistsError, TruncatedTailError, UnsafePathError, WriteError
+from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.storage import moves
 from kafkalog.storage.atomic import rename_new
 from kafkalog.writing import job_commit
-from kafkalog.writing.job_commit import commit, recover
-from kafkalog.writing.staging_area import StagingArea, remove_job
+from kafkalog.writing.job_commit import StagedWriter, commit, recover
+from kafkalog.writing.staging_area import StagingArea, create_job, remove_job, this_owner
 
 
 class Killed(BaseException):
@@ -172,6 +175,46 @@ def test_a_commit_is_not_finished_behind_who_wrote_in_between(log_dir: Path, mon
     with pytest.raises(FileChangedError, match="somebody else wrote meanwhile"):
         recover(area)
     assert content(log_dir) == before
+
+
+def test_a_job_without_a_plan_keeps_nobody_from_finishing_another(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    area = StagingArea.of(log_dir)
+    earlier, job = area.job("job-0"), area.job("job-1")
+    stage(area, earlier, "t-0")
+    staged = stage(area, job, *NAMES)
+    with monkeypatch.context() as patch:
+        steps(patch, 1, Killed())
+        with pytest.raises(Killed):
+            commit(area, job, staged)
+    assert recover(area) == [*NAMES]
+    assert {name: values(log_dir / name) for name in NAMES} == AFTER
+    assert area.jobs() == [earlier]
+
+
+def test_a_partition_keeps_its_topic_id_and_another_one_is_refused(tmp_path: Path) -> None:
+    ours, other = (parse_topic_id(uuid.UUID(int=number)) for number in (7, 8))
+    log_dir = tmp_path / "log"
+    log_dir.mkdir()
+    for name, topic_id in (("t-0", ours), ("t-1", None)):
+        with kafkalog.PartitionWriter(log_dir / name, topic_id=topic_id) as writer:
+            writer.append({"value": [b"v"], "timestamp": [0]})
+    area = StagingArea.of(log_dir)
+    create_job(area.job("job-1"), this_owner(os.getpid()))
+    for number, (partition, topic_id) in enumerate([(0, ours), (0, None), (1, ours), (1, None)]):
+        task = area.job("job-1") / f"task-{number}"
+        task.mkdir()
+        assert StagedWriter(area, task, TopicPartition("t", partition), topic_id=topic_id).writer.next_offset == 1
+    with pytest.raises(UnsafePathError, match=f"with id {ours}, not {other}"):
+        StagedWriter(area, task, TopicPartition("t", 0), topic_id=other)
+
+
+def test_a_directory_without_segments_begins_where_the_caller_says(log_dir: Path) -> None:
+    area = StagingArea.of(log_dir)
+    create_job(area.job("job-1"), this_owner(os.getpid()))
+    assert StagedWriter(area, area.job("job-1"), TopicPartition("t", 2), start_offset=700).writer.next_offset == 700
+    assert StagedWriter(area, area.job("job-1"), TopicPartition("t", 0), start_offset=700).writer.next_offset == 50
 
 
 def test_two_tasks_on_a_partition_are_refused_and_told_what_helps(log_dir: Path) -> None:

@@ -65,6 +65,18 @@ def test_a_torn_tail_is_refused_unless_it_may_be_cut(path: Path, tail: str) -> N
     assert kafkalog.scan(path).count_rows() == 200
 
 
+def test_an_entry_of_zeros_for_timestamp_0_is_no_unclean_shutdown(path: Path) -> None:
+    for n_before in range(3):
+        with PartitionWriter(path) as writer:
+            assert writer.next_offset == n_before
+            writer.append({"value": [b"v"], "timestamp": [0]})
+    assert [one.read_bytes() for one in path.glob("*.timeindex")] == [bytes(12)] * 3
+    assert sound(path) == []
+    (path / f"{2:020d}.timeindex").write_bytes(bytes(24))
+    with pytest.raises(TruncatedTailError, match="end in zeros"):
+        PartitionWriter(path)
+
+
 def test_nothing_is_appended_behind_damage(path: Path) -> None:
     write(path)
     log = kafkalog.Partition(path).segments[-1].path

@@ -12,7 +12,8 @@ from writing import batch_table
 
 import kafkalog
 from kafkalog.records.batch_table import Window
-from kafkalog.state.cluster_metadata import TOPIC, read_cluster_metadata
+from kafkalog.state.cluster_image import TOPIC
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import ProducerState
 from kafkalog.storage.staging import staged_directory

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import thinned
 from writing import write_two_and_roll
 
 import kafkalog
@@ -76,7 +77,7 @@ def run_two(path: Path, together: Path, seed: int, locks: str) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("locks", ["yes", "no"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", thinned(range(5), 5))
 def test_what_a_writer_appended_beside_another_one_is_there(path: Path, tmp_path: Path, seed: int, locks: str) -> None:
     said = run_two(path, tmp_path / "together", seed, locks)
     winners = [name for name, error in said.items() if error == 0]

@@ -2,6 +2,7 @@
 
     `groups`         lists groups of consumers
     `transactions`   lists transactions, and those that hang
+    `metadata`       lists what the cluster's metadata log says
     `schemas`        lists a registry's schemas
     `state_options`  options that these have in common
 

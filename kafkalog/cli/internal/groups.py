@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,7 +73,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.note("no groups: there is no __consumer_offsets, or it has none that match")
     for number, group in enumerate(found):
         if args.json:
-            console.write(json.dumps(group.as_dict()) + "\n")
+            console.json(group.as_dict())
         else:
             lines = [*([""] if number else []), *_text(group, with_members=args.members)]
             console.write("".join(f"{line}\n" for line in lines))

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits
-from kafkalog.cli.text import parse_bytes
+from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits, n_bytes
 from kafkalog.messages.framing import TOPIC_DECODERS
 
 if TYPE_CHECKING:
@@ -97,12 +96,12 @@ def add_parser(commands: Any) -> None:
     indexes.add_argument(
         "--max-message-size",
         metavar="BYTES",
-        type=_size,
+        type=n_bytes,
         default=None,
         help="look for a batch no further behind an indexed position (default: 5M)",
     )
     reading = parser.add_argument_group("reading")
-    reading.add_argument("--max-bytes", metavar="BYTES", type=_size, help="read no more of a log")
+    reading.add_argument("--max-bytes", metavar="BYTES", type=n_bytes, help="read no more of a log")
     reading.add_argument("--keep-going", action="store_true", help="behind an error go on with the next file")
     add_limits(reading)  # type: ignore[arg-type]
     parser.set_defaults(run=run)
@@ -199,10 +198,3 @@ _LINES_AT_A_TIME = 1000
 def _say_notes(dump: Dump, console: Console) -> None:
     console.list(dump.notes)
     dump.notes.clear()
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, flatten, make_limits
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, flatten, make_limits, n_bytes
 from kafkalog.cli.scan_options import add_on_corruption, note_if_nothing_matches, path_of, usage_errors
-from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes, table
+from kafkalog.cli.text import counted, escape_line, human_bytes, table
 from kafkalog.errors import CorruptionError, CorruptionWarning, KafkalogError, OutputExistsError, Reason
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ def add_parser(commands: Any) -> None:
     )
     what.add_argument("--recommend", action="store_true", help="name the index.interval.bytes at the knee")
     what.add_argument(
-        "--segment-bytes", metavar="N", type=_size, help="the topic's segment.bytes, for NEAREST ROLL (default: 1G)"
+        "--segment-bytes", metavar="N", type=n_bytes, help="the topic's segment.bytes, for NEAREST ROLL (default: 1G)"
     )
-    what.add_argument("--segment-ms", metavar="N", type=_size, help="its segment.ms (default: 604800000, a week)")
-    what.add_argument("--segment-index-bytes", metavar="N", type=_size, help="its segment.index.bytes (default: 10M)")
+    what.add_argument("--segment-ms", metavar="N", type=n_bytes, help="its segment.ms (default: 604800000, a week)")
+    what.add_argument("--segment-index-bytes", metavar="N", type=n_bytes, help="its segment.index.bytes (default: 10M)")
     how = parser.add_argument_group("how it is shown")
     how.add_argument("-s", "--segments", action="store_true", help="a line a segment")
     how.add_argument(
@@ -93,15 +93,8 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def _size(text: str) -> int:
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _intervals(text: str) -> list[int]:
-    found = list(dict.fromkeys(_size(part) for part in text.split(",") if part.strip()))
+    found = list(dict.fromkeys(n_bytes(part) for part in text.split(",") if part.strip()))
     if not found or max(found) >= 2**31:
         raise argparse.ArgumentTypeError(f"numbers of bytes below 2G are expected, not {text!r}")
     return found

@@ -17,8 +17,10 @@ from kafkalog.cli.options import (
     add_limits,
     add_selection,
     flatten,
+    index_interval,
     make_limits,
     selected_keys,
+    threads,
 )
 from kafkalog.cli.text import counted, escape_line, human_bytes
 
@@ -68,28 +70,16 @@ def add_parser(commands: Any) -> None:
     what.add_argument(
         "--index-interval-bytes",
         metavar="N",
-        type=_interval,
+        type=index_interval,
         help="the topics' index.interval.bytes: an index with far fewer entries is too sparse",
     )
-    what.add_argument("--threads", metavar="N", type=_threads, help="segments read at the same time (default: up to 4)")
+    what.add_argument("--threads", metavar="N", type=threads, help="segments read at the same time (default: up to 4)")
     how = parser.add_argument_group("how it is shown")
     how.add_argument(
         "--json", action="store_true", help="an object a line: each segment, partition and log dir with its findings"
     )
     add_limits(parser)
     parser.set_defaults(run=run)
-
-
-def _interval(text: str) -> int:
-    if not text.isdecimal() or int(text) > 2**31 - 1:
-        raise argparse.ArgumentTypeError(f"a number of bytes is expected, not {text!r}")
-    return int(text)
-
-
-def _threads(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 256:
-        raise argparse.ArgumentTypeError(f"a number from 1 to 256 is expected, not {text!r}")
-    return int(text)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import add_limits, make_limits
 from kafkalog.cli.repairing.destination import add_destination, destination
-from kafkalog.cli.text import counted, escape_line
+from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.repair.recovering.report import RecoveryReport
@@ -65,11 +64,11 @@ def _show(report: RecoveryReport, args: argparse.Namespace, console: Console) ->
     """Print a line for each partition that is cut, or an object for each partition."""
     for row in report.partitions:
         if args.json:
-            console.write(json.dumps(row.as_dict()) + "\n")
+            console.json(row.as_dict())
         elif row.n_bytes_lost or row.files or row.removed:
             lost = f"{counted(row.count('deleted'), 'segment')} deleted, {row.n_bytes_lost:,} bytes removed"
             line = f"{row.path}  offsets {row.log_start_offset}..{row.log_end_offset}  {lost}"
-            console.write(escape_line(line) + "\n")
+            console.line(line)
     console.all_findings(report.findings)
     for row in report.partitions:
         if row.error is not None:

@@ -6,7 +6,6 @@ import argparse
 from typing import Any, Final
 
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.text import parse_bytes
 
 PATH: Final = (
     "DIR",
@@ -52,14 +51,3 @@ def destination(args: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"--{name.replace('_', '-')} goes with --in-place")
     names = ("to", "in_place", "backup", "dry_run", "stage_in")
     return {name: getattr(args, name) for name in names}
-
-
-def index_interval(text: str) -> int:
-    """Parse a value of `index.interval.bytes`."""
-    try:
-        number = 0 if text == "0" else parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if not 0 <= number < 2**31:
-        raise argparse.ArgumentTypeError(f"a number of bytes below 2 GiB is expected, not {text!r}")
-    return number

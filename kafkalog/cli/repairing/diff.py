@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits
-from kafkalog.cli.text import escape_line
 
 _PATHS: Final = ("DIR", "partition directory, twice", "The two DIRs are directories of one partition, of two brokers.")
 _HELP: Final = HelpText(
@@ -43,17 +41,17 @@ def run(args: argparse.Namespace, console: Console) -> None:
     prepare_stdout(is_json=args.json)
     found = diff(*args.paths, limits=make_limits(args.limits))
     if args.json:
-        console.write(json.dumps(found.as_dict()) + "\n")
+        console.json(found.as_dict())
     elif found.ok:
-        console.write(escape_line(f"the same: {found.n_batches:,} batches from offset {found.start_offset} on") + "\n")
+        console.line(f"the same: {found.n_batches:,} batches from offset {found.start_offset} on")
     else:
         for batch in (found.batch_a, found.batch_b):
             assert batch is not None
             offsets = f"offsets {batch.base_offset}..{batch.last_offset + 1}, leader epoch {batch.leader_epoch}"
-            console.write(escape_line(f"{batch.path}@{batch.position}: {offsets}, checksum {batch.crc:08x}") + "\n")
+            console.line(f"{batch.path}@{batch.position}: {offsets}, checksum {batch.crc:08x}")
         if found.truncate_to is not None:
             path = found.b if found.leader == "a" else found.a
-            console.write(escape_line(f"{path} would truncate to offset {found.truncate_to}") + "\n")
+            console.line(f"{path} would truncate to offset {found.truncate_to}")
         if found.is_kept:
             console.write("leader epochs do not show the difference: brokers would keep it\n")
     if not found.ok:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
@@ -16,7 +15,7 @@ from kafkalog.cli.options import (
     make_limits,
     selected_bytes,
 )
-from kafkalog.cli.text import escape_line
+from kafkalog.cli.repairing.salvage import show_report
 
 _PATHS: Final = (
     "REPLICA",
@@ -72,12 +71,4 @@ def run(args: argparse.Namespace, console: Console) -> None:
         progress=console.progress.advance,
         limits=limits,
     )
-    console.progress.close()
-    if args.json:
-        console.write(json.dumps(report.as_dict()) + "\n")
-    else:
-        for line in report.lines():
-            console.write(escape_line(line) + "\n")
-    console.all_findings(report.findings)
-    if not report.partitions:
-        console.note("no partition matches")
+    show_report(report, args, console)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits
-from kafkalog.cli.repairing.destination import PATH, index_interval
-from kafkalog.cli.text import counted, escape_line
+from kafkalog.cli.options import HelpText, add_command, add_limits, index_interval, make_limits, threads
+from kafkalog.cli.repairing.destination import PATH
+from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.repair.startup.forecast import PartitionForecast, Preflight
@@ -52,7 +51,7 @@ def add_parser(commands: Any) -> None:
         type=index_interval,
         help="the topics' index.interval.bytes (default: from the cluster's metadata, else from existing indexes)",
     )
-    how.add_argument("--threads", metavar="N", type=int, help="partitions to read at a time (default: up to 4)")
+    how.add_argument("--threads", metavar="N", type=threads, help="partitions to read at a time (default: up to 4)")
     parser.add_argument("--json", action="store_true", help="one object with all of it")
     add_limits(parser)
     parser.set_defaults(run=run)
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     def show(row: PartitionForecast) -> None:
         if not args.json and (row.verdict != "starts" or args.verbose):
             for line in _lines(row):
-                console.write(escape_line(line) + "\n")
+                console.line(line)
 
     result = preflight(
         args.paths[0],
@@ -85,7 +84,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     )
     console.progress.close()
     if args.json:
-        console.write(json.dumps(result.as_dict()) + "\n")
+        console.json(result.as_dict())
     console.judge(result.findings.rows)
     _sum_up(result, console)
     if result.verdict in ("loses", "dies"):

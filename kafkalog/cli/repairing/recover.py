@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.exits import OutputError
-from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits, timestamp
-from kafkalog.cli.repairing.destination import PATH, add_destination, destination, index_interval
-from kafkalog.cli.text import counted, escape_line
+from kafkalog.cli.console import Console, UntilBroken, prepare_stdout
+from kafkalog.cli.options import HelpText, add_command, add_limits, index_interval, make_limits, threads, timestamp
+from kafkalog.cli.repairing.destination import PATH, add_destination, destination
+from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
@@ -52,7 +49,7 @@ def add_parser(commands: Any) -> None:
         help="the topics' index.interval.bytes (default: from the cluster's metadata, else from existing indexes)",
     )
     how.add_argument(
-        "--threads", metavar="N", type=int, help="segments to read at a time (default: processors, up to 4)"
+        "--threads", metavar="N", type=threads, help="segments to read at a time (default: processors, up to 4)"
     )
     how.add_argument(
         "--now",
@@ -72,24 +69,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.repair.recovering.recover import recover
 
     prepare_stdout(is_json=args.json)
-    lock = threading.Lock()
-    unsaid: list[Exception] = []
-
-    def progress(n_bytes: int) -> None:
-        with lock:
-            console.progress.advance(n_bytes)
 
     def show(row: RecoveredPartition) -> None:
-        if unsaid:
-            return
-        try:
-            if args.json:
-                console.write(json.dumps(row.as_dict()) + "\n")
-            elif row.error is None and (line := _line(row)):
-                console.write(escape_line(line) + "\n")
-        except (BrokenPipeError, OutputError) as error:
-            unsaid.append(error)  # finish the recovery even if its output cannot be printed
+        if args.json:
+            console.json(row.as_dict())
+        elif row.error is None and (line := _line(row)):
+            console.line(line)
 
+    on_partition = UntilBroken(show)
     report = recover(
         args.paths[0],
         **options,
@@ -98,13 +85,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
         threads=args.threads,
         now=args.now,
         on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
-        progress=progress,
-        on_partition=show,
+        progress=console.progress.advance,
+        on_partition=on_partition,
         limits=make_limits(args.limits),
     )
     console.progress.close()
-    if unsaid:
-        raise unsaid[0]
+    on_partition.finish()
     console.all_findings(report.findings)
     _sum_up(report, args, console)
 

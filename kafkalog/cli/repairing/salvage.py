@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import threading
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     HelpText,
     add_command,
@@ -17,8 +14,12 @@ from kafkalog.cli.options import (
     flatten,
     make_limits,
     selected_bytes,
+    threads,
 )
-from kafkalog.cli.text import escape_line
+
+if TYPE_CHECKING:
+    from kafkalog.repair.merging.report import MergeReport
+    from kafkalog.repair.salvaging.report import SalvageReport
 
 _HELP: Final = HelpText(
     description="""\
@@ -56,7 +57,7 @@ def add_parser(commands: Any) -> None:
         help="also try the single records of damaged batches, into TOPIC-N.unverified.jsonl: no checksum vouches for"
         " them",
     )
-    parser.add_argument("--threads", metavar="N", type=int, default=1, help="segments to search at a time (default: 1)")
+    parser.add_argument("--threads", metavar="N", type=threads, default=1, help="segments read at a time (default: 1)")
     parser.add_argument("--json", action="store_true", help="the report as a JSON object, as in salvage.json")
     add_limits(parser)
     parser.set_defaults(run=run)
@@ -64,8 +65,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Salvage, and print the report."""
-    if not 1 <= args.threads <= 256:
-        raise UsageError(f"--threads is a number from 1 to 256, not {args.threads}")
     from kafkalog.log.open import open as open_path
     from kafkalog.repair.salvaging.salvage import salvage
 
@@ -73,12 +72,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     limits = make_limits(args.limits)
     opened = open_path(args.paths[0] if len(args.paths) == 1 else args.paths, limits=limits)
     console.start_progress(selected_bytes(opened, args), "bytes")
-    lock = threading.Lock()
-
-    def progress(n_bytes: int) -> None:
-        with lock:
-            console.progress.advance(n_bytes)
-
     report = salvage(
         opened,
         to=args.to,
@@ -87,15 +80,20 @@ def run(args: argparse.Namespace, console: Console) -> None:
         records=args.records,
         threads=args.threads,
         dry_run=args.dry_run,
-        progress=progress,
+        progress=console.progress.advance,
         limits=limits,
     )
+    show_report(report, args, console)
+
+
+def show_report(report: SalvageReport | MergeReport, args: argparse.Namespace, console: Console) -> None:
+    """Print a report as lines or as one object, and its findings."""
     console.progress.close()
     if args.json:
-        console.write(json.dumps(report.as_dict()) + "\n")
+        console.json(report.as_dict())
     else:
         for line in report.lines():
-            console.write(escape_line(line) + "\n")
+            console.line(line)
     console.all_findings(report.findings)
     if not report.partitions:
         console.note("no partition matches")

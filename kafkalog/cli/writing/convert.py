@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,13 +15,15 @@ from kafkalog.cli.options import (
     add_command,
     add_limits,
     add_selection,
+    assignment,
     condition,
     flatten,
     make_limits,
+    n_bytes,
     selected_bytes,
 )
 from kafkalog.cli.scan_options import add_on_corruption, path_of, usage_errors
-from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes
+from kafkalog.cli.text import counted, human_bytes
 from kafkalog.cli.topic_settings import check_names, noting, settings_of
 from kafkalog.errors import CorruptionError, CorruptionWarning
 
@@ -127,23 +128,23 @@ def add_parser(commands: Any) -> None:
     how.add_argument(
         "--batch-size",
         metavar="BYTES",
-        type=_size,
+        type=n_bytes,
         help="join and cut batches to this size before compression (K and M are understood; default: they stay, and"
         " single v0 and v1 messages are put together to 16K)",
     )
-    how.add_argument("--segment-bytes", metavar="BYTES", type=_size, help="cut segments anew at this size")
+    how.add_argument("--segment-bytes", metavar="BYTES", type=n_bytes, help="cut segments anew at this size")
     how.add_argument(
         "--config",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        type=_property,
+        type=assignment("segment.bytes=1048576"),
         help="cut segments anew by a topic's settings, such as segment.ms=3600000 or index.interval.bytes=1024; may be"
         " repeated",
     )
     reading = parser.add_argument_group("reading and reporting")
     add_on_corruption(reading, default="raise")
-    reading.add_argument("--threads", metavar="N", type=int, help="threads that decode and encode (default: one a CPU)")
+    reading.add_argument("--threads", metavar="N", type=int, help="threads that work (default: one a CPU)")
     reading.add_argument("--dry-run", action="store_true", help="write nothing: say what would come out")
     reading.add_argument("--json", action="store_true", help="an object a line for each partition")
     add_limits(reading)  # type: ignore[arg-type]
@@ -155,20 +156,6 @@ def _redaction(text: str) -> tuple[str, str]:
     if not equals or not target.strip():
         raise argparse.ArgumentTypeError(f"PART=HOW is expected, such as value=null, not {text!r}")
     return target.strip(), action.strip()
-
-
-def _property(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise argparse.ArgumentTypeError(f"NAME=VALUE is expected, such as segment.bytes=1048576, not {text!r}")
-    return name.strip(), value.strip()
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -237,7 +224,7 @@ def _config(args: argparse.Namespace, console: Console) -> LogConfig | None:
 def _show(report: ConversionReport, args: argparse.Namespace, console: Console) -> None:
     for one in report.partitions:
         if args.json:
-            console.write(json.dumps(one.as_dict()) + "\n")
+            console.json(one.as_dict())
             continue
         changes = [
             f"{n:,} {what}"
@@ -253,7 +240,7 @@ def _show(report: ConversionReport, args: argparse.Namespace, console: Console) 
             + f"  batches {one.n_batches_before:,} -> {one.n_batches_after:,} ({one.n_batches_kept:,} as they are)"
             f"  bytes {one.n_bytes_before:,} -> {one.n_bytes_after:,}"
         )
-        console.write(escape_line(text) + "\n")
+        console.line(text)
     if len(report.partitions) > 1 or args.dry_run:
         verb = "would be" if args.dry_run else "are"
         console.note(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import functools
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, names
+from kafkalog.cli.options import HelpText, add_command, add_limits, assignment, flatten, make_limits, n_bytes, names
 from kafkalog.cli.scan_options import usage_errors
-from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes
+from kafkalog.cli.text import counted, human_bytes
 from kafkalog.cli.topic_settings import check_names, noting, settings_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ With --install LOG_DIR is a stopped broker's: the partitions get the topic ids t
 )
 
 _ROLES: Final = ("key", "value", "timestamp", "headers", "offset", "partition", "topic")
+
+_batch_size = functools.partial(n_bytes, least=1, most=2**31 - 1)
 
 
 def add_parser(commands: Any) -> None:
@@ -128,7 +130,11 @@ def add_parser(commands: Any) -> None:
     )
     how.add_argument("--compression-level", metavar="N", type=int, help="default: the topic's, else Kafka's")
     how.add_argument(
-        "--batch-size", metavar="N", type=_size, default=16_384, help="bytes of a batch, uncompressed (default: 16K)"
+        "--batch-size",
+        metavar="N",
+        type=_batch_size,
+        default=16_384,
+        help="bytes of a batch, uncompressed (default: 16K)",
     )
     how.add_argument("--max-records-per-batch", metavar="N", type=int, help="default: as many as fit")
     how.add_argument(
@@ -136,6 +142,7 @@ def add_parser(commands: Any) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
+        type=assignment("segment.bytes=104857600"),
         help="a setting of the topics, such as segment.bytes=104857600; may be repeated",
     )
     how.add_argument("--config-file", metavar="FILE", help="settings in Java's format, such as server.properties")
@@ -146,16 +153,6 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--json", action="store_true", help="on stdout an object a line for each partition")
     add_limits(parser)
     parser.set_defaults(run=run)
-
-
-def _size(text: str) -> int:
-    try:
-        number = parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if not 1 <= number < 2**31:
-        raise argparse.ArgumentTypeError(f"a number of bytes below 2 GiB is expected, not {text!r}")
-    return number
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -216,12 +213,7 @@ def _config(args: argparse.Namespace, console: Console) -> LogConfig:
 
     with usage_errors():
         given: dict[str, object] = {} if args.config_file is None else read_properties_file(args.config_file)
-    named: dict[str, object] = {}
-    for text in args.config:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"--config takes NAME=VALUE, not {text!r}")
-        named[name.strip()] = value
+    named = dict(args.config)
     check_names(named)
     return settings_of({**given, **named}, console)
 
@@ -247,12 +239,12 @@ def _size_of(path: str, format: str | None) -> int:
 def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> None:
     for each in result.partitions:
         if args.json:
-            console.write(json.dumps({"path": os.path.join(result.path, f"{each.topic}-{each.partition}"),
-                                      **each.as_dict()}) + "\n")  # fmt: skip
+            path = os.path.join(result.path, f"{each.topic}-{each.partition}")
+            console.json({"path": path, **each.as_dict()})
         else:
             text = f"{each.topic}-{each.partition}  {counted(each.n_records, 'record')}  {human_bytes(each.n_bytes)}"
             offsets = f"  offsets {each.first_offset} to {each.next_offset - 1}" if each.n_records else ""
-            console.write(escape_line(text + offsets) + "\n")
+            console.line(text + offsets)
     for note in result.notes:
         console.note(note)
     n = len(result.partitions)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.exits import OutputError, UsageError
+from kafkalog.cli.console import Console, UntilBroken, prepare_stdout
+from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     HelpText,
     add_command,
     add_limits,
     add_selection,
     flatten,
+    index_interval,
     make_limits,
     names,
     selected_bytes,
+    threads,
     timestamp,
 )
-from kafkalog.cli.text import counted, escape_line, parse_bytes
+from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.operations.rebuilding.report import RebuildReport, RebuiltFile
@@ -66,7 +66,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "reindex", _HELP, writes=True)
     add_options(parser)
     parser.add_argument(
-        "--threads", metavar="N", type=_threads, default=1, help="segments to read at a time (default: 1)"
+        "--threads", metavar="N", type=threads, default=1, help="segments to read at a time (default: 1)"
     )
     parser.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")
     add_limits(parser)
@@ -158,21 +158,7 @@ def _kinds(text: str) -> list[str]:
 
 
 def _interval(text: str) -> int | None:
-    if text == "auto":
-        return None
-    try:
-        number = 0 if text == "0" else parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if not 0 <= number < 2**31:
-        raise argparse.ArgumentTypeError(f"a number of bytes below 2 GiB is expected, not {text!r}")
-    return number
-
-
-def _threads(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 256:
-        raise argparse.ArgumentTypeError(f"a number from 1 to 256 is expected, not {text!r}")
-    return int(text)
+    return None if text == "auto" else index_interval(text)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -185,37 +171,24 @@ def run(args: argparse.Namespace, console: Console) -> None:
     limits = make_limits(args.limits)
     opened = open_path(args.paths[0] if len(args.paths) == 1 else args.paths, limits=limits)
     console.start_progress(selected_bytes(opened, args), "indexes")
-    lock = threading.Lock()
-
-    def progress(n_bytes: int) -> None:
-        with lock:
-            console.progress.advance(n_bytes)
-
-    unsaid: list[Exception] = []
 
     def show(file: RebuiltFile) -> None:
-        if unsaid:
-            return
-        try:
-            if args.json:
-                console.write(json.dumps(file.as_dict()) + "\n")
-            elif args.output is not None or file.change != "same":
-                text = f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}"
-                console.write(escape_line(text) + "\n")
-        except (BrokenPipeError, OutputError) as error:
-            unsaid.append(error)  # finish the rebuild even if its output cannot be printed
+        if args.json:
+            console.json(file.as_dict())
+        elif args.output is not None or file.change != "same":
+            console.line(f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}")
 
+    on_file = UntilBroken(show)
     report = reindex(
         opened,
         **options,
         threads=args.threads,
-        progress=progress,
-        on_file=show,
+        progress=console.progress.advance,
+        on_file=on_file,
         limits=limits,
     )
     console.progress.close()
-    if unsaid:
-        raise unsaid[0]
+    on_file.finish()
     console.all_findings(report.findings)
     _show(report, args, console)
 

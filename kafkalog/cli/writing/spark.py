@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import contextlib
+import functools
 import json
 import os
 import warnings
@@ -15,7 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.commands import SUMMARIES
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, flatten, make_limits, names
+from kafkalog.cli.options import (
+    HelpText,
+    add_command,
+    add_limits,
+    add_selection,
+    assignment,
+    flatten,
+    index_interval,
+    make_limits,
+    n_bytes,
+    names,
+)
 from kafkalog.cli.reading.verify import what_was_not_checked
 from kafkalog.cli.scan_options import (
     add_on_corruption,
@@ -25,7 +37,7 @@ from kafkalog.cli.scan_options import (
     scan_options,
     usage_errors,
 )
-from kafkalog.cli.text import counted, escape_line, human_bytes, parse_bytes
+from kafkalog.cli.text import counted, human_bytes
 from kafkalog.cli.writing import reindex
 
 if TYPE_CHECKING:
@@ -120,6 +132,8 @@ select topic, compression, count(*) n_batches, sum(if(records_count < 0, null, r
 sum(size_in_bytes) size_in_bytes, min(if(base_offset < 0, null, base_offset)) first_offset,
 max(last_offset) last_offset from batches group by topic, compression order by topic, compression"""
 
+_task_size = functools.partial(n_bytes, least=1)
+
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
@@ -148,30 +162,18 @@ def _add_job(jobs: Any, name: str, words: HelpText, run: Any, *, writes: bool = 
         metavar="K=V",
         action="append",
         default=[],
-        type=_setting,
+        type=assignment("spark.executor.memory=2g"),
         help="a setting of Spark's; may be repeated",
     )
-    where.add_argument("--task-bytes", metavar="N", type=_bytes, help="bytes of .log files a task (K, M, G understood)")
+    where.add_argument(
+        "--task-bytes",
+        metavar="N",
+        type=_task_size,
+        help="bytes of .log files a task (K, M, G understood)",
+    )
     parser.add_argument("--json", action="store_true", help="an object a line")
     parser.set_defaults(run=run)
     return parser
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"name=value is expected, such as spark.executor.memory=2g, not {text!r}")
-    return name, value
-
-
-def _bytes(text: str) -> int:
-    try:
-        number = parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if number < 1:
-        raise argparse.ArgumentTypeError("a task has one byte at least")
-    return number
 
 
 def _add_scan(jobs: Any) -> None:
@@ -204,7 +206,9 @@ def _add_verify(jobs: Any) -> None:
     depth = parser.add_mutually_exclusive_group()
     depth.add_argument("--indexes-only", action="store_true", help="only the indexes, against batch headers")
     depth.add_argument("--deep", action="store_true", help="also decode every record")
-    parser.add_argument("--index-interval-bytes", metavar="N", type=_bytes, help="the topics' index.interval.bytes")
+    parser.add_argument(
+        "--index-interval-bytes", metavar="N", type=index_interval, help="of the topics (index.interval.bytes)"
+    )
     parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
     add_limits(parser)
 
@@ -310,7 +314,7 @@ def _show(frame: DataFrame, args: argparse.Namespace, console: Console) -> None:
     widths = [max(map(len, column)) for column in zip(frame.columns, *rows, strict=True)]
     for cells in (frame.columns, *rows):
         line = "  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True))
-        console.write(escape_line(line.rstrip()) + "\n")
+        console.line(line.rstrip())
 
 
 def _as_json(value: Any) -> Any:
@@ -357,10 +361,10 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
                 totals["bytes"] += row["size_in_bytes"] or 0
                 totals["batches"] += row["n_batches"] or 0
             if args.json:
-                console.write(json.dumps({**row, "ok": row["status"] == "ok"}) + "\n")
+                console.json({**row, "ok": row["status"] == "ok"})
             elif row["n_damage"] or (findings and console.verbose):
                 state = f"{counted(row['n_damage'], 'finding')} of damage" if row["n_damage"] else "OK"
-                console.write(escape_line(f"{row['path'] or 'log dir'}  {state}") + "\n")
+                console.line(f"{row['path'] or 'log dir'}  {state}")
                 _write_findings(findings, console)
     if not args.json:
         state = f"{counted(totals['damage'], 'finding')} of damage" if totals["damage"] else "all OK"
@@ -397,7 +401,7 @@ def _write_findings(findings: list[Finding], console: Console) -> None:
             where = os.path.basename(finding.path or "")
             where += "" if finding.position is None else f"@{finding.position}"
             mark = "!" if finding.damage else "-"
-            console.write(escape_line(f"  {mark} {where}: {finding.reason.value}: {finding.detail}") + "\n")
+            console.line(f"  {mark} {where}: {finding.reason.value}: {finding.detail}")
 
 
 def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
@@ -431,12 +435,12 @@ def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: di
     for one in row["skipped"]:
         console.note(f"{row['path']}: {reindex.not_rebuilt([one['kind']], one['why'])}")
     if is_json:
-        console.write(json.dumps(row) + "\n")
+        console.json(row)
     for file in row["files"]:
         changes[file["change"]] = changes.get(file["change"], 0) + 1
         if not is_json and (with_same or file["change"] != "same"):
             text = f"{file['change']:<8} {file['kind']:<8} {file['n_entries']:>9,} entries  {file['path']}"
-            console.write(escape_line(text) + "\n")
+            console.line(text)
 
 
 def _run_export(args: argparse.Namespace, console: Console) -> None:
@@ -476,6 +480,6 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
             n_bytes += row["size_in_bytes"]
             states[row["status"]] = states.get(row["status"], 0) + 1
             if args.json:
-                console.write(json.dumps(row) + "\n")
+                console.json(row)
     counts = ", ".join(f"{n:,} {state}" for state, n in sorted(states.items()))
     console.note(f"{n_records:,} records out of {human_bytes(n_bytes)}, segments: {counts or 'none'}: {args.output}")

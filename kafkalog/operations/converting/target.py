@@ -19,7 +19,8 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.records.batch_table import Window
 from kafkalog.state.checkpoints import parse_topic_id
-from kafkalog.state.cluster_metadata import BROKER, TOPIC, ClusterMetadata, read_cluster_metadata
+from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.leader_epochs import Epochs, truncate_from_start
 from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, newest_snapshot

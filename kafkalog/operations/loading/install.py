@@ -43,7 +43,8 @@ from kafkalog.state.checkpoints import (
     read_properties,
     read_topic_id,
 )
-from kafkalog.state.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
 from kafkalog.storage.copying import copy_file

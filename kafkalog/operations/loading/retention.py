@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.state.cluster_metadata import TOPIC, ClusterMetadata
+from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.log_config import LogConfig
 
 

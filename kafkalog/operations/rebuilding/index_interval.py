@@ -10,7 +10,7 @@ from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.state.cluster_metadata import BROKER, TOPIC, ClusterMetadata
+from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.log_config import LogConfig
 
 MAX_INDEX_INTERVAL_BYTES: Final = 2**31 - 1

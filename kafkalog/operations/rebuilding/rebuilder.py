@@ -35,7 +35,8 @@ from kafkalog.operations.rebuilding.snapshots import ProducerReplay
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
-from kafkalog.state.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, newest_snapshot
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
@@ -58,6 +59,8 @@ class Work:
     is_stopped: bool = False
     damaged_at: int | None = None
     """Base offset of the first damaged segment that keeps its files: producers cannot be replayed from there on."""
+    passes: frozenset[int] = frozenset()
+    """Base offsets of segments behind which the work goes on although they are cut."""
 
     def file(self, base_offset: int, suffix: str) -> Path:
         return self.partition.path / kf.segment_file_name(base_offset, suffix)
@@ -229,7 +232,7 @@ class Rebuilder:
         if found.finding is not None:
             is_shortened = self._is_in_place and any(one.change == "changed" for one in self._report.files[n_files:])
             self._report.findings.add(_shortened(found.finding) if is_shortened else found.finding)
-        if found.is_cut or found.is_emptied:
+        if (found.is_cut and base not in work.passes) or found.is_emptied:
             why = f"a broker's recovery deletes it, because of the damage in {found.segment.path.name}"
             self._stop(work, found.segment, why)
 

@@ -23,7 +23,8 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment_reader import gap_finding, start_finding
 from kafkalog.operations.verifying.segment import LogDirState, VerifiedSegment
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
-from kafkalog.state.cluster_metadata import TOPIC, read_cluster_metadata
+from kafkalog.state.cluster_image import TOPIC
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
     kf.INDEX_SUFFIX: OffsetIndex,

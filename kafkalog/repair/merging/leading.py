@@ -8,7 +8,8 @@ epoch share all before it; or its epoch, if the leader's history has that epoch 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,8 @@ from kafkalog.state.leader_epochs import LeaderEpochs
 
 Mask = npt.NDArray[np.bool_]
 
-_IDENTITY: Final = ("last_offset", "leader_epoch", "crc", "size_in_bytes")
+_CONTENT: Final = ("last_offset", "crc", "size_in_bytes")
+_IDENTITY: Final = (*_CONTENT, "leader_epoch")
 
 
 def leader_of(replicas: list[Replica]) -> int:
@@ -35,6 +37,41 @@ def leader_of(replicas: list[Replica]) -> int:
             -n,
         ),
     )
+
+
+def doubted_epoch(replicas: list[Replica], leader: int) -> int | None:
+    """The offset of the one batch that makes a replica lead, if nothing else has its leader epoch; else None.
+
+    No checksum covers the epoch.
+    """
+    rows, epoch = replicas[leader].rows, replicas[leader].last_epoch
+    others = [one for number, one in enumerate(replicas) if number != leader]
+    with_epoch = np.flatnonzero(rows["leader_epoch"] == epoch)
+    if epoch < 0 or not others or with_epoch.size != 1 or epoch in replicas[leader].checkpointed:
+        return None
+    if any(epoch in {known for known, _ in one.epochs} for one in others):
+        return None
+    return int(rows["first_offset"][with_epoch[0]])
+
+
+class Comparison(NamedTuple):
+    """How a replica relates to the leader.
+
+    Attributes
+    ----------
+    end : int
+        The offset at which it is cut, by its leader epochs.
+    conflict : int or None
+        The offset of its first batch that differs although leader epochs agree. The replica is not trusted behind the
+        last batch before that both have.
+    doubted : int or None
+        The offset of its first batch that the leader has, too, but with another leader epoch: two leaders have appended
+        what a producer sent twice, or one of the epochs is wrong.
+    """
+
+    end: int
+    conflict: int | None
+    doubted: int | None
 
 
 class MergedLog:
@@ -55,18 +92,12 @@ class MergedLog:
         self._epochs = LeaderEpochs(np.array(leader.epochs, kf.LEADER_EPOCH_DTYPE))
         self.rows: Rows = leader.rows.copy()
 
-    def add(self, replica: Replica) -> tuple[int, int | None]:
-        """Take what is missing from another replica.
-
-        Returns
-        -------
-        (int, int or None)
-            The offset at which the other is cut, by its leader epochs; and the offset of its first batch that differs
-            although they agree, None if there is none. It is not trusted behind the last batch before that both have.
-        """
+    def add(self, replica: Replica) -> Comparison:
+        """Take what is missing from another replica."""
         rows = replica.rows
         end = truncate(replica.epochs, replica.end_offset, self._epochs, self._leader.end_offset)
         end = min(end, self._leader.end_offset)
+        resent = rows["first_offset"][self._same(rows, _CONTENT) & ~self._same(rows)]
         rows = rows[rows["last_offset"] < end]
         place, is_free = self._places(rows)
         is_same = self._same(rows)
@@ -90,7 +121,7 @@ class MergedLog:
         rows["is_after_loss"] |= ~np.append(False, is_proven[:-1])[: rows.size]
         self.rows = np.insert(self.rows, place[take], rows[take])
         self._confirm(rows[:n_shared])
-        return end, conflict
+        return Comparison(end, conflict, int(resent[0]) if resent.size else None)
 
     def _places(self, rows: Rows) -> tuple[npt.NDArray[np.int64], Mask]:
         """Where each row belongs among the rows that are there, and whether its offsets are free."""
@@ -98,13 +129,13 @@ class MergedLog:
         following = np.append(self.rows["first_offset"], np.iinfo(np.int64).max)
         return place, following[place] > rows["last_offset"]
 
-    def _same(self, rows: Rows) -> Mask:
-        """Which rows are there already."""
+    def _same(self, rows: Rows, names: Sequence[str] = _IDENTITY) -> Mask:
+        """Which rows are there already, by these fields."""
         if not self.rows.size:
             return np.zeros(rows.size, np.bool_)
         at = np.minimum(np.searchsorted(self.rows["last_offset"], rows["last_offset"]), self.rows.size - 1)
         same = np.ones(rows.size, np.bool_)
-        for name in _IDENTITY:
+        for name in names:
             same &= self.rows[name][at] == rows[name]
         return same
 
@@ -115,7 +146,7 @@ class MergedLog:
             return np.zeros(rows.size, np.bool_)
         number = np.searchsorted(entries["start_offset"], rows["first_offset"], side="right") - 1
         agrees: Mask = (number >= 0) & (entries["epoch"][number] == rows["leader_epoch"])
-        if not self._leader.has_checkpoint:
+        if not self._leader.checkpointed:
             # without the file, epochs that begin in the hole are unknown: it has to lie within one
             after = np.append(self.rows["leader_epoch"], np.int32(kf.NO_EPOCH))[place]
             agrees &= after == rows["leader_epoch"]

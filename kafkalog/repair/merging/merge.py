@@ -30,7 +30,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
 from kafkalog.operations.rebuilding.choosing import check_paths, choose
 from kafkalog.records.batch_table import Window, valid_crcs, whole_batches
-from kafkalog.repair.merging.leading import MergedLog, leader_of
+from kafkalog.repair.merging.leading import MergedLog, doubted_epoch, leader_of
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
 from kafkalog.repair.salvaging.plan import gather
@@ -95,8 +95,10 @@ def merge(
     The same holds for offsets before the leader's first segment. In a compacted log, gaps between intact batches are
     not filled.
 
-    No checksum covers the leader epoch of a batch. A wrong one in the last batch of a copy without its epoch file makes
-    that copy lead; the report then says that others are cut, and where.
+    No checksum covers the leader epoch of a batch. A wrong one can make a copy lead, or have another one cut. It is
+    named as a doubt (`MergedReplica.doubted_from`, and a finding that is no damage) where a copy leads by the epoch of
+    a single batch that no file and no other copy has, and where a copy has a batch of the leader with another epoch.
+    Look at such copies with `diff`, and leave one of them out if it is wrong.
 
     The output has the segments of the leader, with indexes, producer snapshots and leader epochs rebuilt, and the
     largest log start offset that a checkpoint of the copies has. Batches that are not taken are in no file of the
@@ -195,6 +197,10 @@ class _PartitionMerge:
         self.log = MergedLog(leader)
         self.report = MergedPartition(output, str(leader.partition.path))
         self.report.replicas = [_described(one) for one in replicas]
+        doubted = doubted_epoch(replicas, self._leader)
+        if doubted is not None:
+            detail = f"the copy leads only by leader epoch {leader.last_epoch} of this batch. No checksum covers it"
+            self._doubt(self._leader, doubted, detail)
         order = sorted(range(len(replicas)), key=lambda n: (-replicas[n].last_epoch, -replicas[n].end_offset, n))
         for number in order:
             if number != self._leader:
@@ -223,12 +229,24 @@ class _PartitionMerge:
 
     def _add(self, number: int) -> None:
         replica, described = self._replicas[number], self.report.replicas[number]
-        end, conflict = self.log.add(replica)
+        end, conflict, doubted = self.log.add(replica)
         described.truncate_to = end if end < replica.end_offset else None
         described.differs_from = conflict
         if conflict is not None:
             detail = f"it differs from {self.report.leader} from offset {conflict} on, although leader epochs agree"
             self._note(Finding(Reason.EPOCH_ORDER, detail, path=described.path, base_offset=conflict))
+        if doubted is not None:
+            detail = (
+                f"{self.report.leader} has this batch with another leader epoch. Two leaders have appended it, or one"
+            )
+            detail += " of the epochs is wrong: no checksum covers them"
+            self._doubt(number, doubted, detail)
+
+    def _doubt(self, number: int, offset: int, detail: str) -> None:
+        """Name a batch whose leader epoch may be wrong."""
+        described = self.report.replicas[number]
+        described.doubted_from = offset
+        self._note(Finding(Reason.EPOCH_ORDER, detail, path=described.path, base_offset=offset, damage=False))
 
     def _segments(self, rows: Rows) -> list[tuple[int, int]]:
         """Base offsets of the output's segments, each with the number of the first row in it."""

@@ -51,8 +51,8 @@ class Replica:
         Of each segment when it was read; None if it could not be opened.
     epochs : list of (epoch, start offset)
         Of the `leader-epoch-checkpoint` and the batches.
-    has_checkpoint : bool
-        Whether that file could be read and has entries.
+    checkpointed : frozenset of int
+        The epochs of that file; empty if it cannot be read.
     end_offset : int
     n_bytes_lost : int
         Bytes that are damaged, suspect, or not readable.
@@ -68,7 +68,7 @@ class Replica:
     rows: Rows
     identities: list[FileIdentity | None]
     epochs: Epochs
-    has_checkpoint: bool
+    checkpointed: frozenset[int]
     end_offset: int
     n_bytes_lost: int
     is_tail_lost: bool
@@ -128,7 +128,7 @@ def read_replica(
         rows,
         found.identities,
         epochs,
-        bool(len(checkpoint)),
+        frozenset(checkpoint["epoch"].tolist()),
         end,
         found.n_bytes_lost,
         found.is_tail_lost,
@@ -161,7 +161,8 @@ class _Segments:
         parts = [self._rows(base, kept[first:last], data) for data, first, last in gather(source, kept.start, kept.end)]
         rows = np.concatenate(parts) if parts else np.empty(0, ROW_DTYPE)
         # the batch behind each lost range, by its number; one too large if there is none
-        behind = np.unique(np.searchsorted(rows["position"], lost.start, side="right"))
+        first = np.append(0, np.cumsum(kept.n_batches))
+        behind = np.unique(first[np.searchsorted(plan.places, lost.start, side="right")])
         rows["is_after_loss"][behind[behind < rows.size]] = True
         if rows.size:
             rows["is_after_loss"][0] |= self.is_end_lost

@@ -35,6 +35,9 @@ class MergedReplica:
     differs_from : int or None
         The offset of its first batch that differs from the leader's although the leader epochs agree; None if there is
         none. Behind the last batch before it that both have, nothing was taken.
+    doubted_from : int or None
+        The offset of a batch whose leader epoch may be wrong, and on which it depends which copy leads or where this
+        one is cut. No checksum covers it.
     """
 
     path: str
@@ -47,6 +50,7 @@ class MergedReplica:
     is_tail_lost: bool = False
     truncate_to: int | None = None
     differs_from: int | None = None
+    doubted_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +116,8 @@ class MergeReport(HtmlReport):
     ----------
     partitions : list of MergedPartition
     findings : Findings
-        Offsets that no copy has, copies that differ although their leader epochs agree, and files that could not be
-        read.
+        Offsets that no copy has, copies that differ although their leader epochs agree, leader epochs that may be
+        wrong, and files that could not be read.
     is_written : bool
         False after a dry run.
     """
@@ -155,6 +159,8 @@ class MergeReport(HtmlReport):
                     words.append(f"cut at offset {one.truncate_to}")
                 if one.differs_from is not None:
                     words.append(f"differs from offset {one.differs_from} on")
+                if one.doubted_from is not None:
+                    words.append(f"the leader epoch at offset {one.doubted_from} may be wrong")
                 yield f"  {role:<8} {one.path}: {', '.join(words)}"
             for each in partition.ranges:
                 end = "?" if each.end_offset is None else each.end_offset

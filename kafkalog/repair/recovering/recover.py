@@ -107,10 +107,10 @@ def recover(
     Notes
     -----
     Recovery loses data by design: it truncates a damaged segment before the damage, and deletes all later segments of
-    the partition. It deletes more than a broker in one case: where the damaged segment has no offset index, a broker
-    cuts it before the recovery begins, and so keeps the segments behind it, with a gap in front of them; here they are
-    deleted from the recovery point on, too. Read the report of a dry run first: `n_bytes_lost` counts the bytes that
-    go.
+    the partition. Where the damaged segment has no offset index, a broker cuts it before the recovery begins, and so
+    keeps the segments behind it, with a gap in front of them; so does this. Where that segment lies below the recovery
+    point, a broker deletes the producer snapshots behind it, too, and makes few of them anew; here they stay. Read the
+    report of a dry run first: `n_bytes_lost` counts the bytes that go.
 
     Indexes, producer snapshots and leader epochs of the recovered segments are built anew. Of a log dir, the recovery
     point of each partition becomes its log end offset. If every partition was recovered, the log dir gets the marker of
@@ -238,6 +238,7 @@ class _Run:
                 is_all = start == plan.bases[0]
                 only = None if is_all else frozenset(base for base in plan.bases if base >= start)
                 one.main = self._rebuilder.plan(plan.partition, only, kinds, self._interval, self._now)
+                one.main.passes = plan.cut_before
             works = [*one.lone, *([] if one.main is None else [one.main])]
             if not works:
                 self._finish(one)
@@ -262,7 +263,7 @@ class _Run:
                 continue
             found = recover_segment(segment, interval, with_producers=False)
             end = found.next_offset
-            if found.is_cut or found.is_emptied:
+            if (found.is_cut and segment.base_offset not in plan.cut_before) or found.is_emptied:
                 break
         return end < plan.log_start
 

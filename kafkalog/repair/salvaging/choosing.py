@@ -8,6 +8,7 @@ partition's `leader-epoch-checkpoint`. The largest set that agrees is kept; the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.repair.salvaging.copies import are_same, find_copies
 from kafkalog.repair.salvaging.resync import INSIDE, LINKED, SEARCHED, Found, find_batches, heaviest_rising
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.source import ByteSource
@@ -25,7 +27,28 @@ _PER_BATCH: Final = 6  # weight of a batch; agreement with a neighbour counts 1
 _PER_CLAIM: Final = 2
 _SUSPICIOUS_JUMP: Final = 16  # of epochs: elections between two batches are few, and one flipped bit may be any
 _SUSPICIOUS_GAP: Final = 2**24  # of offsets
+_LEVELS: Final = 256  # of displacement, a sixteenth of a batch each
 _MAX_SPLITS: Final = 4096  # runs that are taken apart to look at each batch
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Choice:
+    """What is kept of the runs of a segment.
+
+    Attributes
+    ----------
+    kept : Found
+        In the order of their offsets.
+    places : int64[n]
+        Where in the segment each of them belongs, rising: the start of the run, or a position in the damage that a run
+        of a second copy fills.
+    suspects : Found
+        In the order of their positions.
+    """
+
+    kept: Found
+    places: npt.NDArray[np.int64]
+    suspects: Found
 
 
 def choose(
@@ -36,7 +59,7 @@ def choose(
     next_base_offset: int | None,
     epochs: Epochs,
     limits: Limits = DEFAULT_LIMITS,
-) -> tuple[Found, Found]:
+) -> Choice:
     """Choose the batches that agree with each other.
 
     Parameters
@@ -55,8 +78,8 @@ def choose(
 
     Returns
     -------
-    (Found, Found)
-        The runs to keep and the suspects, each in order; linked rows are in neither.
+    Choice
+        Linked rows are in neither of its two parts.
     """
     low, high = base_offset, base_offset + kf.MAX_RELATIVE_OFFSET + 1
     if next_base_offset is not None:
@@ -64,16 +87,18 @@ def choose(
     claims = found[(found.kind == LINKED) & (found.first_offset >= 0) & (found.last_offset >= found.first_offset)]
     runs = found[found.kind != LINKED]
     if _agree(runs, claims, low, high, epochs):
-        return runs, Found.empty()
+        return Choice(runs, runs.start, Found.empty())
     runs, doubted = _taken_apart(source, runs, low, high, limits)
     keep = (runs.kind != INSIDE) & (runs.first_offset >= low) & (runs.last_offset < high)
     keep &= (runs.last_offset >= runs.first_offset) & (runs.leader_epoch >= kf.NO_EPOCH)
-    keep[keep] = _rising_offsets(runs[keep], claims, doubted[keep])
+    keep[keep] = _rising_offsets(runs[keep], claims, doubted[keep], low)
     # where some of them contradict the log, they are a value's: the others only happen to fit
     is_wrong = ~keep & (doubted > 0)
-    # unless it is one whose offset would follow, but for one bit
-    follows = (doubted[1:] == doubted[:-1]) & _is_one_bit(runs.first_offset[1:], runs.last_offset[:-1] + 1)
-    is_wrong[1:] &= ~(follows & keep[:-1])
+    # unless it is one whose offset is wrong in one bit or byte: else it would be between its neighbours
+    is_wrong[1:-1] &= ~((doubted[1:-1] == doubted[:-2]) & keep[:-2] & _would_fit(runs))
+    # or is there twice
+    rows = np.flatnonzero(is_wrong[:-1] & _touch(runs))
+    is_wrong[rows] = ~are_same(source, runs[rows], runs[rows + 1])
     keep &= ~np.isin(doubted, doubted[is_wrong])
     keep[keep] = _rising_epochs(runs[keep])
     keep[keep] = _checkpointed(runs[keep], epochs)
@@ -81,7 +106,21 @@ def choose(
     misplaced = _misplaced(runs[keep], claims)
     if misplaced.any() and not _is_cleaned(source, runs[keep]):
         keep[keep] = ~misplaced
-    return runs[keep], runs[~keep]
+    is_possible = runs.kind != INSIDE
+    is_possible[is_possible] = _checkpointed(runs[is_possible], epochs)
+    return _with_copies(source, runs, keep, is_possible)
+
+
+def _with_copies(source: ByteSource, runs: Found, keep: Mask, is_possible: Mask) -> Choice:
+    """What is kept, and what second copies have of the holes in it."""
+    others = np.flatnonzero(~keep)
+    copies = find_copies(source, runs[keep], runs[others], is_possible[others])
+    places = runs.start.copy()
+    places[others[copies.rows]] = copies.places
+    keep[others[copies.rows]] = True
+    kept = np.flatnonzero(keep)
+    kept = kept[np.lexsort((runs.first_offset[kept], places[kept]))]
+    return Choice(runs[kept], places[kept], runs[~keep])
 
 
 def _agree(runs: Found, claims: Found, low: int, high: int, epochs: Epochs) -> bool:
@@ -138,7 +177,7 @@ def _touch(runs: Found) -> Mask:
     return touches
 
 
-def _rising_offsets(runs: Found, claims: Found, doubted: npt.NDArray[np.int64]) -> Mask:
+def _rising_offsets(runs: Found, claims: Found, doubted: npt.NDArray[np.int64], base_offset: int) -> Mask:
     """The largest set of runs whose offsets rise.
 
     Damaged batches take part with less weight: their headers are witnesses, though no checksum vouches for them.
@@ -158,14 +197,15 @@ def _rising_offsets(runs: Found, claims: Found, doubted: npt.NDArray[np.int64]) 
     weight[np.concatenate([doubted, np.zeros(len(claims), np.int64)])[order] > 0] = 1
     keep = heaviest_rising(every.first_offset, every.last_offset, weight)
     if not keep.all():
-        keep = heaviest_rising(every.first_offset, every.last_offset, 16 * weight - _displacement(every, keep))
+        weight = _LEVELS * weight - _displacement(every, keep, base_offset)
+        keep = heaviest_rising(every.first_offset, every.last_offset, weight)
     chosen = np.empty(len(every), np.bool_)
     chosen[order] = keep
     return chosen[: len(runs)]
 
 
-def _displacement(every: Found, keep: Mask) -> npt.NDArray[np.int64]:
-    """How far the offset of each run is from what its position lets expect, 0 to 15: a doubt of last resort.
+def _displacement(every: Found, keep: Mask, base_offset: int) -> npt.NDArray[np.int64]:
+    """How far the offset of each run is from what its position lets expect, below `_LEVELS`: a doubt of last resort.
 
     Where two batches contradict each other and nothing else, one of them was moved, or has a wrong offset.
     """
@@ -179,20 +219,23 @@ def _displacement(every: Found, keep: Mask) -> npt.NDArray[np.int64]:
         return np.zeros(len(every), np.int64)
     runs = every[anchor]
     n_bytes, n_batches = int((runs.end - runs.start).sum()), int(runs.n_batches.sum())
-    rate = float((runs.last_offset - runs.first_offset + 1).sum()) / n_bytes
-    expected = np.interp(every.start, runs.start, runs.first_offset)
-    expected += np.minimum(every.start - runs.start[0], 0) * rate + np.maximum(every.start - runs.start[-1], 0) * rate
+    # not by the offsets of each: a compressed message of v0 or v1 does not say where it begins
+    rate = float(runs.last_offset[-1] + 1 - base_offset) / int(runs.end[-1])
+    expected = np.interp(every.start, np.append(0, runs.start), np.append(base_offset, runs.first_offset))
+    expected += np.maximum(every.start - runs.start[-1], 0) * rate
     span = max(rate * n_bytes / n_batches, 1)
-    distance: npt.NDArray[np.int64] = np.minimum(np.abs(every.first_offset - expected) / span, 15).astype(np.int64)
+    distance: npt.NDArray[np.int64] = (np.minimum(np.abs(every.first_offset - expected) / span, 15.9) * 16).astype(int)
     distance[anchor] = 0
     return distance
 
 
 def _rising_epochs(runs: Found) -> Mask:
+    """The largest set of runs whose epochs do not fall; of two such sets, that with fewer epochs that only one has."""
     keep = np.ones(len(runs), np.bool_)
     rows = np.flatnonzero(runs.leader_epoch >= 0)
+    _, number, n_runs = np.unique(runs.leader_epoch[rows], return_inverse=True, return_counts=True)
     epoch = 2 * runs.leader_epoch[rows].astype(np.int64)
-    keep[rows] = heaviest_rising(epoch + 1, epoch, runs.n_batches[rows])
+    keep[rows] = heaviest_rising(epoch + 1, epoch, 2 * runs.n_batches[rows] + (n_runs[number] > 1))
     return keep
 
 
@@ -227,6 +270,27 @@ def _is_one_bit(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64] | np.in
     difference = one ^ other
     is_one: Mask = (difference & (difference - 1)) == 0
     return is_one
+
+
+def _would_fit(runs: Found) -> Mask:
+    """bool[n-2]: which batches touch both neighbours, and would have offsets between theirs but for one bit or byte.
+
+    Not for the two lowest bytes: small numbers often differ in no other.
+    """
+    touches = _touch(runs)
+    first, span = runs.first_offset[1:-1], (runs.last_offset - runs.first_offset)[1:-1]
+    low, high = runs.last_offset[:-2] + 1, runs.first_offset[2:] - 1 - span
+    fits = np.zeros(len(runs) - 2 if len(runs) > 2 else 0, np.bool_)
+    for bit in range(63):
+        other = first ^ np.int64(1 << bit)
+        fits |= (low <= other) & (other <= high)
+    for byte in range(2, 8):
+        mask = np.int64(0xFF << 8 * byte) if byte < 7 else np.int64(0x7F << 56)
+        for end in (low, high):
+            other = first & ~mask | end & mask
+            fits |= (low <= other) & (other <= high)
+    result: Mask = fits & touches[1:] & touches[:-1]
+    return result
 
 
 def _lone_jumps(runs: Found) -> Mask:

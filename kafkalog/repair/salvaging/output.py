@@ -95,6 +95,8 @@ class PartitionOutput:
         Called with a finding about each hole.
     on_piece : callable
         ``on_piece(source, segment, start, end)`` is called with each lost range that may be a damaged batch.
+    known_end : int or None
+        An offset up to which the log reached, as a checkpoint says.
     limits : Limits
 
     Attributes
@@ -110,10 +112,11 @@ class PartitionOutput:
         quarantine: Quarantine,
         note: Callable[[Finding], object],
         on_piece: Callable[[BadSectorSource, Segment, int, int], object],
+        known_end: int | None,
         limits: Limits,
     ) -> None:
         self._report, self._sink, self._quarantine, self._note = report, sink, quarantine, note
-        self._on_piece, self._limits = on_piece, limits
+        self._on_piece, self._known_end, self._limits = on_piece, known_end, limits
         self._transactions = TransactionReplay(limits=limits)
         self._without_marker: dict[tuple[int, int], None] = {}
         self.next_offset = report.start_offset
@@ -143,7 +146,7 @@ class PartitionOutput:
         if self._sink is not None:
             self._sink.roll(segment.base_offset)
         self.next_offset = max(self.next_offset, segment.base_offset)
-        holes = np.searchsorted(kept.start, lost.start, side="right")
+        holes = np.searchsorted(plan.places, lost.start, side="right")
         n_done = n_rows = 0
         for hole in np.unique(holes).tolist():
             if len(self._report.lost) >= MOST_HOLES:
@@ -163,6 +166,7 @@ class PartitionOutput:
         if n_rows < len(lost):
             detail = f"{int(sizes[n_rows:].sum()):,} more bytes are lost in holes that are not described"
             self._note(Finding(Reason.CRC_MISMATCH, detail, path=str(segment.path), position=int(lost.start[n_rows])))
+        self._describe_padding(plan, source)
         source.check_unchanged()
 
     def finish(self) -> None:
@@ -255,6 +259,32 @@ class PartitionOutput:
             source.is_unreadable(start, end),
             tuple(pieces),
         )
+        self._report.lost.append(found)
+        self._note(found.to_finding())
+
+    def _describe_padding(self, plan: SegmentPlan, source: BadSectorSource) -> None:
+        """Say what the zeros at the end of the file may have been: a sparse file, or offsets, can tell that."""
+        begin, end_offset = self.next_offset, plan.next_base_offset
+        if end_offset is None and self._known_end is not None:
+            end_offset = max(self._known_end, begin)
+        if plan.padding_start == plan.size_in_bytes or end_offset == begin:
+            return
+        if end_offset is None and source.is_preallocated:
+            return
+        if len(self._report.lost) >= MOST_HOLES:
+            self._report.n_more_lost += 1
+            return
+        found = LostRange.of_zeros(
+            str(plan.segment.path),
+            plan.padding_start,
+            plan.size_in_bytes,
+            begin,
+            end_offset,
+            self._timestamp,
+            self._epoch,
+        )
+        if end_offset is not None:
+            self._without_marker.update(dict.fromkeys(self._open()[:_MOST_TRANSACTIONS]))
         self._report.lost.append(found)
         self._note(found.to_finding())
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import Limits, Reason
 from kafkalog.log.segment import Segment
-from kafkalog.repair.salvaging.choosing import choose
+from kafkalog.repair.salvaging.choosing import Choice, choose
+from kafkalog.repair.salvaging.inside_links import with_batches_inside_links
 from kafkalog.repair.salvaging.resync import LINKED, Found, find_batches
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.bad_sectors import BadSectorSource
@@ -53,7 +54,9 @@ class SegmentPlan:
     next_base_offset : int or None
     size_in_bytes : int
     kept : Found
-        Runs of batches, in order.
+        Runs of batches, in the order of their offsets.
+    places : int64[n]
+        Where each of them belongs, rising: it stands elsewhere if it is of a second copy of a piece of the log.
     lost : Lost
     padding_start : int
         Where the zeros at the end of the file begin; its size if it has none.
@@ -64,6 +67,7 @@ class SegmentPlan:
     next_base_offset: int | None
     size_in_bytes: int
     kept: Found
+    places: npt.NDArray[np.int64]
     lost: Lost
     padding_start: int
     n_suspect_batches: int
@@ -87,7 +91,8 @@ def plan_segment(
     progress(source.size - done)
     found = Found.concatenate(parts)
     del parts
-    kept, suspects = choose(
+    found = with_batches_inside_links(source, found, base_offset=segment.base_offset, limits=limits)
+    choice = choose(
         source,
         found,
         base_offset=segment.base_offset,
@@ -97,18 +102,25 @@ def plan_segment(
     )
     end = int(found.end[-1]) if len(found) else 0
     padding = _zeros_from(source, end)
-    lost = _lost(kept, suspects, found[found.kind == LINKED], padding)
-    n_suspects = int(suspects.n_batches.sum())
-    return SegmentPlan(segment, next_base_offset, source.size, kept, lost, padding, n_suspects)
+    lost = _lost(choice, found[found.kind == LINKED], padding)
+    n_suspects = int(choice.suspects.n_batches.sum())
+    return SegmentPlan(segment, next_base_offset, source.size, choice.kept, choice.places, lost, padding, n_suspects)
 
 
-def _lost(kept: Found, suspects: Found, linked: Found, stop: int) -> Lost:
+def _lost(choice: Choice, linked: Found, stop: int) -> Lost:
     """What lies between the kept runs, cut where suspects and damaged batches begin and end."""
+    kept, suspects = choice.kept, choice.suspects
     start = np.concatenate([kept.start, suspects.start, linked.start])
     end = np.concatenate([kept.end, suspects.end, linked.end])
     kind = np.repeat(np.array([0, 1, 2], np.int8), [len(kept), len(suspects), len(linked)])
     order = np.argsort(start, kind="stable")
     start, end, kind = start[order], end[order], kind[order]
+    # and where a batch of another copy belongs
+    cut = choice.places[choice.places != kept.start]
+    at = np.searchsorted(start, cut, side="right")
+    is_free = np.append(0, end)[at] < cut
+    start, end = np.insert(start, at[is_free], cut[is_free]), np.insert(end, at[is_free], cut[is_free])
+    kind = np.insert(kind, at[is_free], 0)
     free_start = np.concatenate([[0], end])
     free_end = np.concatenate([start, [stop]])
     is_free = free_start < free_end
@@ -141,12 +153,14 @@ def gather(
 ) -> Iterator[tuple[Bytes, int, int]]:
     """Read ranges of a file, several at a time; yields the bytes of the ranges `first` to `last` (excluded).
 
-    A range that is longer than `COPY_BYTES` is yielded alone and whole.
+    A range that is longer than `COPY_BYTES` is yielded alone and whole. The ranges need not be in order.
     """
     first = 0
+    breaks = np.append(np.flatnonzero(start[1:] < end[:-1]) + 1, start.size)
     while first < start.size:
         low = int(start[first])
-        last = max(int(np.searchsorted(end, low + COPY_BYTES, side="right")), first + 1)
+        stop = int(breaks[np.searchsorted(breaks, first, side="right")])
+        last = max(first + int(np.searchsorted(end[first:stop], low + COPY_BYTES, side="right")), first + 1)
         high = int(end[last - 1])
         window = source.window(low, high)
         if int((end[first:last] - start[first:last]).sum()) == high - low:

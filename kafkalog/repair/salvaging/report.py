@@ -40,6 +40,9 @@ class LostPiece:
 class LostRange:
     """A hole in the log: everything between two batches that were kept.
 
+    Zeros at the end of a file count as padding, not as lost, and have no pieces. Where offsets are missing behind them,
+    or nothing tells that there are none, they are listed here all the same.
+
     Attributes
     ----------
     segment : str
@@ -89,18 +92,43 @@ class LostRange:
     is_unreadable: bool
     pieces: tuple[LostPiece, ...]
 
+    @classmethod
+    def of_zeros(
+        cls,
+        segment: str,
+        start: int,
+        end: int,
+        first: int,
+        end_offset: int | None,
+        timestamp: int | None,
+        epoch: int | None,
+    ) -> LostRange:
+        """Zeros at the end of a file that may have been batches, of offsets `first` to `end_offset`."""
+        n_records = None if end_offset is None else end_offset - first
+        certainty: Certainty | None = None if end_offset is None else "at_most"
+        return cls(
+            segment, start, end, 0, Reason.ZERO_FILL, first, end_offset, n_records, certainty, timestamp, None,
+            (epoch, None), (), (), False, (),
+        )  # fmt: skip
+
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
         return asdict(self)
 
     def to_finding(self) -> Finding:
-        """The hole as a finding."""
+        """The hole as a finding; zeros that may be padding are no damage."""
         offsets = f"{self.first_offset}..{'?' if self.end_offset is None else self.end_offset}"
         is_suspect = not self.size_in_bytes
         what = "intact batches that do not belong here" if is_suspect else f"{self.size_in_bytes:,} bytes lost"
+        detail, is_damage = f"{what}, of offsets {offsets}", True
+        if not self.pieces:
+            is_damage = self.end_offset is not None
+            known = "batches that are lost" if is_damage else "padding, or batches that are lost: nothing tells"
+            detail = f"{self.end - self.start:,} zeros, of offsets {offsets}: {known}"
         return Finding(
             self.reason,
-            f"{what}, of offsets {offsets}",
+            detail,
+            damage=is_damage,
             path=self.segment,
             position=self.start,
             length=self.end - self.start,

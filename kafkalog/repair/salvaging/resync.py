@@ -130,8 +130,9 @@ def find_batches(
     Memory is bounded by four times `max_batch_bytes`, or by 8 MiB where batches are small.
     """
     stop = source.size if stop is None else stop
-    for position, size, *others in search_batches(source, start, stop, expected=True, limits=limits):
-        yield Found(position, position + size, *others, np.ones(position.size, np.int64))
+    for rows in search_batches(source, start, stop, expected=True, limits=limits):
+        position, size, first, last, epoch, kind = rows
+        yield Found(position, position + size, first, last, epoch, kind, np.ones(position.size, np.int64))
 
 
 def heaviest_rising(

@@ -98,7 +98,9 @@ def salvage(
     size field of a damaged batch leads to an intact one, what lies between is not looked at: the records of a batch may
     hold whole batches. Of all intact batches those are kept whose offsets and leader epochs agree with each other, the
     file names and ``leader-epoch-checkpoint``; the others are suspects, and go to the quarantine file. For each
-    segment, kept, lost, padding and suspect bytes add up to its size.
+    segment, kept, lost, padding and suspect bytes add up to its size. Zeros at the end of a file count as padding. They
+    are a finding, too, unless the file is sparse or no offset is missing: with at most as many records as the next
+    segment, or the checkpointed high watermark, leaves room for; or with none, and no damage, if nothing tells.
 
     What no checksum covers can be wrong without a sign: the base offset of a batch whose neighbours are lost on both
     sides, or in a compacted log, and the leader epoch of the first or the last batch without a checkpoint. A batch in a
@@ -208,7 +210,8 @@ class _PartitionSalvage:
                 targets = ConvertedPartitions(None, limits, lambda finding: None)
                 directory = staged.path / name
                 sink = stack.enter_context(targets.open(directory, self._partition, report.start_offset))
-            output = PartitionOutput(report, sink, quarantine, self._note, singles.add, limits)
+            known_end = self._partition.high_watermark
+            output = PartitionOutput(report, sink, quarantine, self._note, singles.add, known_end, limits)
             epochs = self._epochs()
             plans = ((segment, source, pool.submit(partial(
                 plan_segment, segment, source, self._next_base(segment), epochs, limits, progress

@@ -17,7 +17,7 @@ from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast,
 from kafkalog.repair.startup.load_plan import LoadPlan, why_recovered
 from kafkalog.repair.startup.log_end import CorruptRecord, is_walkable, next_offset
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
-from kafkalog.state.cluster_metadata import ClusterMetadata
+from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.producers import read_snapshot
 
 _INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)

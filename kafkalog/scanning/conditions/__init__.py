@@ -3,7 +3,8 @@
     `filters`         `Term` and `Filter`: conditions applied before any record is copied
     `filter_tuples`   `filters=` checked and converted to these
     `filter_text`     the same as text
-    `expressions`     Arrow expressions applied to decoded columns
+    `arrow_filters`   the filters that say what an Arrow expression says, or less
+    `expressions`     Arrow expressions applied to decoded columns where filters do not say all
 
 Nothing here opens files.
 """

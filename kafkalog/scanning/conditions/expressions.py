@@ -1,17 +1,21 @@
-"""A `pyarrow.compute.Expression` as a filter. It is applied to decoded columns, and rules out no batch unread."""
+"""A `pyarrow.compute.Expression` as a filter: applied to decoded columns, unless filters say exactly the same."""
 
 from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog.interchange.arrow_buffers import no_rows
-from kafkalog.interchange.arrow_output import ALL_COLUMNS, columns_needed
+from kafkalog.interchange.arrow_output import ALL_COLUMNS, columns_needed, extend_schema, record_schema
+from kafkalog.scanning.conditions.arrow_filters import both, translate
+from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
+from kafkalog.scanning.conditions.filters import Filter
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -29,6 +33,48 @@ def is_expression(value: Any) -> TypeGuard[pc.Expression]:
     return compute is not None and isinstance(value, compute.Expression)
 
 
+def conditions_of(
+    filters: Filters | pc.Expression | None, derived: Mapping[str, np.dtype[Any]]
+) -> tuple[Filter | None, Residual | None]:
+    """What `filters=` says: a filter, and the expression that has to be applied as well.
+
+    Parameters
+    ----------
+    filters : see `kafkalog.scan`
+    derived : mapping of str to dtype
+        Columns that are computed from records.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A condition is invalid.
+    """
+    if filters is None:
+        return None, None
+    if is_expression(filters):
+        return narrowed(None, None, filters, derived)
+    return parse_filters(cast(Filters, filters), derived), None
+
+
+def narrowed(
+    condition: Filter | None,
+    residual: Residual | None,
+    expression: pc.Expression,
+    derived: Mapping[str, np.dtype[Any]],
+) -> tuple[Filter | None, Residual | None]:
+    """A filter and a residual narrowed by an expression; see `conditions_of`."""
+    schema = extend_schema(record_schema(ALL_COLUMNS), derived)
+    mine = Residual(expression, schema)
+    translation = translate(expression, schema)
+    joined, is_whole = both(condition or Filter(((),), frozenset(derived)), translation)
+    mine.is_needed = not (translation.is_exact and is_whole)
+    if residual is not None and not residual.expression.equals(expression):
+        is_needed = mine.is_needed or residual.is_needed
+        mine = Residual(residual.expression & expression, schema)
+        mine.is_needed = is_needed
+    return None if joined.groups == ((),) else joined, mine
+
+
 class Residual:
     """An expression over record columns.
 
@@ -42,6 +88,8 @@ class Residual:
     ----------
     schema : pyarrow.Schema
         Schema of the columns that the expression reads.
+    is_needed : bool
+        Whether it has to be applied: no filter says all that it says.
 
     Raises
     ------
@@ -50,7 +98,7 @@ class Residual:
     """
 
     def __init__(self, expression: pc.Expression, schema: pa.Schema) -> None:
-        self.expression = expression
+        self.expression, self.is_needed = expression, True
         # Expressions do not list their fields: apply this one to no rows, and add each field that Arrow misses.
         names: list[str] = []
         while True:

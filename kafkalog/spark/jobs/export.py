@@ -44,6 +44,7 @@ from kafkalog.operations.export import (
     check_replaceable,
     split_by_directory,
 )
+from kafkalog.scanning.conditions.expressions import conditions_of
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import RecordOptions, TaskOptions, split_options
 from kafkalog.scanning.tasks import read_task
@@ -185,7 +186,8 @@ include_control, include_deleted, internal, on_corruption, check_crcs
         raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     check_outside(out, opened.paths if isinstance(opened, LogDir) else [opened.path])
-    planned = plan(opened, task_bytes=task_bytes, limits=limits, **planning)
+    condition, _ = conditions_of(reading.get("filters"), {})
+    planned = plan(opened, task_bytes=task_bytes, condition=condition, limits=limits, **planning)
     warn_of(planned)
     for finding in planned.findings:
         report(finding)

@@ -47,7 +47,8 @@ from kafkalog.spark.jobs.tables import (
     pack,
     run_now,
 )
-from kafkalog.state.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_directory

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Limits, OnCorruption
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
+from kafkalog.scanning.conditions.expressions import conditions_of
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
 from kafkalog.scanning.query import TaskOptions, split_options
 from kafkalog.scanning.tasks import read_task
@@ -85,7 +86,8 @@ include_control, include_deleted, internal, on_corruption, check_crcs
     columns = reading.get("columns") or (*types.KAFKA_COLUMNS, *(["headers"] if include_headers else []))
     chosen = types.check_columns(columns)
     reading["columns"] = types.record_columns(chosen)
-    planned = plan(path, task_bytes=task_bytes, min_tasks=min_tasks, limits=limits, **planning)
+    condition, _ = conditions_of(reading.get("filters"), {})
+    planned = plan(path, task_bytes=task_bytes, min_tasks=min_tasks, condition=condition, limits=limits, **planning)
     warn_of(planned)
     report = _reporter(planned, found)
     schema = types.arrow_schema(chosen)

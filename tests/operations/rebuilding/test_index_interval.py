@@ -11,7 +11,8 @@ import pytest
 import kafkalog
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.operations.rebuilding.index_interval import _roundest, interval_bounds
-from kafkalog.state.cluster_metadata import TOPIC, read_cluster_metadata
+from kafkalog.state.cluster_image import TOPIC
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 
 def interval_of(set_name: str, directory: str) -> int | None:

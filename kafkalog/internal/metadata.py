@@ -1,0 +1,343 @@
+"""The cluster's metadata as a user reads it: topics, brokers, settings and so on as rows, tables and JSON.
+
+`kafkalog.state.cluster_metadata` reads the metadata log. Values of settings that may be secrets are hidden, and SCRAM
+credentials have no keys here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, Reason
+from kafkalog.format import METADATA_DIRECTORY, METADATA_TOPIC, TopicPartition
+from kafkalog.internal.reading import AsOf
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths, open_log_dir
+from kafkalog.parsing import Time
+from kafkalog.state.cluster_image import BROKER, TOPIC, AssignedPartition, ClusterMetadata
+from kafkalog.state.cluster_metadata import read_cluster_metadata
+
+Row = dict[str, Any]
+
+HIDDEN: Final = "[hidden]"
+"""What stands for the value of a setting that may be a secret, as in Kafka."""
+
+_SECRET: Final = re.compile(r"password|secret|credential|jaas\.config|keystore\.key|certificate")
+_RESOURCES: Final = {TOPIC: "topic", BROKER: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
+_ACL_RESOURCES: Final = dict(
+    enumerate(("unknown", "any", "topic", "group", "cluster", "transactional-id", "delegation-token", "user"))
+)
+_PATTERNS: Final = dict(enumerate(("unknown", "any", "match", "literal", "prefixed")))
+_OPERATIONS: Final = dict(
+    enumerate(
+        (
+            *("unknown", "any", "all", "read", "write", "create", "delete", "alter", "describe", "cluster-action"),
+            *("describe-configs", "alter-configs", "idempotent-write", "create-tokens", "describe-tokens"),
+            "two-phase-commit",
+        )
+    )
+)
+_PERMISSIONS: Final = dict(enumerate(("unknown", "any", "deny", "allow")))
+_PROTOCOLS: Final = dict(enumerate(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")))
+_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+
+
+class Metadata:
+    """The state of a cluster.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The log dir.
+    end_offset : int
+        Offset behind the last record that counts.
+    timestamp : int
+        Of that record, in ms; -1 for none.
+    findings : list of Finding
+        Damage, and records that could not be decoded.
+
+    Notes
+    -----
+    Each property below is a list of dicts; `to_arrow` makes tables of them.
+    """
+
+    def __init__(self, path: Path, image: ClusterMetadata, topics: Callable[[str], bool]) -> None:
+        self.path, self.findings = path, list(image.findings)
+        self.end_offset, self.timestamp = image.end_offset, image.timestamp
+        self._image, self._wanted = image, topics
+
+    @property
+    def topics(self) -> list[Row]:
+        """Topics: topic, topic_id, partitions, replication_factor, configs."""
+        return [
+            {
+                "topic": name,
+                "topic_id": self._image.topic_ids[name],
+                "partitions": len(partitions),
+                "replication_factor": max((len(one.replicas) for one in partitions.values()), default=0),
+                "configs": _shown(self._image.settings.get((TOPIC, name), {})),
+            }
+            for name, partitions in self._assigned()
+        ]
+
+    @property
+    def partitions(self) -> list[Row]:
+        """Partitions: topic, partition, leader, leader_epoch, partition_epoch, replicas, isr and so on."""
+        return [
+            {
+                "topic": name,
+                "topic_id": self._image.topic_ids[name],
+                "partition": number,
+                "leader": one.leader,
+                "leader_epoch": one.leader_epoch,
+                "partition_epoch": one.partition_epoch,
+                "replicas": one.replicas,
+                "isr": one.isr,
+                "removing_replicas": one.removing_replicas,
+                "adding_replicas": one.adding_replicas,
+                "elr": one.elr,
+                "last_known_elr": one.last_known_elr,
+                "directories": one.directories,
+            }
+            for name, partitions in self._assigned()
+            for number, one in partitions.items()
+        ]
+
+    @property
+    def configs(self) -> list[Row]:
+        """Settings changed by an administrator: resource_type, resource_name, name, value."""
+        return [
+            {"resource_type": _named(_RESOURCES, kind), "resource_name": resource, "name": name, "value": value}
+            for (kind, resource), settings in sorted(self._image.settings.items())
+            if kind != TOPIC or self._wanted(resource)
+            for name, value in sorted(_shown(settings).items())
+        ]
+
+    @property
+    def brokers(self) -> list[Row]:
+        """Brokers and controllers that are registered: id, role, endpoints, rack, fenced and so on."""
+        rows = [_node(number, "broker", one) for number, one in sorted(self._image.brokers.items())]
+        return rows + [_node(number, "controller", one) for number, one in sorted(self._image.controllers.items())]
+
+    @property
+    def features(self) -> list[Row]:
+        """Finalized features: name, level."""
+        return [{"name": name, "level": level} for name, level in sorted(self._image.features.items())]
+
+    @property
+    def acls(self) -> list[Row]:
+        """Access control entries: resource and its pattern, principal, host, operation, permission."""
+        return [
+            {
+                "id": number,
+                "resource_type": _named(_ACL_RESOURCES, one["resourceType"]),
+                "resource_name": one["resourceName"],
+                "pattern_type": _named(_PATTERNS, one["patternType"]),
+                "principal": one["principal"],
+                "host": one["host"],
+                "operation": _named(_OPERATIONS, one["operation"]),
+                "permission": _named(_PERMISSIONS, one["permissionType"]),
+            }
+            for number, one in sorted(self._image.acls.items())
+        ]
+
+    @property
+    def quotas(self) -> list[Row]:
+        """Client quotas: entity (names by type, None for the default), key, value."""
+        return [
+            {"entity": dict(entity), "key": key, "value": value}
+            for entity, limits in sorted(self._image.quotas.items(), key=str)
+            for key, value in sorted(limits.items())
+        ]
+
+    @property
+    def scram(self) -> list[Row]:
+        """SCRAM credentials: user, mechanism, iterations."""
+        return [
+            {"user": user, "mechanism": _named(_MECHANISMS, mechanism), "iterations": iterations}
+            for (user, mechanism), iterations in sorted(self._image.scram.items())
+        ]
+
+    @property
+    def tokens(self) -> list[Row]:
+        """Delegation tokens: id, owner, expiration_timestamp."""
+        return [
+            {"id": number, "owner": one["owner"], "expiration_timestamp": one["expirationTimestamp"]}
+            for number, one in sorted(self._image.tokens.items())
+        ]
+
+    def topic_id(self, topic: str) -> str | None:
+        """Return the id of a topic; None if the cluster does not have it."""
+        return self._image.topic_ids.get(topic)
+
+    def as_dict(self) -> Row:
+        """Return everything, for JSON."""
+        front = {"path": str(self.path), "end_offset": self.end_offset, "timestamp": self.timestamp}
+        return {**front, **{name: getattr(self, name) for name in TABLES}}
+
+    def to_arrow(self, table: str = "partitions") -> pa.Table:
+        """One of the properties as a table.
+
+        Parameters
+        ----------
+        table : {"topics", "partitions", "configs", "brokers", "features", "acls", "quotas", "scram", "tokens"}
+        """
+        if table not in TABLES:
+            raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+        rows = [
+            {name: list(value.items()) if isinstance(value, Mapping) else value for name, value in row.items()}
+            for row in getattr(self, table)
+        ]
+        return pa.Table.from_pylist(rows, schema=TABLES[table])
+
+    def _assigned(self) -> list[tuple[str, dict[int, AssignedPartition]]]:
+        return [(name, self._image.partitions(name)) for name in sorted(self._image.topic_ids) if self._wanted(name)]
+
+
+_TEXT, _INT = pa.string(), pa.int32()
+_INTS, _TEXTS, _MAP = pa.list_(_INT), pa.list_(_TEXT), pa.map_(_TEXT, _TEXT)
+TABLES: Final = {
+    "topics": pa.schema(
+        {"topic": _TEXT, "topic_id": _TEXT, "partitions": _INT, "replication_factor": _INT, "configs": _MAP}
+    ),
+    "partitions": pa.schema(
+        {
+            "topic": _TEXT,
+            "topic_id": _TEXT,
+            "partition": _INT,
+            "leader": _INT,
+            "leader_epoch": _INT,
+            "partition_epoch": _INT,
+            "replicas": _INTS,
+            "isr": _INTS,
+            "removing_replicas": _INTS,
+            "adding_replicas": _INTS,
+            "elr": _INTS,
+            "last_known_elr": _INTS,
+            "directories": _TEXTS,
+        }
+    ),
+    "configs": pa.schema({"resource_type": _TEXT, "resource_name": _TEXT, "name": _TEXT, "value": _TEXT}),
+    "brokers": pa.schema(
+        {
+            "id": _INT,
+            "role": _TEXT,
+            "endpoints": _TEXTS,
+            "rack": _TEXT,
+            "epoch": pa.int64(),
+            "is_fenced": pa.bool_(),
+            "in_controlled_shutdown": pa.bool_(),
+            "incarnation_id": _TEXT,
+            "log_dirs": _TEXTS,
+        }
+    ),
+    "features": pa.schema({"name": _TEXT, "level": pa.int16()}),
+    "acls": pa.schema(
+        {
+            "id": _TEXT,
+            "resource_type": _TEXT,
+            "resource_name": _TEXT,
+            "pattern_type": _TEXT,
+            "principal": _TEXT,
+            "host": _TEXT,
+            "operation": _TEXT,
+            "permission": _TEXT,
+        }
+    ),
+    "quotas": pa.schema({"entity": _MAP, "key": _TEXT, "value": pa.float64()}),
+    "scram": pa.schema({"user": _TEXT, "mechanism": _TEXT, "iterations": _INT}),
+    "tokens": pa.schema({"id": _TEXT, "owner": _TEXT, "expiration_timestamp": pa.timestamp("ms", tz="UTC")}),
+}
+"""The tables of `Metadata`, with the types of their columns."""
+
+
+def metadata(
+    path: Paths | LogDir,
+    *,
+    topics: str | Sequence[str] | None = None,
+    end_offset: int | None = None,
+    end_timestamp: Time | None = None,
+    limits: Limits | None = None,
+) -> Metadata:
+    """Read the metadata of a cluster out of `__cluster_metadata` and its snapshots.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or LogDir
+        A log dir with `__cluster_metadata-0`, or that directory; of several the one that knows most.
+    topics : str or sequence of str, optional
+        Only these: names or globs such as ``orders-*``. What is not of topics is there in any case.
+    end_offset : int, optional
+        The state right before this offset.
+    end_timestamp : int (ms), str or aware datetime, optional
+        The state right before this time.
+    limits : Limits, optional
+
+    Returns
+    -------
+    Metadata
+
+    Raises
+    ------
+    NotKafkaError
+        There is no metadata log.
+    ValueError
+        The files do not go back as far as `end_offset` or `end_timestamp`.
+
+    Notes
+    -----
+    Records that a controller has written are taken, also those at the end that a majority of the controllers has
+    perhaps not got yet. What brokers have in `server.properties` is in no metadata log.
+    """
+    log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
+    as_of = AsOf.of(end_offset, end_timestamp)
+    found: tuple[Path, ClusterMetadata] | None = None
+    key = TopicPartition(METADATA_TOPIC, 0)
+    roots = [*log_dir.paths, *([log_dir.path_of(key).path.absolute().parent] if key in log_dir else [])]
+    findings: list[Finding] = []
+    for root in dict.fromkeys(roots):
+        image = read_cluster_metadata(
+            root, end_offset=as_of.end_offset, end_timestamp=as_of.end_timestamp, limits=log_dir.limits
+        )
+        if image is not None:
+            findings += image.findings
+            if found is None or image.end_offset > found[1].end_offset:
+                found = root, image
+    if found is None:
+        where = ", ".join(map(str, log_dir.paths))
+        raise NotKafkaError(Reason.NOT_KAFKA, f"there is no {METADATA_DIRECTORY} in it", path=where)
+    wanted = [topics] if isinstance(topics, str) else topics
+    result = Metadata(*found, lambda name: wanted is None or any(fnmatchcase(name, glob) for glob in wanted))
+    result.findings = findings
+    return result
+
+
+def _named(names: Mapping[int, str], number: int) -> str:
+    return names.get(number, f"unknown({number})")
+
+
+def _shown(settings: Mapping[str, str]) -> dict[str, str]:
+    return {name: HIDDEN if _SECRET.search(name) else value for name, value in settings.items()}
+
+
+def _node(number: int, role: str, fields: Mapping[str, Any]) -> Row:
+    return {
+        "id": number,
+        "role": role,
+        "endpoints": [
+            f"{one['name']}://{one['host']}:{one['port']} ({_named(_PROTOCOLS, one['securityProtocol'])})"
+            for one in fields["endPoints"]
+        ],
+        "rack": fields.get("rack"),
+        "epoch": fields.get("brokerEpoch"),
+        "is_fenced": fields.get("fenced"),
+        "in_controlled_shutdown": fields.get("inControlledShutdown"),
+        "incarnation_id": fields["incarnationId"],
+        "log_dirs": list(fields.get("logDirs", ())),
+    }

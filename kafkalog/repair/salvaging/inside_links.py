@@ -1,0 +1,91 @@
+"""Finds intact batches behind the head of a damaged one whose size field leads over them to the next batch.
+
+What lies inside of a damaged batch is not searched, since its records may hold whole batches. But where bytes are lost
+or new, the size field may lead to an intact batch by chance, over others. Then offsets are missing between the two: a
+batch that has just these is the log's own. Where no offset is missing, nothing is searched.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kafkalog.errors import Limits
+from kafkalog.repair.salvaging.resync import INSIDE, LINKED, SEARCHED, Found, find_batches
+from kafkalog.storage.source import ByteSource
+
+_MOST_LINKS: Final = 4096
+_LOOK_BACK: Final = 64  # runs, of which the nearest may be in a wrong place
+
+
+def with_batches_inside_links(source: ByteSource, found: Found, *, base_offset: int, limits: Limits) -> Found:
+    """Add the intact batches that are inside of damaged ones by chance.
+
+    Parameters
+    ----------
+    source : ByteSource
+    found : Found
+        Runs from `find_batches`, joined.
+    base_offset : int
+        Of the segment.
+    limits : Limits
+
+    Returns
+    -------
+    Found
+        The same with more rows. A damaged batch around such a row ends where that begins, or is left out if its offsets
+        contradict its neighbours.
+    """
+    is_link = found.kind == LINKED
+    rows = np.flatnonzero(is_link[:-1] & ~is_link[1:])
+    intact = np.flatnonzero(~is_link)
+    number_before = np.searchsorted(intact, rows)  # of the intact run before
+    before = np.append(base_offset - 1, found.last_offset[intact])[number_before]
+    after = found.first_offset[rows + 1]
+    first, last = found.first_offset[rows], found.last_offset[rows]
+    # no offset is missing behind a damaged batch whose header is right
+    is_searched = (before + 1 != after) & ~((before < first) & (first <= last) & (last + 1 == after))
+    if not is_searched.any():
+        return found
+    parts, done = [], 0
+    for number in np.flatnonzero(is_searched)[:_MOST_LINKS].tolist():
+        row, end_offset = int(rows[number]), int(after[number])
+        earlier = intact[max(number_before[number] - _LOOK_BACK, 0) : number_before[number]]
+        lowest = next((one for one in found.last_offset[earlier][::-1].tolist() if one < end_offset), base_offset - 1)
+        is_right = lowest < first[number] <= last[number] < end_offset
+        if is_right:
+            lowest = int(last[number])
+        start, end = int(found.start[row]), int(found.end[row])
+        inside = Found.concatenate(list(find_batches(source, start=start + 1, stop=end, limits=limits)))
+        inside = inside[(inside.kind != LINKED) & (inside.kind != INSIDE)]
+        inside = inside[_leading_to(inside, lowest, end_offset, int(found.leader_epoch[row + 1]))]
+        if not len(inside):
+            continue
+        inside.kind[:] = SEARCHED
+        parts.append(found[done:row])
+        if is_right:
+            link = found[row : row + 1]
+            link.end[:] = inside.start[0]
+            parts.append(link)
+        parts.append(inside)
+        done = row + 1
+    return Found.concatenate([*parts, found[done:]])
+
+
+def _leading_to(inside: Found, lowest: int, end: int, epoch: int) -> slice:
+    """The last batches whose offsets lie behind `lowest`, and lead to `end` without a gap.
+
+    A compressed message of v0 or v1 does not say where its offsets begin: there the batches need only rise.
+    """
+    first = len(inside)
+    while first:
+        row = first - 1
+        is_legacy = epoch < 0
+        offsets = int(inside.first_offset[row]), int(inside.last_offset[row])
+        if not lowest < offsets[0] <= offsets[1] < end or (offsets[1] + 1 != end and not is_legacy):
+            break
+        if int(inside.leader_epoch[row]) > max(epoch, -1) and not is_legacy:
+            break
+        end, epoch, first = offsets[0], int(inside.leader_epoch[row]), row
+    return slice(first, len(inside))

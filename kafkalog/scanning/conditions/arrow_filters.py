@@ -1,0 +1,417 @@
+"""Turns a `pyarrow.compute.Expression` into a `Filter`, as far as filters can say what it says.
+
+The tree is read from the form in which Arrow serialises an expression, which is what pickling one gives: functions and
+fields in order as metadata of a schema, literals and options as columns. The text of an expression is ambiguous, and
+Substrait cannot express much of what engines ask for.
+
+A filter may match more records than its expression, never fewer. What is not understood matches every record.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from kafkalog import format as kf
+from kafkalog.scanning.conditions.filters import MEMBERSHIP, Filter, Term
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+_MAX_GROUPS: Final = 64
+_COMPARISONS: Final = {
+    "equal": "==",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+_NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_SWAPPED: Final = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_PER_MILLISECOND: Final = {"ms": 1, "us": 10**3, "ns": 10**6}
+_MATCH, _SKIP, _EMIT_NULL = range(3)  # NullMatchingBehavior of Arrow's SetLookupOptions
+
+
+class _NotUnderstoodError(Exception):
+    """A part of an expression cannot be a filter."""
+
+
+class Field(NamedTuple):
+    """A reference to a column."""
+
+    name: str
+
+
+class Constant(NamedTuple):
+    """A literal."""
+
+    scalar: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of one of Arrow's functions."""
+
+    function: str
+    arguments: list[Node] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+Node: TypeAlias = Field | Constant | Call
+
+
+class Translation(NamedTuple):
+    """Groups of terms, as in a `Filter`, and whether they match exactly what the expression matches."""
+
+    groups: tuple[tuple[Term, ...], ...]
+    is_exact: bool
+
+
+_EVERYTHING: Final = Translation(((),), False)
+_ALL: Final = Translation(((),), True)
+_NONE: Final = Translation((), True)
+
+
+def translate(expression: pc.Expression, schema: pa.Schema) -> Translation:
+    """The filter that matches all records for which an expression is true, and few others.
+
+    Parameters
+    ----------
+    expression : pyarrow.compute.Expression
+        It has been applied to columns of the schema, so its types fit.
+    schema : pyarrow.Schema
+        Columns of records. Those whose type is not that of a record's column are not understood.
+    """
+    try:
+        return _Translator(schema).translate(tree_of(expression), False)
+    except (_NotUnderstoodError, RecursionError):
+        return _EVERYTHING
+
+
+def both(one: Filter, other: Translation) -> tuple[Filter, bool]:
+    """The filter that matches what both match, and whether it is exactly that; `one` alone if it would be too long."""
+    made = _and(Translation(one.groups, True), Translation(other.groups, True))
+    return (Filter(made.groups, one.derived), True) if made.is_exact else (one, False)
+
+
+def tree_of(expression: pc.Expression) -> Node:
+    """The tree of an expression.
+
+    Raises
+    ------
+    _NotUnderstoodError
+        It is serialised in a way that is not known here.
+    """
+    try:
+        _, (buffer,) = expression.__reduce__()
+        batch = pa.ipc.open_file(buffer).get_batch(0)
+        stack: list[Call] = [Call("")]
+        for kind, text in _metadata(batch.schema):
+            if kind == "call":
+                stack.append(Call(text))
+            elif kind == "end":
+                done = stack.pop()
+                stack[-1].arguments.append(done)
+            elif kind == "options":
+                scalar = batch.column(int(text))[0]
+                stack[-1].options.update({name: scalar[name] for name in scalar})
+            elif kind in ("literal", "field_ref"):
+                stack[-1].arguments.append(Field(text) if kind == "field_ref" else Constant(batch.column(int(text))[0]))
+            else:
+                raise _NotUnderstoodError
+        ((tree,),) = [call.arguments for call in stack]
+    except (pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, NotImplementedError):
+        raise _NotUnderstoodError from None
+    return tree
+
+
+def _metadata(schema: pa.Schema) -> Iterator[tuple[str, str]]:
+    """The pairs of a schema's metadata in order. pyarrow gives a dict, which has each key once.
+
+    They are read through the Arrow C data interface: the third pointer of an ArrowSchema leads to the number of pairs,
+    and for each of their texts to its length and its bytes.
+    """
+    capsule = schema.__arrow_c_schema__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    at: int = (ctypes.c_void_p * 3).from_address(pointer(capsule, b"arrow_schema"))[2] or 0
+
+    def number() -> int:
+        nonlocal at
+        value, at = ctypes.c_int32.from_address(at).value, at + 4
+        return value
+
+    def text() -> str:
+        nonlocal at
+        size = number()
+        value, at = ctypes.string_at(at, size).decode(), at + size
+        return value
+
+    for _ in range(number() if at else 0):
+        yield text(), text()
+
+
+def fields_of(node: Node) -> Iterator[str]:
+    """The names of the columns that a tree reads."""
+    if isinstance(node, Field):
+        yield node.name
+    elif isinstance(node, Call):
+        for argument in node.arguments:
+            yield from fields_of(argument)
+
+
+def columns_read(expression: pc.Expression) -> set[str] | None:
+    """The names of the columns that an expression reads; None if that is not known."""
+    try:
+        return set(fields_of(tree_of(expression)))
+    except (_NotUnderstoodError, RecursionError):
+        return None
+
+
+class _Translator:
+    """Translates trees over columns of a schema.
+
+    Negations are carried down to conditions, where they are exact: a comparison with null is neither true nor false,
+    and its negation neither.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._types = {field.name: field.type for field in schema}
+
+    def translate(self, node: Node, negated: bool) -> Translation:
+        try:
+            return self._translate(node, negated)
+        except _NotUnderstoodError:
+            return _EVERYTHING
+
+    def _translate(self, node: Node, negated: bool) -> Translation:
+        if isinstance(node, Constant):
+            if not node.scalar.is_valid:
+                return _NONE
+            if not pa.types.is_boolean(node.scalar.type):
+                raise _NotUnderstoodError
+            return _ALL if node.scalar.as_py() != negated else _NONE
+        if isinstance(node, Field):
+            return _one(Term.of(self._column(node, "bool"), "==", not negated))
+        match node.function, node.arguments:
+            case "invert", [argument]:
+                return self.translate(argument, not negated)
+            case ("and_kleene" | "and" | "or_kleene" | "or") as name, [one, other]:
+                sides = self.translate(one, negated), self.translate(other, negated)
+                made = (_and if name.startswith("and") != negated else _or)(*sides)
+                # without Kleene, null with false is null, which no filter says
+                return made if name.endswith("_kleene") else made._replace(is_exact=False)
+            case "if_else", [condition, one, other]:
+                chosen = _and(self.translate(condition, False), self.translate(one, negated))
+                return _or(chosen, _and(self.translate(condition, True), self.translate(other, negated)))
+            case ("is_valid" | "is_null") as name, [argument]:
+                operation = "is not null" if (name == "is_valid") != negated else "is null"
+                return _one(Term.of(self._column(argument), operation))
+            case "is_in", [argument]:
+                return self._membership(argument, node.options, negated)
+            case ("starts_with" | "match_substring") as name, [argument] if not negated:
+                return self._search(argument, name, node.options)
+            case name, [one, other] if name in _COMPARISONS:
+                operation = _COMPARISONS[name]
+                if not isinstance(_folded(other), Constant):
+                    one, other, operation = other, one, _SWAPPED[operation]
+                return self._comparison(one, _NEGATED[operation] if negated else operation, _folded(other))
+        raise _NotUnderstoodError
+
+    def _comparison(self, node: Node, operation: str, constant: Node) -> Translation:
+        if not isinstance(constant, Constant):
+            raise _NotUnderstoodError
+        column, literal = self._column(node), constant.scalar
+        if not literal.is_valid:
+            return _NONE
+        kind = self._kind(column)
+        if kind in ("bool", "codec") and operation not in ("==", "!="):
+            raise _NotUnderstoodError
+        value = _value(kind, literal)
+        if kind == "time":
+            value, rest = value
+            if rest and operation in ("==", "!="):
+                return _NONE if operation == "==" else _one(Term.of(column, "is not null"))
+            if rest:
+                operation = {">=": ">", "<": "<="}.get(operation, operation)
+        return _one(Term.of(column, operation, value))
+
+    def _membership(self, node: Node, options: dict[str, Any], negated: bool) -> Translation:
+        column = self._column(node)
+        kind, behavior = self._kind(column), options["null_matching_behavior"].as_py()
+        if kind in ("bool", "codec") or behavior not in (_MATCH, _SKIP, _EMIT_NULL):
+            raise _NotUnderstoodError
+        values: list[Any] = []
+        for one in options["value_set"].values:
+            value = _value(kind, one) if one.is_valid else None
+            if kind == "time" and value is not None:
+                if value[1]:
+                    continue
+                value = value[0]
+            if value is not None or behavior == _MATCH:
+                values.append(value)
+        made = _one(Term.of(column, "not in" if negated else "in", tuple(values)))
+        if negated and behavior == _EMIT_NULL:
+            return _and(made, _one(Term.of(column, "is not null")))
+        return made
+
+    def _search(self, node: Node, name: str, options: dict[str, Any]) -> Translation:
+        column, pattern = self._column(node), options["pattern"].as_py()
+        if options["ignore_case"].as_py() or not pattern:
+            raise _NotUnderstoodError
+        if self._kind(column) == "bytes":
+            operation = "starts_with" if name == "starts_with" else "contains"
+            return _one(Term.of(column, operation, pattern.encode() if isinstance(pattern, str) else pattern))
+        if self._kind(column) != "text" or name != "starts_with" or not "\0" <= pattern[-1] < "\ud7ff":
+            raise _NotUnderstoodError
+        after = pattern[:-1] + chr(ord(pattern[-1]) + 1)
+        return Translation(((Term.of(column, ">=", pattern), Term.of(column, "<", after)),), True)
+
+    def _column(self, node: Node, kind: str | None = None) -> str:
+        """The name of a column, without casts that change no value."""
+        target: pa.DataType | None = None
+        while isinstance(node, Call) and node.function == "cast" and len(node.arguments) == 1:
+            target = node.options["to_type"].type if target is None else target
+            (node,) = node.arguments
+            if isinstance(node, Call) and node.function == "cast":
+                raise _NotUnderstoodError
+        if not isinstance(node, Field):
+            raise _NotUnderstoodError
+        found = self._kind(node.name)
+        if (kind is not None and found != kind) or (target is not None and not self._keeps(node.name, target)):
+            raise _NotUnderstoodError
+        return node.name
+
+    def _keeps(self, column: str, target: pa.DataType) -> bool:
+        """Whether a cast of a column keeps all values and their order."""
+        kind, own = self._kind(column), self._types[column]
+        if kind == "int":
+            return bool(pa.types.is_signed_integer(target) and target.bit_width >= own.bit_width)
+        if kind == "time":
+            return bool(pa.types.is_timestamp(target) and target.unit in _PER_MILLISECOND)
+        if kind == "bytes":
+            return _is_bytes(target)
+        return _is_text(target) if kind == "text" else False
+
+    def _kind(self, column: str) -> str:
+        own = self._types.get(column)
+        if column in ("topic", "segment") and own == pa.string():
+            return "text"
+        if column == "compression" and own == pa.string():
+            return "codec"
+        if column in ("key", "value") and own is not None and _is_bytes(own):
+            return "bytes"
+        if column == "timestamp" and own == pa.timestamp("ms", "UTC"):
+            return "time"
+        if column in _INTEGERS and own is not None and pa.types.is_signed_integer(own):
+            return "int"
+        if column in ("is_transactional", "is_control") and own == pa.bool_():
+            return "bool"
+        raise _NotUnderstoodError
+
+
+_INTEGERS: Final = (
+    "partition",
+    "offset",
+    "timestamp_type",
+    "leader_epoch",
+    "producer_id",
+    "producer_epoch",
+    "sequence",
+    "batch_base_offset",
+    "batch_position",
+)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return kind in (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _folded(node: Node) -> Node:
+    """A cast of a literal as the literal that it is."""
+    if isinstance(node, Call) and node.function == "cast" and isinstance(node.arguments[0], Constant):
+        try:
+            return Constant(node.arguments[0].scalar.cast(node.options["to_type"].type))
+        except pa.ArrowException:
+            raise _NotUnderstoodError from None
+    return node
+
+
+def _value(kind: str, literal: Any) -> Any:
+    """A literal in the type of a column; for timestamps milliseconds, and what is left below one."""
+    own = literal.type
+    if kind == "int" and pa.types.is_integer(own) and -(2**63) <= literal.as_py() < 2**63:
+        return literal.as_py()
+    if kind == "time" and pa.types.is_timestamp(own):
+        if own.unit == "s":
+            return literal.value * 1000, 0
+        return divmod(literal.value, _PER_MILLISECOND[own.unit])
+    if kind == "bytes" and (_is_bytes(own) or _is_text(own)):
+        value = literal.as_py()
+        return value.encode() if isinstance(value, str) else value
+    if kind == "text" and _is_text(own):
+        return literal.as_py()
+    if kind == "codec" and _is_text(own) and literal.as_py() in kf.CODEC_NAMES[:5]:
+        return kf.CODEC_NAMES.index(literal.as_py())
+    if kind == "bool" and pa.types.is_boolean(own):
+        return literal.as_py()
+    raise _NotUnderstoodError
+
+
+def _one(term: Term) -> Translation:
+    return Translation(((term,),), True)
+
+
+def _and(one: Translation, other: Translation) -> Translation:
+    if len(one.groups) * len(other.groups) > _MAX_GROUPS and _is_some(one) and _is_some(other):
+        # the shorter one matches all that both match
+        return min(one, other, key=lambda side: len(side.groups))._replace(is_exact=False)
+    groups = [(*mine, *(term for term in more if term not in mine)) for mine in one.groups for more in other.groups]
+    return Translation(_without_repeats(groups), one.is_exact and other.is_exact)
+
+
+def _is_some(translation: Translation) -> bool:
+    """Whether it is neither everything nor nothing."""
+    return bool(translation.groups) and translation.groups != ((),)
+
+
+def _or(one: Translation, other: Translation) -> Translation:
+    groups = _without_repeats(_joined([*one.groups, *other.groups]))
+    if len(groups) > _MAX_GROUPS:
+        return _EVERYTHING
+    return Translation(groups, one.is_exact and other.is_exact)
+
+
+def _joined(groups: Sequence[tuple[Term, ...]]) -> list[tuple[Term, ...]]:
+    """Groups in which equalities of one column, each alone in its group, are one term."""
+    found: dict[str, list[Any]] = {}
+    others: list[tuple[Term, ...]] = []
+    for group in groups:
+        if len(group) == 1 and group[0].operation in ("==", "in") and group[0].column not in _SINGLE:
+            values = group[0].value if group[0].operation in MEMBERSHIP else (group[0].value,)
+            found.setdefault(group[0].column, []).extend(values)
+        else:
+            others.append(group)
+    for column, values in found.items():
+        unique = tuple(dict.fromkeys(values))
+        is_one = len(unique) == 1 and unique[0] is not None
+        others.append((Term.of(column, "==", unique[0]) if is_one else Term.of(column, "in", unique),))
+    return others
+
+
+_SINGLE: Final = ("is_transactional", "is_control", "compression")
+
+
+def _without_repeats(groups: Sequence[tuple[Term, ...]]) -> tuple[tuple[Term, ...], ...]:
+    """Groups without those that only match what another one matches."""
+    left: dict[frozenset[Term], tuple[Term, ...]] = {frozenset(group): group for group in groups}
+    return tuple(group for terms, group in left.items() if not any(other < terms for other in left))

@@ -1,0 +1,233 @@
+"""`ScanDataset`: a scan as a `pyarrow.dataset.Dataset`, as DuckDB, Polars and DataFusion take one.
+
+Engines call `scanner` or `to_batches` with the columns and the expression that they need, and trust that the expression
+is applied. DataFusion asks for fragments, too: they are the parts of `Scan.plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.fs
+
+from kafkalog.scanning.conditions.arrow_filters import columns_read
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+    Columns = Sequence[str] | Mapping[str, pc.Expression] | None
+
+_CHEAPEST: Final = "offset"
+_BATCH_SIZE: Final = 2**17
+_NO_FILE: Final = "no file: a dataset of kafkalog is read through its own methods, such as scanner() and to_table()"
+
+
+class Source(Protocol):
+    """What a dataset needs of a scan."""
+
+    schema: pa.Schema
+
+    @property
+    def can_be_narrowed(self) -> bool:
+        """See `Scan.can_be_narrowed`."""
+
+    def narrowed(self, columns: Sequence[str] | None = None, expression: pc.Expression | None = None) -> Self:
+        """See `Scan.narrowed`."""
+
+    def plan(self) -> Sequence[Self]:
+        """See `Scan.plan`."""
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """See `Scan.to_batches`."""
+
+    def count_rows(self) -> int:
+        """See `Scan.count_rows`."""
+
+
+def scanner_of(
+    scan: Source, columns: Columns = None, filter: pc.Expression | None = None, batch_size: int | None = None
+) -> pa.dataset.Scanner:
+    """A scanner of the columns of the records for which a filter is true. It can be read once.
+
+    Raises
+    ------
+    ValueError
+        There is no such column.
+    """
+    known = scan.schema.names
+    needed = _needed(columns, known)
+    if filter is not None and scan.can_be_narrowed:
+        scan, filter = scan.narrowed(None, filter), None
+    elif filter is not None:
+        read = columns_read(filter)
+        needed = known if read is None else {*needed, *read}
+    source = scan.narrowed([name for name in known if name in needed] or [_CHEAPEST])
+    reader = pa.RecordBatchReader.from_batches(source.schema, _cut(source.to_batches(), batch_size or _BATCH_SIZE))
+    # Arrow chooses and computes columns, and keeps the number of rows where there are none
+    return pa.dataset.Scanner.from_batches(
+        reader,
+        columns=known if columns is None else columns if isinstance(columns, Mapping) else list(columns),
+        filter=filter,
+    )
+
+
+def _cut(batches: Iterator[pa.RecordBatch], n: int) -> Iterator[pa.RecordBatch]:
+    """Record batches of at most `n` rows."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, n):
+            yield batch.slice(start, n)
+
+
+def _needed(columns: Columns, known: Sequence[str]) -> Sequence[str] | set[str]:
+    """The columns that a projection reads."""
+    if columns is None:
+        return known
+    if isinstance(columns, Mapping):
+        read = [columns_read(expression) for expression in columns.values()]
+        needed = set(known) if None in read else {name for names in read for name in names or ()}
+    else:
+        needed = set(columns)
+    for name in sorted(needed):
+        if name not in known:
+            raise ValueError(f"no column {name!r}; there are {', '.join(known)}")
+    return needed
+
+
+class ScanFragment:
+    """A part of a scan, with the methods of a `pyarrow.dataset.Fragment`."""
+
+    def __init__(self, scan: Source) -> None:
+        self._scan = scan
+
+    def __repr__(self) -> str:
+        return f"ScanFragment({self._scan!r})"
+
+    @property
+    def physical_schema(self) -> pa.Schema:
+        """The schema of the records."""
+        return self._scan.schema
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,
+        columns: Columns = None,
+        filter: pc.Expression | None = None,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> pa.dataset.Scanner:
+        """A `pyarrow.dataset.Scanner` over the part; options that only speed up the reading of files have no effect."""
+        return scanner_of(self._scan, columns, filter, batch_size)
+
+    def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Record batches; see `scanner`."""
+        yield from self.scanner(schema, **options).to_batches()
+
+    def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
+        """All records; see `scanner`."""
+        return self.scanner(schema, **options).to_table()
+
+    def head(self, num_rows: int, **options: Any) -> pa.Table:
+        """The first records; see `scanner`."""
+        return self.scanner(**options).head(num_rows)
+
+    def count_rows(self, **options: Any) -> int:
+        """The number of records; see `scanner`."""
+        return int(self.scanner(**{**options, "columns": []}).count_rows())
+
+
+class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
+    """A scan, with the methods of a `pyarrow.dataset.Dataset`.
+
+    `to_batches`, `to_table`, `head`, `count_rows`, `filter` and `get_fragments` are those of a Dataset. Rows have no
+    numbers, so there is no `take`; what joins and sorts is an engine, or the table.
+
+    Parameters
+    ----------
+    scan : Scan
+
+    Notes
+    -----
+    Code that is compiled into Arrow does not call these methods. So that it finds an error and no missing memory, the
+    object is, to it, a dataset of one file that does not exist.
+    """
+
+    def __init__(self, scan: Source) -> None:
+        form, files = pa.dataset.IpcFileFormat(), pa.fs.LocalFileSystem()
+        super().__init__([form.make_fragment(_NO_FILE, files)], scan.schema, form, files)
+        self._scan = scan
+
+    def __reduce__(self) -> Any:
+        return ScanDataset, (self._scan,)
+
+    def __repr__(self) -> str:
+        return f"ScanDataset({self._scan!r})"
+
+    @property
+    def files(self) -> list[str]:
+        """None: a log is not a list of files of one format."""
+        return []
+
+    @property
+    def format(self) -> NoReturn:
+        """Raise: what writes a dataset has to be told the format."""
+        raise AttributeError("a log is no format of files to write: give one, such as format='parquet'")
+
+    def scanner(
+        self,
+        columns: Columns = None,
+        filter: pc.Expression | None = None,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> pa.dataset.Scanner:
+        """A `pyarrow.dataset.Scanner`, which can be read once.
+
+        Parameters
+        ----------
+        columns : sequence of str, or mapping of str to Expression, optional
+            It may be empty. Columns that are not needed are not decoded.
+        filter : pyarrow.compute.Expression, optional
+        batch_size : int, optional
+            Maximum number of rows in a record batch.
+        **options
+            Those that only speed up the reading of files have no effect.
+        """
+        return scanner_of(self._scan, columns, filter, batch_size)
+
+    def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Record batches; see `scanner`."""
+        yield from self.scanner(*arguments, **options).to_batches()
+
+    def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
+        """All records; see `scanner`."""
+        return self.scanner(*arguments, **options).to_table()
+
+    def head(self, num_rows: int, *arguments: Any, **options: Any) -> pa.Table:
+        """The first records; see `scanner`."""
+        return self.scanner(*arguments, **options).head(num_rows)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
+        """The number of records for which the filter is true."""
+        if filter is None or self._scan.can_be_narrowed:
+            return self._scan.narrowed([_CHEAPEST], filter).count_rows()
+        return int(self.scanner([], filter).count_rows())
+
+    def filter(self, expression: pc.Expression) -> ScanDataset:
+        """The dataset of the records for which an expression is true."""
+        return ScanDataset(self._scan.narrowed(None, expression))
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ScanFragment]:
+        """The parts of the dataset, of `Scan.plan`, each with the records for which the filter is true."""
+        if not self._scan.can_be_narrowed:
+            yield ScanFragment(self._scan)
+            return
+        for part in self._scan.narrowed(None, filter).plan():
+            yield ScanFragment(part)
+
+    def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Raise: see the class."""
+        raise NotImplementedError("a dataset of a log has no such operation: use an engine, or to_table()")
+
+    take = join = join_asof = sort_by = replace_schema = _get_fragments = _refuse

@@ -1,0 +1,308 @@
+"""The state of a cluster as its controllers keep it: what the records of the metadata log add up to.
+
+Mirrors `MetadataDelta` and the deltas of its parts (`TopicsDelta`, `ConfigurationsDelta`, `ClusterDelta` and so on),
+and `PartitionRegistration.merge`. Records of a metadata transaction count once it has ended. The keys of SCRAM
+credentials are not kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding
+from kafkalog.messages.framing import UnknownTypeError, decode_record
+from kafkalog.state.checkpoints import parse_topic_id
+
+BROKER, TOPIC = 4, 2
+"""Types of resources that have settings (`ConfigResource.Type`)."""
+
+_NO_LEADER_CHANGE: Final = -2
+_NO_RECOVERY_CHANGE: Final = -1
+
+Fields = dict[str, Any]
+
+
+@dataclass(slots=True)
+class AssignedPartition:
+    """A partition in the cluster metadata.
+
+    Attributes
+    ----------
+    replicas, isr : list of int
+        Ids of the brokers that have a replica; of those that are in sync.
+    removing_replicas, adding_replicas : list of int
+        Of a reassignment that is going on.
+    leader : int
+        -1 for none.
+    leader_epoch, partition_epoch : int
+        The newest ones.
+    leader_recovery_state : int
+        1 while a leader that was elected uncleanly recovers.
+    directories : list of str
+        Id of the log dir of each replica; empty before Kafka 3.7.
+    elr, last_known_elr : list of int
+        Eligible leader replicas (KIP-966), and the last known ones.
+    """
+
+    replicas: list[int]
+    leader_epoch: int
+    isr: list[int] = field(default_factory=list)
+    removing_replicas: list[int] = field(default_factory=list)
+    adding_replicas: list[int] = field(default_factory=list)
+    leader: int = -1
+    partition_epoch: int = -1
+    leader_recovery_state: int = 0
+    directories: list[str] = field(default_factory=list)
+    elr: list[int] = field(default_factory=list)
+    last_known_elr: list[int] = field(default_factory=list)
+
+
+_LISTS: Final = {
+    "replicas": "replicas",
+    "isr": "isr",
+    "removing_replicas": "removingReplicas",
+    "adding_replicas": "addingReplicas",
+    "directories": "directories",
+    "elr": "eligibleLeaderReplicas",
+    "last_known_elr": "lastKnownElr",
+}
+"""Fields of `AssignedPartition` that are lists, and their names in records."""
+
+
+class ClusterMetadata:
+    """The state of a cluster.
+
+    Attributes
+    ----------
+    settings : dict of (int, str) to dict of str to str
+        Settings changed by an administrator, by resource type (`TOPIC`, `BROKER` and so on) and name. The name is empty
+        for the defaults of all brokers.
+    topic_ids : dict of str to str
+        Topic id by topic name.
+    brokers, controllers : dict of int to dict
+        Registrations by id, with the fields of Kafka's records.
+    features : dict of str to int
+        Finalized levels, ``metadata.version`` among them.
+    acls : dict of str to dict
+        By the entry's id.
+    quotas : dict of tuple to dict of str to float
+        By the entity, pairs of type and name (None for the default).
+    scram : dict of (str, int) to int
+        Iterations by user and mechanism.
+    tokens : dict of str to dict
+        Delegation tokens by id.
+    next_producer_id : int
+        -1 if no broker was given any yet.
+    end_offset, timestamp : int
+        The offset behind the last record, and the time up to which this goes, in ms; -1 for none.
+    findings : list of Finding
+        Errors in the metadata log.
+    """
+
+    def __init__(self) -> None:
+        self.settings: dict[tuple[int, str], dict[str, str]] = {}
+        self.topic_ids: dict[str, str] = {}
+        self.brokers: dict[int, Fields] = {}
+        self.controllers: dict[int, Fields] = {}
+        self.features: dict[str, int] = {}
+        self.acls: dict[str, Fields] = {}
+        self.quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
+        self.scram: dict[tuple[str, int], int] = {}
+        self.tokens: dict[str, Fields] = {}
+        self.next_producer_id = -1
+        self.end_offset = 0
+        self.timestamp = -1
+        self.findings: list[Finding] = []
+        self._names: dict[str, str] = {}
+        self._partitions: dict[str, dict[int, AssignedPartition]] = {}
+        self._pending: list[tuple[str, Fields]] | None = None
+
+    def partition(self, key: kf.TopicPartition) -> AssignedPartition | None:
+        """Return a partition; None if the cluster does not have it."""
+        return self._partitions.get(self.topic_ids.get(key.topic, ""), {}).get(key.partition)
+
+    def partitions(self, topic: str) -> dict[int, AssignedPartition]:
+        """Return the partitions of a topic by number, sorted."""
+        return dict(sorted(self._partitions.get(self.topic_ids.get(topic, ""), {}).items()))
+
+    def topic_name(self, topic_id: str) -> str | None:
+        """Return the name of a topic; None if the cluster does not have it."""
+        return self._names.get(topic_id)
+
+    def settings_of(self, topic: str) -> dict[str, str]:
+        """Return what is set for a topic: broker defaults of the whole cluster, and over them the topic's own.
+
+        What brokers have in `server.properties` is in no metadata log.
+        """
+        return {**self.settings.get((BROKER, ""), {}), **self.settings.get((TOPIC, topic), {})}
+
+    def apply(self, value: bytes | None) -> None:
+        """Apply the value of a metadata record; a type that is not known is skipped.
+
+        Raises
+        ------
+        ValueError
+            The record cannot be decoded, or is not valid.
+        """
+        try:
+            record = decode_record(kf.METADATA_TOPIC, None, value)
+        except UnknownTypeError:
+            return
+        fields = record.value or {}
+        if record.type == "BeginTransaction":
+            self._pending = []
+        elif record.type == "AbortTransaction":
+            self._pending = None
+        elif record.type == "EndTransaction":
+            pending, self._pending = self._pending or [], None
+            for kind, held in pending:
+                self._apply(kind, held)
+        elif self._pending is not None:
+            self._pending.append((record.type, fields))
+        else:
+            self._apply(record.type, fields)
+
+    def _apply(self, kind: str, fields: Fields) -> None:
+        apply = _APPLY.get(kind)
+        if apply is not None:
+            apply(self, fields)
+
+    def _config(self, fields: Fields) -> None:
+        resource = fields["resourceType"], fields["resourceName"]
+        if fields["value"] is None:
+            self.settings.get(resource, {}).pop(fields["name"], None)
+        else:
+            self.settings.setdefault(resource, {})[fields["name"]] = fields["value"]
+
+    def _topic(self, fields: Fields) -> None:
+        topic_id = parse_topic_id(fields["topicId"])
+        self._names[topic_id] = fields["name"]
+        self.topic_ids[fields["name"]] = topic_id
+
+    def _remove_topic(self, fields: Fields) -> None:
+        name = self._names.pop(fields["topicId"], "")
+        self.settings.pop((TOPIC, name), None)
+        self._partitions.pop(fields["topicId"], None)
+        if self.topic_ids.get(name) == fields["topicId"]:
+            del self.topic_ids[name]
+
+    def _partition(self, fields: Fields) -> None:
+        lists = {ours: list(fields[theirs] or ()) for ours, theirs in _LISTS.items()}
+        self._partitions.setdefault(fields["topicId"], {})[fields["partitionId"]] = AssignedPartition(
+            leader=fields["leader"],
+            leader_epoch=fields["leaderEpoch"],
+            partition_epoch=fields["partitionEpoch"],
+            leader_recovery_state=fields["leaderRecoveryState"],
+            **lists,
+        )
+
+    def _partition_change(self, fields: Fields) -> None:
+        known = self._partitions.get(fields["topicId"], {}).get(fields["partitionId"])
+        if known is None:
+            return
+        for ours, theirs in _LISTS.items():
+            if fields[theirs] is not None:
+                setattr(known, ours, fields[theirs])
+        if fields["leader"] != _NO_LEADER_CHANGE:
+            known.leader = fields["leader"]
+            known.leader_epoch += 1
+        if fields["leaderRecoveryState"] != _NO_RECOVERY_CHANGE:
+            known.leader_recovery_state = fields["leaderRecoveryState"]
+        known.partition_epoch += 1
+
+    def _clear_elr(self, fields: Fields) -> None:
+        names = [fields["topicName"]] if fields["topicName"] else list(self.topic_ids)
+        for name in names:
+            for partition in self.partitions(name).values():
+                partition.elr, partition.last_known_elr = [], []
+
+    def _register_broker(self, fields: Fields) -> None:
+        self.brokers[fields["brokerId"]] = dict(fields)
+
+    def _unregister_broker(self, fields: Fields) -> None:
+        self.brokers.pop(fields["brokerId"], None)
+
+    def _fence(self, fields: Fields) -> None:
+        self.brokers.get(fields["id"], {})["fenced"] = True
+
+    def _unfence(self, fields: Fields) -> None:
+        self.brokers.get(fields["id"], {})["fenced"] = False
+
+    def _change_broker(self, fields: Fields) -> None:
+        broker = self.brokers.get(fields["brokerId"], {})
+        if fields["fenced"]:
+            broker["fenced"] = fields["fenced"] > 0
+        if fields["inControlledShutdown"]:
+            broker["inControlledShutdown"] = fields["inControlledShutdown"] > 0
+        if fields["logDirs"]:
+            broker["logDirs"] = fields["logDirs"]
+        if fields["cordonedLogDirs"] is not None:
+            broker["cordonedLogDirs"] = fields["cordonedLogDirs"]
+
+    def _register_controller(self, fields: Fields) -> None:
+        self.controllers[fields["controllerId"]] = dict(fields)
+
+    def _feature(self, fields: Fields) -> None:
+        if fields["featureLevel"]:
+            self.features[fields["name"]] = fields["featureLevel"]
+        else:
+            self.features.pop(fields["name"], None)
+
+    def _acl(self, fields: Fields) -> None:
+        self.acls[fields["id"]] = dict(fields)
+
+    def _remove_acl(self, fields: Fields) -> None:
+        self.acls.pop(fields["id"], None)
+
+    def _quota(self, fields: Fields) -> None:
+        entity = tuple(sorted(((one["entityType"], one["entityName"]) for one in fields["entity"]), key=str))
+        limits = self.quotas.setdefault(entity, {})
+        if fields["remove"]:
+            limits.pop(fields["key"], None)
+        else:
+            limits[fields["key"]] = fields["value"]
+        if not limits:
+            del self.quotas[entity]
+
+    def _scram(self, fields: Fields) -> None:
+        self.scram[fields["name"], fields["mechanism"]] = fields["iterations"]
+
+    def _remove_scram(self, fields: Fields) -> None:
+        self.scram.pop((fields["name"], fields["mechanism"]), None)
+
+    def _token(self, fields: Fields) -> None:
+        self.tokens[fields["tokenId"]] = dict(fields)
+
+    def _remove_token(self, fields: Fields) -> None:
+        self.tokens.pop(fields["tokenId"], None)
+
+    def _producer_ids(self, fields: Fields) -> None:
+        self.next_producer_id = fields["nextProducerId"]
+
+
+_APPLY: Final = {
+    "Config": ClusterMetadata._config,
+    "Topic": ClusterMetadata._topic,
+    "RemoveTopic": ClusterMetadata._remove_topic,
+    "Partition": ClusterMetadata._partition,
+    "PartitionChange": ClusterMetadata._partition_change,
+    "ClearElr": ClusterMetadata._clear_elr,
+    "RegisterBroker": ClusterMetadata._register_broker,
+    "UnregisterBroker": ClusterMetadata._unregister_broker,
+    "FenceBroker": ClusterMetadata._fence,
+    "UnfenceBroker": ClusterMetadata._unfence,
+    "BrokerRegistrationChange": ClusterMetadata._change_broker,
+    "RegisterController": ClusterMetadata._register_controller,
+    "FeatureLevel": ClusterMetadata._feature,
+    "AccessControlEntry": ClusterMetadata._acl,
+    "RemoveAccessControlEntry": ClusterMetadata._remove_acl,
+    "ClientQuota": ClusterMetadata._quota,
+    "UserScramCredential": ClusterMetadata._scram,
+    "RemoveUserScramCredential": ClusterMetadata._remove_scram,
+    "DelegationToken": ClusterMetadata._token,
+    "RemoveDelegationToken": ClusterMetadata._remove_token,
+    "ProducerIds": ClusterMetadata._producer_ids,
+}
+"""What each type of record changes."""

@@ -1,0 +1,152 @@
+"""Which of the intact batches of a damaged segment are the log's own, where something contradicts them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import builder
+import golden_sets
+import pytest
+import salvage_trials
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.errors import Reason
+
+
+def batch(base: int, n: int = 3, **options: object) -> bytes:
+    records = [builder.record_v2(i, i, b"k%d" % (base + i), b"v" * 30) for i in range(n)]
+    return builder.batch_v2(records, base_offset=base, base_timestamp=10**12 + base, **options)  # type: ignore[arg-type]
+
+
+def dense(n: int, **options: object) -> list[bytes]:
+    return [batch(3 * number, **options) for number in range(n)]
+
+
+def messages(n: int) -> list[bytes]:
+    """Messages of v0 and v1, one record each."""
+    data = (golden_sets.partitions("k28")["p-v0v1v2-mixed-0"] / kf.segment_file_name(0)).read_bytes()
+    return [data[start:end] for start, end in builder.batch_positions(data)][:n]
+
+
+def salvaged(folder: Path, *batches: bytes, next_base: int | None = None) -> tuple[list[bytes], kafkalog.SalvageReport]:
+    """The batches that are kept of a segment of these bytes, and the report."""
+    partition = folder / "t-0"
+    partition.mkdir()
+    (partition / kf.segment_file_name(0)).write_bytes(b"".join(batches))
+    if next_base is not None:
+        (partition / kf.segment_file_name(next_base)).write_bytes(batch(next_base))
+    report = kafkalog.salvage(partition, to=folder / "out")
+    data = (folder / "out" / "t-0" / kf.segment_file_name(0)).read_bytes()
+    segment = report.partitions[0].segments[0]
+    total = segment.n_bytes_kept + segment.n_bytes_lost + segment.n_bytes_padding + segment.n_bytes_suspect
+    assert total == segment.size_in_bytes
+    return [data[start:end] for start, end in builder.batch_positions(data)], report
+
+
+def damaged(data: bytes) -> bytes:
+    return b"\xff" * len(data)
+
+
+# each missed a batch once, for one of the reasons below
+@pytest.mark.parametrize(
+    ("seed", "number"),
+    [(5, 724), *((20261122, n) for n in (943, 1106, 1265, 1718, 1955, 2436, 2992, 3048, 3086, 3697, 4194, 5480)),
+     *((20261122, n) for n in (6310, 7774, 8137, 8589, 8784)), (20261124, 241), (20261131, 4), (20261132, 243),
+     (20261138, 22), (20261139, 89)],
+)  # fmt: skip
+def test_trials_that_once_missed_a_batch(seed: int, number: int) -> None:
+    tally = salvage_trials.run(seed, [number])
+    assert tally.wrong == []
+    assert (tally.n_missed, tally.n_invented, tally.n_disordered) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("n_cut", [0, 60])
+def test_a_batch_that_only_a_second_copy_has_fills_the_hole_in_the_first(tmp_path: Path, n_cut: int) -> None:
+    batches = dense(20)
+    copy = [damaged(one) if number == 12 else one for number, one in enumerate(batches)]
+    copy[12] = copy[12][n_cut:]
+    other = batches[:18]
+    other[14] = damaged(other[14])
+    kept, report = salvaged(tmp_path, *copy[:18], *other[8:], *batches[18:])
+    assert kept == batches
+    [partition] = report.partitions
+    # the hole is there, but no offset is missing in it
+    assert {(one.n_records, one.first_offset, one.end_offset) for one in partition.lost if one.reason != "offset_order"}
+    assert partition.total("n_batches_kept") == 20
+    assert partition.total("n_batches_suspect") == 8  # ten, of which one is damaged and one is kept
+
+
+def test_of_two_epochs_that_contradict_each_other_that_of_other_batches_is_right(tmp_path: Path) -> None:
+    batches = dense(8)
+    wrong = bytearray(batches[6])
+    wrong[12:16] = (8124).to_bytes(4, "big")
+    kept, _ = salvaged(tmp_path, *batches[:6], bytes(wrong), batches[7])
+    assert kept == [*batches[:6], batches[7]]
+
+
+@pytest.mark.parametrize("how", ["one byte of its offset is wrong", "it is there twice"])
+def test_a_message_that_contradicts_the_next_costs_none_of_those_before(tmp_path: Path, how: str) -> None:
+    found = messages(30)
+    lost, wrong = damaged(found[12]), found[20]
+    if how != "it is there twice":
+        wrong = wrong[:5] + b"\xd9" + wrong[6:]
+        found[20:21] = [wrong]
+    else:
+        found[20:21] = [wrong, wrong]
+    kept, report = salvaged(tmp_path, *found[:12], lost, *found[13:])
+    expected = messages(30)
+    assert kept == [*expected[:12], *expected[13 : 20 + (wrong == expected[20])], *expected[21:]]
+    assert report.total("n_batches_suspect") == 1
+
+
+def test_a_size_field_that_leads_over_other_batches_by_chance_hides_none_of_them(tmp_path: Path) -> None:
+    batches = dense(20)
+    # what is cut is as long as two batches: the size field of the damaged one leads to the fourth behind it
+    size = len(batches[10])
+    assert len({len(one) for one in batches[8:14]}) == 1
+    head = batches[10][:40]
+    middle = b"\xff" * (size - 40)
+    larger = head[:8] + (3 * size - 12).to_bytes(4, "big") + head[12:] + middle
+    kept, report = salvaged(tmp_path, *batches[:10], larger, *batches[11:])
+    assert kept == batches[:10] + batches[11:]
+    [hole] = report.partitions[0].lost
+    assert (hole.first_offset, hole.end_offset, hole.n_records) == (30, 33, 3)
+
+
+def test_zeros_at_the_end_of_a_segment_are_a_finding_unless_no_offset_is_missing(tmp_path: Path) -> None:
+    for name, n, next_base, expected in (
+        ("complete", 5, 15, None),
+        ("short", 4, 15, (12, 15, 3, "at_most")),
+        ("last", 4, None, (12, None, None, None)),
+    ):
+        (tmp_path / name).mkdir()
+        kept, report = salvaged(tmp_path / name, *dense(n), bytes(500), next_base=next_base)
+        assert kept == dense(n)
+        assert report.total("n_bytes_padding") == 500
+        lost = report.partitions[0].lost
+        assert [(one.first_offset, one.end_offset, one.n_records, one.certainty) for one in lost] == (
+            [] if expected is None else [expected]
+        )
+        assert report.ok == (next_base != 15 or expected is None)
+        for finding in report.findings.rows:
+            assert (finding.reason, finding.position, finding.length) == (
+                Reason.ZERO_FILL,
+                len(b"".join(dense(n))),
+                500,
+            )
+
+
+def test_a_sparse_file_ends_in_padding(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    log = partition / kf.segment_file_name(0)
+    log.write_bytes(b"".join(dense(4)))
+    with log.open("r+b") as file:
+        file.truncate(2**20)
+    report = kafkalog.salvage(partition, dry_run=True)
+    assert (report.ok, report.partitions[0].lost) == (True, [])
+    # the log was longer, by the checkpoint of its log dir
+    (tmp_path / kf.HIGH_WATERMARK_CHECKPOINT).write_text("0\n1\nt 0 14\n")
+    [hole] = kafkalog.salvage(partition, dry_run=True).partitions[0].lost
+    assert (hole.first_offset, hole.end_offset, hole.n_records, hole.certainty) == (12, 14, 2, "at_most")

@@ -1,0 +1,384 @@
+"""Datasets: DuckDB, Polars and DataFusion get from one what they get from the same records in a table of their own.
+
+The last run of the 20,000 random queries (`soak`) found no difference; see the test.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import builder
+import duckdb
+import golden_sets
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+from needs import missing
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.interchange.arrow_output import ALL_COLUMNS
+
+COLUMNS = [name for name in ALL_COLUMNS if name != "headers"]
+SOURCES = {
+    "k44": ["p-compact-0", "p-multi-0", "p-multi-1", "p-txn-0"],
+    "k28": ["p-v0v1v2-mixed-0", "p-v0-nulls-0"],
+}
+ENGINES = ("duckdb", "polars", "datafusion")
+BERLIN = timezone(timedelta(hours=1))
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log dir with a compacted topic, transactions, records without timestamps, null keys, and an empty partition."""
+    path = tmp_path_factory.mktemp("logs")
+    for broker, names in SOURCES.items():
+        for name in names:
+            shutil.copytree(golden_sets.unpacked(broker) / name, path / name)
+    (path / "p-empty-0").mkdir()
+    (path / "p-empty-0" / kf.segment_file_name(0)).touch()
+    return path
+
+
+@pytest.fixture(scope="module")
+def table(log: Path) -> pa.Table:
+    return kafkalog.read_table(log, columns=COLUMNS)
+
+
+class Condition(NamedTuple):
+    """A condition in the words of each engine."""
+
+    sql: str
+    polars: pl.Expr
+    kind: str
+
+
+def comparison(rng: random.Random, table: pa.Table) -> Condition:
+    """A condition on one column."""
+    name = rng.choice(["offset", "partition", "timestamp", "topic", "key", "value", "leader_epoch", "producer_id"])
+    name = rng.choice([name, name, name, "compression", "is_transactional", "timestamp_type", "segment"])
+    column, quoted = pl.col(name), f'"{name}"'
+    match rng.randrange(7):
+        case 0:
+            negated = rng.random() < 0.5
+            sql = f"{quoted} is {'not ' if negated else ''}null"
+            return Condition(sql, column.is_not_null() if negated else column.is_null(), "null")
+        case 1 if name in ("offset", "partition"):
+            n = rng.randrange(0, 200)
+            return Condition(f'{quoted} + "partition" > {n}', column + pl.col("partition") > n, "sum")
+        case 2 | 3 if name in ("offset", "partition", "topic", "key", "leader_epoch", "timestamp_type"):
+            values = [value(rng, table, name) for _ in range(rng.randrange(1, 5))]
+            negated = rng.random() < 0.3
+            sql = f"{quoted} {'not ' if negated else ''}in ({', '.join(map(quote, values))})"
+            found = column.is_in(pl.Series(values, dtype=pl.Binary) if name == "key" else values)
+            return Condition(sql, ~found if negated else found, "in")
+        case 4 if name in ("topic", "segment"):
+            prefix = value(rng, table, name)[: rng.randrange(1, 6)]
+            return Condition(f"{quoted} like '{prefix}%'", column.str.starts_with(prefix), "prefix")
+    if name == "is_transactional":
+        return Condition(quoted, column, "flag")
+    operation = rng.choice(["=", "<>", "<", "<=", ">", ">="])
+    other = value(rng, table, name)
+    compare: dict[str, Callable[[pl.Expr], pl.Expr]] = {
+        "=": lambda one: one == other,
+        "<>": lambda one: one != other,
+        "<": lambda one: one < other,
+        "<=": lambda one: one <= other,
+        ">": lambda one: one > other,
+        ">=": lambda one: one >= other,
+    }
+    return Condition(f"{quoted} {operation} {quote(other)}", compare[operation](column), "compare")
+
+
+def value(rng: random.Random, table: pa.Table, name: str) -> Any:
+    """A value of a column, or one near it."""
+    found = table[name][rng.randrange(table.num_rows)]
+    if name == "timestamp":
+        stamp = datetime.fromtimestamp((found.value or 1_700_000_000_000) / 1000, rng.choice([UTC, BERLIN]))
+        return stamp + timedelta(microseconds=rng.choice([0, 0, 1, 999, 10**6]))
+    if name in ("key", "value"):
+        data = found.as_py() or b""
+        return data[: rng.randrange(0, 20)] if rng.random() < 0.3 else data[:200]
+    if pa.types.is_integer(found.type):
+        return min(found.as_py() + rng.choice([0, 0, -1, 1, 40]), 100_000 if name != "timestamp_type" else 100)
+    return found.as_py()
+
+
+def quote(value: Any) -> str:
+    """A value as a literal that DuckDB and DataFusion both read."""
+    if isinstance(value, datetime):
+        return f"timestamptz '{value.isoformat(sep=' ', timespec='microseconds')}'"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def predicate(rng: random.Random, table: pa.Table, depth: int = 2) -> Condition:
+    if depth == 0 or rng.random() < 0.25:
+        return comparison(rng, table)
+    one, other = predicate(rng, table, depth - 1), predicate(rng, table, depth - 1)
+    kind = f"{one.kind} {other.kind}"
+    match rng.choice(["and", "and", "or", "not"]):
+        case "and":
+            return Condition(f"({one.sql}) and ({other.sql})", one.polars & other.polars, kind)
+        case "or":
+            return Condition(f"({one.sql}) or ({other.sql})", one.polars | other.polars, kind)
+    return Condition(f"not ({one.sql})", ~one.polars, one.kind)
+
+
+class Engines:
+    """The engines, each with the dataset (`log`) and with a table of the same records (`copy`)."""
+
+    def __init__(self, log: Path, table: pa.Table) -> None:
+        self.dataset = kafkalog.dataset(log, columns=COLUMNS, threads=1)
+        self.duck = duckdb.connect()
+        self.duck.execute("set threads = 1")
+        self.duck.register("log", self.dataset)
+        self.duck.register("arrow_table", table)
+        self.duck.execute("create table copy as select * from arrow_table")
+        self.polars = {"log": pl.scan_pyarrow_dataset(self.dataset), "copy": pl.DataFrame(table).lazy()}
+        self.fusion: Any = None
+
+    def start_fusion(self, table: pa.Table) -> None:
+        try:
+            import datafusion
+        except ImportError:
+            missing("datafusion is not installed")
+        self.fusion = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
+        self.fusion.register_dataset("log", self.dataset)
+        self.fusion.register_record_batches("copy", [table.to_batches()])
+
+    def run(self, engine: str, source: str, names: list[str], where: Condition) -> pa.Table:
+        if engine == "polars":
+            found = self.polars[source].filter(where.polars).select(names).collect().to_arrow()
+        else:
+            quoted = ", ".join(f'"{name}"' for name in names)
+            sql = f"select {quoted} from {source} where {where.sql}"
+            if engine == "duckdb":
+                found = self.duck.sql(sql).to_arrow_table()
+            else:
+                batches = self.fusion.sql(sql.replace("timestamptz '", "timestamp '")).collect()
+                found = pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in names})
+        return found.sort_by([("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")])
+
+
+@pytest.fixture(scope="module")
+def engines(log: Path, table: pa.Table) -> Engines:
+    return Engines(log, table)
+
+
+def check(engines: Engines, engine: str, table: pa.Table, n: int, seed: int) -> int:
+    """Compare `n` random queries; returns how many of them had a row."""
+    rng, found = random.Random(seed), 0
+    for _ in range(n):
+        where = predicate(rng, table)
+        names = ["topic", "partition", "offset", *rng.sample(COLUMNS[3:], rng.randrange(4))]
+        ours, theirs = (engines.run(engine, source, names, where) for source in ("log", "copy"))
+        assert ours.num_rows == theirs.num_rows, (engine, where.sql)
+        assert ours.num_rows == 0 or ours.equals(theirs.cast(ours.schema)), (engine, where.sql)
+        found += ours.num_rows > 0
+    return found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_random_queries_find_in_a_dataset_what_they_find_in_a_table(
+    engines: Engines, engine: str, table: pa.Table
+) -> None:
+    if engine == "datafusion":
+        engines.start_fusion(table)
+    assert check(engines, engine, table, 60, seed=1) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+def test_many_random_queries_find_in_a_dataset_what_they_find_in_a_table(
+    engines: Engines, engine: str, table: pa.Table
+) -> None:
+    if engine == "datafusion":
+        engines.start_fusion(table)
+    assert check(engines, engine, table, 500, seed=random.randrange(2**32)) > 250
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_twenty_thousand_random_queries(engines: Engines, engine: str, table: pa.Table) -> None:
+    if engine == "datafusion":
+        engines.start_fusion(table)
+    assert check(engines, engine, table, 6_700, seed=22) > 3000
+
+
+HOUR = 3_600_000
+START = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two topics of 48 hours in three segments each, with indexes."""
+    path = tmp_path_factory.mktemp("hours")
+    for topic in ("orders-0", "clicks-0"):
+        (path / topic).mkdir()
+        for segment in range(3):
+            batches = [
+                builder.batch_v2(
+                    [builder.record_v2(i, i * 1000, b"k%d" % i, b"v" * 300) for i in range(10)],
+                    base_offset=(segment * 400 + at) * 10,
+                    base_timestamp=START + (segment * 400 + at) * 144_000,
+                    max_timestamp=START + (segment * 400 + at) * 144_000 + 9000,
+                )
+                for at in range(400)
+            ]
+            (path / topic / kf.segment_file_name(segment * 4000)).write_bytes(b"".join(batches))
+    kafkalog.reindex(path, in_place=True)
+    return path
+
+
+def bytes_read(scan: kafkalog.Scan, read: Callable[[], Any]) -> int:
+    counts: list[int] = []
+    scan.progress = counts.append
+    read()
+    return sum(counts)
+
+
+def test_one_topic_and_one_hour_reads_no_more_than_the_same_filters(hours: Path) -> None:
+    first, last = (datetime.fromtimestamp((START + n * HOUR) / 1000, UTC) for n in (30, 31))
+    ours = kafkalog.scan(
+        hours, filters=[("topic", "==", "orders"), ("timestamp", ">=", first), ("timestamp", "<", last)]
+    )
+    n_rows = ours.count_rows()
+    n_bytes = bytes_read(ours, ours.count_rows)
+    assert 0 < n_bytes <= sum(path.stat().st_size for path in hours.rglob("*.log")) / 2
+    during = f"timestamp >= {quote(first)} and timestamp < {quote(last)}"
+    sql = f"select \"offset\" from hours_log where topic = 'orders' and {during}"
+    scan = kafkalog.scan(hours)
+    log = scan.to_dataset()
+    where = (pl.col("topic") == "orders") & (pl.col("timestamp") >= first) & (pl.col("timestamp") < last)
+    queries: dict[str, Callable[[], int]] = {
+        "duckdb": lambda: len(con.sql(sql).fetchall()),
+        "polars": lambda: pl.scan_pyarrow_dataset(log).filter(where).select("offset").collect().height,
+    }
+    con = duckdb.connect()
+    con.register("hours_log", log)
+    for engine, query in queries.items():
+        assert query() == n_rows, engine
+        assert bytes_read(scan, query) <= 1.05 * n_bytes, engine
+
+
+def test_a_dataset_has_what_engines_call(log: Path, table: pa.Table) -> None:
+    dataset = kafkalog.dataset(log, columns=COLUMNS)
+    field = pc.field
+    assert isinstance(dataset, ds.Dataset)
+    assert dataset.schema == table.schema
+    assert dataset.to_table().equals(table)
+    wanted = (field("offset") > 10) & (field("key") == b"k1")
+    assert dataset.count_rows() == table.num_rows
+    assert dataset.count_rows(filter=wanted) == table.filter(wanted).num_rows
+    assert dataset.filter(wanted).to_table(["key"]).equals(table.filter(wanted).select(["key"]))
+    assert dataset.head(7, columns=["offset", "topic"]).equals(table.select(["offset", "topic"])[:7])
+    nothing = dataset.to_table(columns=[], filter=wanted)
+    assert (nothing.num_rows, nothing.num_columns) == (table.filter(wanted).num_rows, 0)
+    computed = dataset.to_table(columns={"next": field("offset") + 1, "topic": field("topic")})
+    assert computed["next"].equals(pc.add(table["offset"], 1))
+    assert max(batch.num_rows for batch in dataset.to_batches(columns=["value"], batch_size=13)) == 13
+    assert pickle.loads(pickle.dumps(dataset)).count_rows() == table.num_rows
+    fragments = list(dataset.get_fragments(filter=field("topic") == "p-txn"))
+    rows = [fragment.to_table(columns=["topic"]) for fragment in fragments]
+    assert set(pa.concat_tables(rows)["topic"].to_pylist()) == {"p-txn"}
+    assert sum(fragment.count_rows() for fragment in dataset.get_fragments()) == table.num_rows
+
+
+def test_what_a_dataset_cannot_do_is_an_error_and_no_crash(log: Path, tmp_path: Path) -> None:
+    dataset = kafkalog.dataset(log)
+    for call in (
+        lambda: dataset.take([0]),
+        lambda: dataset.sort_by("offset"),
+        lambda: dataset.join(dataset, "offset"),
+        lambda: dataset.replace_schema(dataset.schema),
+        lambda: ds.dataset([dataset, dataset]).to_table(),
+    ):
+        with pytest.raises(NotImplementedError, match="use an engine, or to_table"):
+            call()
+    with pytest.raises(FileNotFoundError, match="read through its own methods"):
+        ds.Scanner.from_dataset(dataset).to_table()
+    with pytest.raises(AttributeError, match="format='parquet'"):
+        ds.write_dataset(dataset, tmp_path / "out")
+    with pytest.raises(ValueError, match="no column 'nope'; there are topic"):
+        dataset.to_table(columns=["nope"])
+    with pytest.raises(ValueError, match="no column 'nope' to filter by"):
+        dataset.to_table(filter=pc.field("nope") == 1)
+    public = {name for name in dir(ds.FileSystemDataset) if not name.startswith("_")}
+    kept = {"schema", "partition_expression", "partitioning", "filesystem", "from_paths"}
+    assert public - set(vars(type(dataset))) == kept  # what is inherited would be about the file that does not exist
+
+
+def test_a_dataset_of_a_scan_with_a_limit_filters_what_the_limit_left(log: Path) -> None:
+    scan = kafkalog.scan(log, limit=100)
+    later = pc.field("offset") > sorted(scan.to_table()["offset"].to_pylist())[40]
+    left = scan.to_table().filter(later)
+    assert 0 < left.num_rows < 100
+    dataset = scan.to_dataset()
+    assert dataset.count_rows(filter=later) == left.num_rows
+    assert dataset.to_table(columns=["key"], filter=later).equals(left.select(["key"]))
+    assert [fragment.count_rows() for fragment in dataset.get_fragments()] == [100]
+    with pytest.raises(ValueError, match="cannot be narrowed"):
+        scan.narrowed(None, later)
+
+
+def test_damage_is_told_through_an_engine(hours: Path, tmp_path: Path) -> None:
+    shutil.copytree(hours / "orders-0", tmp_path / "orders-0")
+    path = tmp_path / "orders-0" / kf.segment_file_name(0)
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    damaged = kafkalog.dataset(tmp_path)
+    with pytest.raises(kafkalog.CorruptionError, match=path.name):
+        damaged.to_table()
+    with pytest.raises(Exception, match="checksum"):
+        duckdb.sql("select count(*) from damaged").fetchall()
+
+
+@pytest.mark.parametrize(
+    "library",
+    ["pyarrow", *(pytest.param(name, marks=pytest.mark.slow) for name in ("deltalake", "pyiceberg", "lance"))],
+)
+def test_lakes_take_the_records(library: str, hours: Path, tmp_path: Path) -> None:
+    wanted = (pc.field("topic") == "orders") & (pc.field("offset") < 900)
+    names = ["topic", "partition", "offset", "timestamp", "key"]
+    scan = kafkalog.scan(hours, columns=names, filters=wanted)
+    written = str(tmp_path / "table")
+    if library == "pyarrow":
+        ds.write_dataset(kafkalog.dataset(hours, columns=names).filter(wanted), written, format="parquet")
+        found = ds.dataset(written).to_table()
+    elif library == "deltalake":
+        deltalake = pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
+        deltalake.write_deltalake(written, scan)
+        found = deltalake.DeltaTable(written).to_pyarrow_table()
+    elif library == "lance":
+        lance = pytest.importorskip("lance", reason="not tested here: pylance is not installed")
+        lance.write_dataset(scan.to_reader(), written)
+        found = lance.dataset(written).to_table()
+    else:
+        catalogs = pytest.importorskip("pyiceberg.catalog.sql", reason="not tested here: pyiceberg is not installed")
+        warehouse = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
+        catalog = catalogs.SqlCatalog("logs", **warehouse)
+        catalog.create_namespace("kafka")
+        records = scan.to_table().cast(iceberg_schema(scan.schema))
+        made = catalog.create_table("kafka.orders", schema=records.schema)
+        made.append(records)
+        found = made.scan().to_arrow()
+    assert found.num_rows == 900
+    assert sorted(found["offset"].to_pylist()) == list(range(900))
+
+
+def iceberg_schema(schema: pa.Schema) -> pa.Schema:
+    """Iceberg's timestamps are of microseconds."""
+    at = schema.get_field_index("timestamp")
+    return schema.set(at, pa.field("timestamp", pa.timestamp("us", "UTC")))
