@@ -152,6 +152,7 @@ class ImportCollector(ast.NodeVisitor):
         self._enter(node, 1)
 
 
+@cache
 def imports_of(source: str) -> list[Import]:
     collector = ImportCollector()
     collector.visit(ast.parse(source))
