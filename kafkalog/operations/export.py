@@ -26,12 +26,11 @@ from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
 from kafkalog.interchange.record_writers import ROW_GROUP_BYTES, OutputFormat, RecordSink
-from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.resuming import ResumedExport, check_options
-from kafkalog.scanning.query import ScanOptions
+from kafkalog.scanning.query import ScanOptions, Target
 from kafkalog.scanning.scan import Scan
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_directory, staged_file
@@ -407,7 +406,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def export(
-    path: Paths | LogDir | Partition | Segment | Scan,
+    path: Paths | Target | Scan,
     output: str | os.PathLike[str] | BinaryIO,
     **options: Unpack[ExportOptions],
 ) -> ExportResult:

@@ -147,7 +147,7 @@ class ResumedExport:
         if done is None:
             return partition.log_start_offset
         start, known = int(done["next_offset"]), done.get("topic_id")
-        where = {"path": str(partition.path), "base_offset": start}
+        where: dict[str, Any] = {"path": str(partition.path), "base_offset": start}
         if known and partition.topic_id and known != partition.topic_id:
             detail = f"its topic was made anew since it was exported: its id is {partition.topic_id}, and was {known}"
             raise FileChangedError(Reason.FILE_CHANGED, detail, **where)
