@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from kafkalog.state.leader_epochs import EpochEndOffset
     from kafkalog.state.log_config import LogConfig
     from kafkalog.state.producers import ProducerSnapshot
+    from kafkalog.values.decoding import DecodeWarning
     from kafkalog.writing.partition_writer import AppendResult, PartitionWriter, Producer
 
 __version__ = "0.2.0"
@@ -166,6 +167,7 @@ _LAZY = {
     "ControlRecordType": "format",
     "TimestampType": "format",
     "TopicPartition": "format",
+    "DecodeWarning": "values.decoding",
     "ConversionReport": "operations.converting.report",
     "convert": "operations.converting.convert",
     "Dump": "operations.dumping.dump",
@@ -214,6 +216,7 @@ __all__ = [
     "ConversionReport",
     "CorruptionError",
     "CorruptionWarning",
+    "DecodeWarning",
     "Delivery",
     "Dump",
     "EpochEndOffset",

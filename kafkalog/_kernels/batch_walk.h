@@ -99,6 +99,10 @@ KL_INLINE void kl_copy_padded(uint8_t *to, const uint8_t *from, int64_t n) {
     } else if (n <= 256) {
         kl_move(to, from, 4);
         kl_move(to + n - 128, from + n - 128, 4);
+    } else if (n <= 4096) {
+        /* compilers make slow string instructions of a memcpy of unknown size here */
+        for (int64_t i = 0; i < n - 128; i += 128) kl_move(to + i, from + i, 4);
+        kl_move(to + n - 128, from + n - 128, 4);
     } else {
         memcpy(to, from, (size_t)n);
     }

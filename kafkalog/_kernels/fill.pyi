@@ -39,6 +39,21 @@ class Columns:
     ) -> Columns: ...
     def sizes(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], tuple[int, int]]: ...
 
+@final
+class Filler:
+    arena_used: int
+    n_bytes: int
+    def __new__(
+        cls,
+        columns: Columns,
+        codecs: Codecs | None,
+        arena: _Bytes | None,
+        max_records: int,
+        max_headers: int,
+        max_batch_headers: int,
+        max_decompressed: int,
+    ) -> Filler: ...
+
 def fill_columns(
     data: _Bytes,
     payload_start: _I64,
@@ -50,12 +65,6 @@ def fill_columns(
     records_count: _I32,
     crc: npt.NDArray[np.uint32],
     check_crc: bool,
-    max_records: int,
-    max_headers: int,
-    max_batch_headers: int,
-    max_decompressed: int,
-    codecs: Codecs | None,
-    arena: _Bytes | None,
-    columns: Columns,
-) -> tuple[int, int, int]: ...
+    filler: Filler,
+) -> tuple[int, int]: ...
 def view_strings(offsets: _I64, data: _Bytes, views: _Bytes) -> None: ...

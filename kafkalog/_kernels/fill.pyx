@@ -3,83 +3,10 @@
 Kafka: DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator.
 """
 
-from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 from kafkalog._kernels.crc cimport crc32c, xxh32
-
-cdef extern from "payloads.h":
-    enum:
-        KL_PAD
-        KL_SKIP
-        KL_COPY
-        KL_VIEW
-        KL_DOUBT
-        KL_NO_ROOM
-        KL_ZSTD
-
-    ctypedef struct kl_binary:
-        int mode
-        int32_t* offsets
-        int64_t* wide_offsets
-        uint8_t* bytes
-        int64_t room
-        uint8_t* views
-        int32_t buffer
-        uint8_t* valid
-        int64_t used
-        int64_t n_null
-
-    ctypedef struct kl_columns:
-        int64_t* offset
-        int64_t* timestamp
-        int64_t capacity
-        kl_binary key
-        kl_binary value
-        int with_headers
-        kl_binary header_key
-        kl_binary header_value
-        int32_t* header_offsets
-        int64_t* wide_header_offsets
-        int64_t header_capacity
-        int64_t n_records
-        int64_t n_headers
-
-    ctypedef struct kl_batch:
-        const uint8_t* payload
-        const uint8_t* end
-        const uint8_t* readable
-        const uint8_t* origin
-        int64_t base_offset
-        int64_t base_timestamp
-        int64_t append_time
-        int32_t count
-        int appended
-        int32_t max_headers
-        int32_t max_batch_headers
-
-    ctypedef struct kl_libraries:
-        void* (*zstd_create)() noexcept nogil
-        size_t (*zstd_free)(void*) noexcept nogil
-        size_t (*zstd_decompress)(void*, void*, size_t, const void*, size_t) noexcept nogil
-        size_t (*zstd_frame_size)(const void*, size_t) noexcept nogil
-        void* (*deflate_create)() noexcept nogil
-        void (*deflate_free)(void*) noexcept nogil
-        int (*deflate_gzip)(void*, const void*, size_t, void*, size_t, size_t*, size_t*) noexcept nogil
-
-    ctypedef struct kl_codecs:
-        kl_libraries of
-        void* zstd
-        void* deflate
-        uint32_t (*xxh32)(const uint8_t*, size_t) noexcept nogil
-
-    void kl_prefetch(const void*) noexcept nogil
-    int kl_has_room(const kl_columns*, int64_t, int64_t) noexcept nogil
-    int kl_walk_batch(const kl_batch*, kl_columns*) noexcept nogil
-    int kl_walk_setup(int level) noexcept nogil
-    int kl_knows(const kl_codecs*, int) noexcept nogil
-    int64_t kl_decompress(kl_codecs*, int, const uint8_t*, int64_t, uint8_t*, int64_t) noexcept nogil
 
 cdef enum:
     CODEC_MASK = 0x07
@@ -87,11 +14,6 @@ cdef enum:
     MIN_RECORD_BYTES = 7
     CRC_START = 21
     OVERHEAD = 61
-    # why a call ended
-    ALL_DONE = 0
-    IN_DOUBT = 1
-    COLUMNS_FULL = 2
-    ARENA_FULL = 3
 
 PAD = KL_PAD
 ENDINGS = {"done": ALL_DONE, "in doubt": IN_DOUBT, "columns full": COLUMNS_FULL, "arena full": ARENA_FULL}
@@ -111,9 +33,6 @@ cdef class Codecs:
 
     The addresses are of the functions of libzstd and libdeflate; without them their codecs are not known.
     """
-
-    cdef kl_codecs codecs
-    cdef object libraries
 
     def __cinit__(self, zstd=None, deflate=None, libraries=None):
         cdef uintptr_t address[7]
@@ -169,9 +88,6 @@ cdef class Columns:
     n_records, n_headers : int
         Filled so far.
     """
-
-    cdef kl_columns columns
-    cdef list kept
 
     def __cinit__(self, int64_t capacity, int64_t[::1] offset, int64_t[::1] timestamp, key, value, headers):
         cdef kl_columns* columns = &self.columns
@@ -261,114 +177,152 @@ cdef class Columns:
                 (c.header_key.used, c.header_key.n_null), (c.header_value.used, c.header_value.n_null))
 
 
+cdef class Filler:
+    """What fills columns with the records of batches: where they go, what decompresses them, and limits.
+
+    Compressed payloads are decompressed into `arena`, which has `PAD` bytes more than room, if there are `codecs`; all
+    are plain otherwise. For views they are kept there, and views of plain ones have buffer 0, those of others 1.
+
+    Attributes
+    ----------
+    arena_used : int
+        Bytes of the arena in use: also those of a payload for which the columns have no room.
+    n_bytes : int
+        Bytes of the payloads whose records were filled in, decompressed.
+    """
+
+    def __cinit__(self, Columns columns not None, Codecs codecs, uint8_t[::1] arena, int32_t max_records,
+                  int32_t max_headers, int32_t max_batch_headers, int64_t max_decompressed):
+        if max_batch_headers < 0 or max_headers < 0:
+            raise ValueError("a limit is negative")
+        self.columns = columns
+        self.codecs = codecs
+        self.arena = arena
+        self.room = NULL
+        self.arena_room = self.used = self.filled = 0
+        self.max_records = max_records
+        self.max_headers = max_headers
+        self.max_batch_headers = max_batch_headers
+        self.max_decompressed = max_decompressed
+        self.views = columns.columns.key.mode == KL_VIEW or columns.columns.value.mode == KL_VIEW
+        if codecs is not None:
+            if arena is None or not KL_PAD <= arena.shape[0] <= 0x7FFFFFFF:
+                raise ValueError("there is no arena, or one of 2 GiB or more")
+            self.room = &arena[0]
+            self.arena_room = arena.shape[0] - KL_PAD
+
+    @property
+    def arena_used(self):
+        return self.used
+
+    @property
+    def n_bytes(self):
+        return self.filled
+
+    cdef int fill(self, const uint8_t* payload, int64_t size, const uint8_t* origin, const uint8_t* readable,
+                  int64_t base_offset, int64_t base_timestamp, int64_t max_timestamp, int16_t attributes,
+                  int32_t records_count) noexcept nogil:
+        """Fill in the records of one batch, all or none; why not.
+
+        Views count from `origin`, and memory may be read up to `readable`.
+        """
+        cdef kl_columns* out = &self.columns.columns
+        cdef int codec = attributes & CODEC_MASK if self.codecs is not None else 0
+        cdef kl_batch batch
+        if records_count < 0 or records_count > self.max_records or codec > KL_ZSTD:
+            return IN_DOUBT
+        if records_count == 0:
+            return ALL_DONE
+        batch.payload = payload
+        batch.end = payload + size
+        batch.readable = readable
+        batch.origin = origin
+        if codec:
+            if not self.views:
+                self.used = 0
+            size = kl_decompress(&self.codecs.codecs, codec, payload, size, self.room + self.used,
+                                 self.arena_room - self.used)
+            if size == KL_NO_ROOM:
+                return ARENA_FULL
+            if size < 0 or size > self.max_decompressed:
+                return IN_DOUBT
+            batch.payload = self.room + self.used
+            batch.end = batch.payload + size
+            batch.readable = batch.end + KL_PAD
+            batch.origin = self.room
+            self.used += size
+        if records_count > size // MIN_RECORD_BYTES:
+            return IN_DOUBT
+        if not kl_has_room(out, size, records_count):
+            return COLUMNS_FULL
+        batch.base_offset = base_offset
+        batch.base_timestamp = base_timestamp
+        batch.append_time = max_timestamp
+        batch.count = records_count
+        batch.appended = attributes & LOG_APPEND_TIME_BIT != 0
+        batch.max_headers = self.max_headers
+        batch.max_batch_headers = self.max_batch_headers
+        out.key.buffer = codec != 0
+        out.value.buffer = out.key.buffer
+        if not kl_walk_batch(&batch, out):
+            return IN_DOUBT
+        self.filled += size
+        return ALL_DONE
+
+
 def fill_columns(const uint8_t[::1] data not None, const int64_t[::1] payload_start not None,
                  const int64_t[::1] payload_end not None, const int64_t[::1] base_offset not None,
                  const int64_t[::1] base_timestamp not None, const int64_t[::1] max_timestamp not None,
                  const int16_t[::1] attributes not None, const int32_t[::1] records_count not None,
-                 const uint32_t[::1] crc not None, bint check_crc, int32_t max_records, int32_t max_headers,
-                 int32_t max_batch_headers, int64_t max_decompressed, Codecs codecs, uint8_t[::1] arena,
-                 Columns columns not None):
+                 const uint32_t[::1] crc not None, bint check_crc, Filler filler not None):
     """Fill columns with the records of batches whose payloads lie in `data`, as far as all is well with them.
 
-    With `check_crc` the header of a batch lies right before its payload, and its checksum is compared. Payloads are
-    decompressed into `arena`, which has `PAD` bytes more than room, if there are `codecs`; otherwise they are plain.
-    For views they are kept there, and views of plain ones have buffer 0, those of others 1. The call ends before a
-    batch that is not plainly good (`IN_DOUBT`), for which the columns have no room, or the arena.
+    With `check_crc` the header of a batch lies right before its payload, and its checksum is compared. The call ends
+    before a batch that is not plainly good (`IN_DOUBT`), for which the columns have no room, or the arena.
 
     Returns
     -------
-    (ending, n_batches, arena_used)
-        `arena_used` is also the size of a payload for which the columns have no room, if that was decompressed.
+    (ending, n_batches)
     """
     cdef Py_ssize_t n_batches = payload_start.shape[0]
     cdef Py_ssize_t row
     cdef Py_ssize_t done = 0
-    cdef int64_t start, stop, size
-    cdef int64_t arena_used = 0
-    cdef int64_t arena_room = 0
-    cdef int codec
+    cdef int64_t start, size
     cdef int ending = ALL_DONE
     cdef const uint8_t* origin = b""
     cdef const uint8_t* line
-    cdef uint8_t* room = NULL
-    cdef kl_columns* out = &columns.columns
-    cdef kl_batch batch
-    cdef bint views = out.key.mode == KL_VIEW or out.value.mode == KL_VIEW
     if (payload_end.shape[0] != n_batches or base_offset.shape[0] != n_batches or base_timestamp.shape[0] != n_batches
             or max_timestamp.shape[0] != n_batches or attributes.shape[0] != n_batches
             or records_count.shape[0] != n_batches or crc.shape[0] != n_batches):
         raise ValueError("batch columns differ in length")
     if data.shape[0] > 0x7FFFFFFF:
         raise ValueError("data is 2 GiB or more")
-    if max_batch_headers < 0 or max_headers < 0:
-        raise ValueError("a limit is negative")
-    if codecs is not None:
-        if arena is None or not KL_PAD <= arena.shape[0] <= 0x7FFFFFFF:
-            raise ValueError("there is no arena, or one of 2 GiB or more")
-        room = &arena[0]
-        arena_room = arena.shape[0] - KL_PAD
     for row in range(n_batches):
         if payload_start[row] < (OVERHEAD if check_crc else 0) or payload_end[row] < payload_start[row] or \
                 payload_end[row] > data.shape[0]:
             raise ValueError("a payload lies outside data")
     if data.shape[0]:
         origin = &data[0]
-    batch.max_headers = max_headers
-    batch.max_batch_headers = max_batch_headers
     with nogil:
         for row in range(n_batches):
             start = payload_start[row]
-            stop = payload_end[row]
-            codec = attributes[row] & CODEC_MASK if codecs is not None else 0
-            batch.count = records_count[row]
-            ending = IN_DOUBT
-            if check_crc and crc32c(origin + start - (OVERHEAD - CRC_START),
-                                    stop - start + (OVERHEAD - CRC_START)) != crc[row]:
+            size = payload_end[row] - start
+            if check_crc:
+                if crc32c(origin + start - (OVERHEAD - CRC_START), size + (OVERHEAD - CRC_START)) != crc[row]:
+                    ending = IN_DOUBT
+                    break
+            elif filler.codecs is None or attributes[row] & CODEC_MASK == 0:
+                # the walk is bound by latency: have the batch in cache before it starts
+                line = origin + start
+                while line < origin + start + size:
+                    kl_prefetch(line)
+                    line += 64
+            ending = filler.fill(origin + start, size, origin, origin + data.shape[0], base_offset[row],
+                                 base_timestamp[row], max_timestamp[row], attributes[row], records_count[row])
+            if ending != ALL_DONE:
                 break
-            if batch.count < 0 or batch.count > max_records or codec > KL_ZSTD:
-                break
-            if batch.count:
-                batch.payload = origin + start
-                batch.end = origin + stop
-                batch.readable = origin + data.shape[0]
-                batch.origin = origin
-                size = stop - start
-                if codec:
-                    if not views:
-                        arena_used = 0
-                    size = kl_decompress(&codecs.codecs, codec, batch.payload, size, room + arena_used,
-                                         arena_room - arena_used)
-                    if size == KL_NO_ROOM:
-                        ending = ARENA_FULL
-                    if size < 0 or size > max_decompressed:
-                        break
-                    batch.payload = room + arena_used
-                    batch.end = batch.payload + size
-                    batch.readable = batch.end + KL_PAD
-                    batch.origin = room
-                    arena_used += size
-                elif not check_crc:
-                    # the walk is bound by latency: have the batch in cache before it starts
-                    line = batch.payload
-                    while line < batch.end:
-                        kl_prefetch(line)
-                        line += 64
-                if batch.count > size // MIN_RECORD_BYTES:
-                    break
-                if not kl_has_room(out, size, batch.count):
-                    ending = COLUMNS_FULL
-                    break
-                batch.base_offset = base_offset[row]
-                batch.base_timestamp = base_timestamp[row]
-                batch.append_time = max_timestamp[row]
-                batch.appended = attributes[row] & LOG_APPEND_TIME_BIT != 0
-                out.key.buffer = codec != 0
-                out.value.buffer = out.key.buffer
-                if not kl_walk_batch(&batch, out):
-                    break
             done += 1
-            ending = ALL_DONE
-    return ending, done, arena_used
+    return ending, done
 
 
 def view_strings(const int64_t[::1] offsets not None, const uint8_t[::1] data not None, uint8_t[::1] views not None):

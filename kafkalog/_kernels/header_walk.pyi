@@ -1,6 +1,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._kernels.fill import Filler
+
 def walk_batches(
     window: NDArray[np.uint8],
     start: int,
@@ -28,8 +30,13 @@ def read_intact(
     stop: int,
     previous_offset: int,
     max_batch_bytes: int,
+    check_crc: bool,
     stop_at_control: bool,
+    start_offset: int,
+    end_offset: int,
+    read_bytes: int,
     room: NDArray[np.uint8],
+    filler: Filler | None,
     position: NDArray[np.int64],
     size_in_bytes: NDArray[np.int32],
     base_offset: NDArray[np.int64],
@@ -45,7 +52,8 @@ def read_intact(
     base_sequence: NDArray[np.int32],
     records_count: NDArray[np.int32],
     control_type: NDArray[np.int16],
-) -> tuple[int, int]: ...
+) -> tuple[int, int, int]: ...
+def find_boundary(descriptor: int, start: int, stop: int, n_bytes: int) -> int: ...
 def survey_batches(
     position: NDArray[np.int64],
     size_in_bytes: NDArray[np.int32],

@@ -3,10 +3,11 @@
 Kafka: FileLogInputStream.nextBatch, DefaultRecordBatch, AbstractLegacyRecordBatch.
 """
 
-from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memmove
 
 from kafkalog._kernels.crc cimport crc32, crc32c
+from kafkalog._kernels.fill cimport ALL_DONE, IN_DOUBT, Filler
 from kafkalog._kernels.wire cimport (
     BAD_MAGIC, HEADER_INCONSISTENT, NEED_MORE, OFFSET_ORDER, OK, OUTPUT_FULL, SIZE_NEGATIVE, SIZE_TOO_SMALL,
     Cursor, load_be16, load_be32, load_be64, read_varint, read_varlong, remaining,
@@ -206,20 +207,24 @@ cdef int check_lengths(Py_ssize_t n, int32_t[::1] size_in_bytes, int64_t[::1] ba
 
 
 def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
-                bint stop_at_control, uint8_t[::1] room not None, int64_t[::1] position not None,
+                bint check_crc, bint stop_at_control, int64_t start_offset, int64_t end_offset, Py_ssize_t read_bytes,
+                uint8_t[::1] room not None, Filler filler, int64_t[::1] position not None,
                 int32_t[::1] size_in_bytes not None, int64_t[::1] base_offset not None,
                 int64_t[::1] last_offset not None, int32_t[::1] leader_epoch not None, int8_t[::1] magic not None,
                 uint32_t[::1] crc not None, int16_t[::1] attributes not None, int64_t[::1] base_timestamp not None,
                 int64_t[::1] max_timestamp not None, int64_t[::1] producer_id not None,
                 int16_t[::1] producer_epoch not None, int32_t[::1] base_sequence not None,
                 int32_t[::1] records_count not None, int16_t[::1] control_type not None):
-    """Read a file from a batch boundary on, as long as all is well with its batches; `(n_rows, needed)`.
+    """Read a file from a batch boundary on, as long as all is well with its batches; `(n_rows, needed, ending)`.
 
-    What is read, checked and forgotten goes through `room`, which should fit a core's cache. It stops before a batch
-    with a wrong checksum or header, an offset that does not rise or more bytes than `max_batch_bytes`; before a control
-    batch, if wished; where a batch does not fit `room`, of which `needed` then says the size (else 0); at `stop`, when
-    the columns are full, and where the file ends or cannot be read. Which of these it was has to be found out by one
-    who looks again.
+    With a `filler` their records are filled in, except those of control batches. At most `read_bytes` are read at a
+    time, few enough to be still in a core's cache when they are looked at. What was looked at is forgotten, unless
+    views point to it: then the call ends where `room` is full. It stops before a batch with a wrong checksum or header,
+    an offset that does not rise, records at offsets below `start_offset` or from `end_offset` on, or more bytes than
+    `max_batch_bytes`; before a control batch, if wished; before one that cannot be filled in, of which `ending` says
+    why; where a batch does not fit `room`, of which `needed` then says the size (else 0); at `stop`, when the columns
+    are full, and where the file ends or cannot be read. Which of these it was has to be found out by one who looks
+    again.
     """
     cdef Py_ssize_t n_rows = 0
     cdef Py_ssize_t row
@@ -231,24 +236,28 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     cdef int64_t total
     cdef const uint8_t* p = NULL
     cdef int status = NEED_MORE
+    cdef int ending = ALL_DONE
     cdef bint good = True
+    cdef bint is_kept = filler is not None and filler.views
     check_lengths(position.shape[0], size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes,
                   base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, records_count,
                   control_type)
     if start < 0 or stop < start or stop > INT64_MAX - room.shape[0]:
         raise ValueError("the range lies outside any file")
-    if room.shape[0] < V2_OVERHEAD:
-        raise ValueError("there is no room for a batch")
+    if room.shape[0] < V2_OVERHEAD or room.shape[0] > INT32_MAX or read_bytes < 1:
+        raise ValueError("there is no room for a batch, or 2 GiB and more")
     with nogil:
         while good and status == NEED_MORE:
             # the start of a batch that the last read cut
-            if at:
+            if at and not is_kept:
                 if at < filled:
                     memmove(&room[0], &room[at], filled - at)
                 room_start += at
                 filled -= at
                 at = 0
             wanted = room.shape[0] - filled
+            if wanted > read_bytes:
+                wanted = read_bytes
             if wanted > stop - room_start - filled:
                 wanted = <Py_ssize_t>(stop - room_start - filled)
             if wanted <= 0:
@@ -265,17 +274,58 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
             while row < n_rows:
                 total = size_in_bytes[row]
                 p = &room[<Py_ssize_t>(position[row] - room_start)]
-                if magic[row] >= 2:
+                if total > max_batch_bytes or base_offset[row] < start_offset or last_offset[row] >= end_offset:
+                    good = False
+                elif not check_crc:
+                    pass
+                elif magic[row] >= 2:
                     good = crc32c(p + 21, total - 21) == crc[row]
                 else:
                     good = crc32(p + 16, total - 16) == crc[row]
-                if stop_at_control and magic[row] >= 2 and attributes[row] & CONTROL_BIT:
-                    good = False
-                if not good or total > max_batch_bytes:
-                    good = False
+                if magic[row] >= 2 and attributes[row] & CONTROL_BIT:
+                    good = good and not stop_at_control
+                elif good and filler is not None:
+                    ending = IN_DOUBT
+                    if magic[row] >= 2:
+                        ending = filler.fill(p + V2_OVERHEAD, total - V2_OVERHEAD, &room[0], &room[0] + filled,
+                                             base_offset[row], base_timestamp[row], max_timestamp[row],
+                                             attributes[row], records_count[row])
+                    good = ending == ALL_DONE
+                if not good:
                     n_rows = row
                 row += 1
-    return n_rows, needed if good and status == NEED_MORE and at == 0 and filled == room.shape[0] else 0
+    if not good or status != NEED_MORE or at or filled < room.shape[0]:
+        needed = 0
+    return n_rows, needed, ending
+
+
+def find_boundary(int descriptor, int64_t start, int64_t stop, int64_t n_bytes):
+    """Where a batch seems to begin that lies `n_bytes` or more behind one at `start`, `stop` if none does.
+
+    Size fields alone lead there, so nothing is known of the batches.
+    """
+    cdef uint8_t room[4096]
+    cdef int64_t at = start
+    cdef int64_t room_start = start
+    cdef int64_t wanted = sizeof(room)
+    cdef Py_ssize_t filled = 0
+    cdef int32_t size
+    if start < 0 or stop < start:
+        raise ValueError("the range lies outside any file")
+    with nogil:
+        while at < stop and at - start < n_bytes:
+            if at - room_start + ENVELOPE > filled:
+                filled = pread(descriptor, room, wanted, at)
+                room_start = at
+                if filled < ENVELOPE:
+                    break
+            size = <int32_t>load_be32(&room[at - room_start + 8])
+            if size < MIN_SIZE_ANY:
+                break
+            at += ENVELOPE + <int64_t>size
+            # of large batches only the size is read, of small ones many
+            wanted = sizeof(room) if size < <int32_t>sizeof(room) else ENVELOPE
+    return at if start < at <= stop else stop
 
 
 def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size_in_bytes not None,

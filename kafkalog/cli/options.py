@@ -35,6 +35,7 @@ FILTER_HELP: Final = """\
   timestamp >= 2026-11-21T08:00Z   times in ISO 8601 with a zone, or in milliseconds
   headers has trace-id             has, has not: a header of that name
   headers.trace-id == 0x0aff       any header of that name
+  value.customer.id == 7           a field, with --value-format or --key-format
   compression == zstd              also topic, partition, segment, is_transactional == true, ...
   timestamp_type == LogAppendTime  or CreateTime, NoTimestampType; or 1, 0, -1
 Bytes are given as text, as 0x and hex digits, or as base64: and base64. A value in quotes is text as it stands."""
@@ -265,12 +266,13 @@ def timestamp(text: str) -> int | datetime:
 
 def condition(text: str) -> tuple[Any, ...]:
     """Parse ``COLUMN OP VALUE`` into a filter; see `FILTER_HELP`."""
-    from kafkalog.scanning.conditions.filter_text import parse_condition
+    from kafkalog.scanning.conditions.filter_text import DECODED_FIELDS, parse_condition
     from kafkalog.scanning.conditions.filter_tuples import check_term
 
     try:
         term = parse_condition(text)
-        check_term(term)
+        if not term[0].startswith(DECODED_FIELDS):
+            check_term(term)
     except (TypeError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error) if repr(text) in str(error) else f"{text!r}: {error}") from None
     return term

@@ -19,7 +19,7 @@ from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, 
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
-from kafkalog.records.header_walk import WINDOW_BYTES
+from kafkalog.records.header_walk import WINDOW_BYTES, BatchReader
 from kafkalog.records.selection import Selection
 from kafkalog.state.read_committed import ReadCommitted
 from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
@@ -158,6 +158,7 @@ class SegmentReader:
         report: Callable[[Finding], None] = lambda finding: None,
         window_bytes: int = WINDOW_BYTES,
         wanted: Callable[[Segment], bool] = lambda segment: True,
+        reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None,
         statistics: ScanStatistics | None = None,
     ) -> Iterator[SegmentWindow]:
         """Windows that may hold selected records, in offset order.
@@ -176,6 +177,8 @@ class SegmentReader:
             Bytes to read at a time.
         wanted : callable
             Returns whether to read a segment.
+        reader_for : callable
+            Returns what reads those batches of a segment with which all is well, None for windows alone.
         statistics : ScanStatistics, optional
             Its counts are increased.
 
@@ -222,9 +225,10 @@ class SegmentReader:
                         on_corruption=on_corruption,
                         report=report,
                         window_bytes=window_bytes,
+                        reader=reader_for(segment),
                     )
                     for window in stream.windows(position):
-                        end = window.start + window.data.size
+                        end = max(window.start + window.data.size, int(window.batches.next_position[-1]))
                         n_bytes = max(end - position, 0)
                         position = max(end, position)
                         counts.n_bytes_read += n_bytes

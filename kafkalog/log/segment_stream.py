@@ -9,7 +9,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, OnCorrupt
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end, odd_end_error, offsets_from
 from kafkalog.records.batch_table import Window
-from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk, walk_checked
+from kafkalog.records.header_walk import WINDOW_BYTES, BatchReader, intact_batch_at, walk, walk_checked, walk_with
 from kafkalog.storage.source import ByteSource
 
 
@@ -66,6 +66,8 @@ class SegmentStream:
         Bytes to read first, if few may be wanted; doubled from window to window.
     checked : bool
         Whether windows have the result of their checksums, and no bytes if all are correct (`walk_checked`).
+    reader : BatchReader, optional
+        What reads batches with which all is well (`walk_with`).
 
     Attributes
     ----------
@@ -88,9 +90,12 @@ class SegmentStream:
         window_bytes: int = WINDOW_BYTES,
         first_window_bytes: int | None = None,
         checked: bool = False,
+        reader: BatchReader | None = None,
     ) -> None:
         self.segment, self.source, self.report = segment, source, report
-        self._on_corruption, self._walk = on_corruption, walk_checked if checked else walk
+        self._on_corruption = on_corruption
+        unread = walk if reader is None else partial(walk_with, reader)
+        self._walk: Callable[..., Iterator[Window]] = walk_checked if checked else unread
         self._window_bytes, self._first_window_bytes = window_bytes, first_window_bytes
         self.previous = segment.base_offset - 1 if previous is None else previous
         self.end_offset: int | None = None
@@ -130,8 +135,7 @@ class SegmentStream:
                     if odd is not None:
                         if len(window.batches) == 1:
                             raise odd
-                        valid = None if window.valid is None else window.valid[:-1]
-                        window = window._replace(batches=window.batches[:-1], valid=valid)
+                        window = window.without_last()
                     segment.check_start(window)
                     self.previous = before = int(window.batches.last_offset[-1])
                     self._last_position = int(window.batches.position[-1])

@@ -146,7 +146,7 @@ def index_stats(
         One for each partition.
     """
     return [
-        one.index_statistics(intervals=what_if, config=config, on_corruption=on_corruption)
+        one.index_statistics(what_if=what_if, config=config, on_corruption=on_corruption)
         for one in _partitions(path, topics, partitions, limits)
     ]
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from kafkalog.records.columns import RecordColumns
+
 COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "position": np.int64,
     "size_in_bytes": np.int32,
@@ -179,12 +181,22 @@ class Window(NamedTuple):
     data: Bytes
     """The bytes; batch `i` is ``data[batches.position[i] - start:][:batches.size_in_bytes[i]]``.
 
-    Empty in windows that `walk_checked` read and found valid in one kernel call."""
+    Empty if a kernel read and judged the batches in one call, so that nobody else has to."""
     start: int
     """Position of `data[0]` in the file."""
     batches: BatchTable
     valid: npt.NDArray[np.bool_] | None = None
     """Which batches have the right checksum; None if the checksums were not compared."""
+    records: RecordColumns | None = None
+    """Their records, but those of control batches, if these were decoded in the same call."""
+
+    def without_last(self) -> Window:
+        """The window without its last batch."""
+        valid, records = self.valid, self.records
+        if records is not None and not self.batches.is_control[-1]:
+            records = records.slice(0, records.n_records - int(self.batches.records_count[-1]))
+        valid = None if valid is None else valid[:-1]
+        return self._replace(batches=self.batches[:-1], valid=valid, records=records)
 
 
 def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:

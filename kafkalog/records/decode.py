@@ -9,8 +9,11 @@ can continue with the next one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +21,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import decode as kernels
+from kafkalog._kernels import header_walk as header_kernels
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.records.batch_table import BatchTable, Window
@@ -30,7 +34,8 @@ from kafkalog.records.columns import (
     HeadersColumn,
     RecordColumns,
 )
-from kafkalog.records.fill import Filled, Form, can_decompress, fill
+from kafkalog.records.fill import Filled, Form, can_decompress, fill, read_filled
+from kafkalog.records.header_walk import RUN_BYTES, WINDOW_BYTES, BatchReader, readable_descriptor
 from kafkalog.records.legacy import walk_legacy
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.records.spans import (
@@ -45,7 +50,7 @@ from kafkalog.records.spans import (
     walk_v2,
 )
 from kafkalog.storage.buffer_pool import empty
-from kafkalog.storage.source import Bytes
+from kafkalog.storage.source import Bytes, ByteSource
 
 _FEW = 16
 _OK = STATUS["OK"]
@@ -131,6 +136,123 @@ def decode(
     return Decoded(job.columns, n_done, error, job.n_records, job.failures)
 
 
+class RecordReader(BatchReader):
+    """Reads batches with which all is well, and decodes their records in the same call.
+
+    Parameters
+    ----------
+    columns, form, check_crcs, limits
+        See `decode`.
+    offsets : tuple of int
+        Batches with other offsets than these are left to `walk`; half-open.
+    window_bytes : int
+        Number of bytes to decode at a time.
+    submit : callable, optional
+        Hands a call to a thread, and returns what waits for its result. Then the next windows are read ahead.
+    n_ahead : int
+        How many of them.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        form: Form,
+        offsets: tuple[int, int],
+        check_crcs: bool,
+        limits: Limits,
+        window_bytes: int = WINDOW_BYTES,
+        submit: Submit | None = None,
+        n_ahead: int = 0,
+    ) -> None:
+        super().__init__(limits=limits)
+        self._names, self._form, self._offsets, self._check_crcs = columns, form, offsets, check_crcs
+        self._window_bytes, self._submit, self._n_ahead = window_bytes, submit, n_ahead
+        self._ahead: deque[_Ahead] = deque()
+        self._step = window_bytes
+
+    def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
+        """See `BatchReader.read`. The window has its records, and its bytes only for views."""
+        descriptor = readable_descriptor(source, position)
+        # without checksums nothing would tell a batch that is half written
+        if descriptor is None or (source.is_preallocated and not self._check_crcs):
+            window = None
+        elif self._submit is None:
+            window = self._read(descriptor, position, min(position + RUN_BYTES, source.size), previous_offset)
+        else:
+            window = self._take(descriptor, position, source.size, previous_offset, self._submit)
+        if window is None:
+            self.close()
+        return window
+
+    def close(self) -> None:
+        """See `BatchReader.close`."""
+        while self._ahead:
+            with contextlib.suppress(Exception):  # nobody asks for it any more
+                self._ahead.popleft().result()
+
+    def _take(self, descriptor: int, position: int, size: int, previous_offset: int, submit: Submit) -> Window | None:
+        """The window at a position, which a thread may have read already; more are read meanwhile."""
+        ahead = self._ahead
+        if ahead and position < ahead[0].start:  # the last call left some batches for want of room
+            return self._read(descriptor, position, ahead[0].start, previous_offset)
+        if ahead and position != ahead[0].start:
+            self.close()
+        while len(ahead) <= self._n_ahead:
+            start = ahead[-1].stop if ahead else position
+            if start >= size:
+                break
+            stop = header_kernels.find_boundary(descriptor, start, size, self._step)
+            ahead.append(_Ahead(start, stop, submit(partial(self._read, descriptor, start, stop, -1))))
+        first = ahead.popleft()
+        window = first.result()
+        if window is None or int(window.batches.base_offset[0]) <= previous_offset:
+            return None
+        n_read = int(window.batches.next_position[-1]) - position
+        if n_read < first.stop - position:
+            self._step = max(n_read // 8 * 7, _LEAST_STEP)
+        else:
+            self._step = min(self._step // 8 * 9, self._window_bytes)
+        return window
+
+    def _read(self, descriptor: int, start: int, stop: int, previous_offset: int) -> Window | None:
+        read = read_filled(
+            descriptor,
+            start,
+            stop,
+            previous_offset,
+            self._names,
+            form=self._form,
+            offsets=self._offsets,
+            check_crcs=self._check_crcs,
+            n_bytes=self._window_bytes,
+            limits=self._limits,
+        )
+        if read is None:
+            return None
+        batches = read.batches
+        valid = np.ones(len(batches), np.bool_) if self._check_crcs else None
+        is_control = batches.is_control
+        data_batches = batches[~is_control] if is_control.any() else batches
+        if len(data_batches):
+            records = _with_batch_columns(read.filled, data_batches, self._names)
+        else:
+            records = RecordColumns.empty(self._names)
+        return Window(read.data, start, batches, valid, records)
+
+
+Submit = Callable[[Callable[[], Window | None]], Callable[[], Window | None]]
+_LEAST_STEP = 2**16
+
+
+class _Ahead(NamedTuple):
+    """A part of a file that a thread reads."""
+
+    start: int
+    stop: int
+    result: Callable[[], Window | None]
+
+
 class _Run(NamedTuple):
     """Consecutive batches that are all of v2, or all older."""
 
@@ -209,7 +331,7 @@ class _Job:
             return self._walk(payloads if not decompress and payloads.n_decompressed else self._plain(run.first()))
         if filled.n_records:
             self.n_records = filled.n_records
-            self.columns = self._with_batch_columns(filled, payloads.batches)
+            self.columns = _with_batch_columns(filled, payloads.batches, self.names)
         return filled.n_batches, payloads.error if filled.n_batches == len(payloads.batches) else None
 
     def _plain(self, payloads: Payloads) -> Payloads:
@@ -239,27 +361,28 @@ class _Job:
             if rows is None or rows.size:
                 self.columns = _fill(spans, rows, self.names, derived)
 
-    def _with_batch_columns(self, filled: Filled, batches: BatchTable) -> RecordColumns:
-        """The columns that were filled, and those with one value per batch, in the order of their names."""
-        columns: dict[str, Column] = {}
-        batch_row: npt.NDArray[np.int64] | None = None
-        n = filled.n_records
-        for name in self.names:
-            if name in filled.columns and name != "sequence":
-                columns[name] = filled.columns[name]
-                continue
-            of_batch = batches.base_sequence if name == "sequence" else batch_column(name, batches)
-            if name != "sequence" and (of_batch[0] == of_batch).all():
-                columns[name] = np.full(n, of_batch[0], of_batch.dtype)
-                continue
-            if batch_row is None:
-                counts = record_counts(batches, filled.n_batches)
-                batch_row = np.repeat(np.arange(counts.size), counts)
-            if name == "sequence":
-                columns[name] = sequences(filled.columns["offset"], batches, batch_row)  # type: ignore[arg-type]
-            else:
-                columns[name] = of_batch[batch_row]
-        return RecordColumns(n, columns)
+
+def _with_batch_columns(filled: Filled, batches: BatchTable, names: Sequence[str]) -> RecordColumns:
+    """The columns that were filled, and those with one value per batch, in the order of their names."""
+    columns: dict[str, Column] = {}
+    batch_row: npt.NDArray[np.int64] | None = None
+    n = filled.n_records
+    for name in names:
+        if name in filled.columns and name != "sequence":
+            columns[name] = filled.columns[name]
+            continue
+        of_batch = batches.base_sequence if name == "sequence" else batch_column(name, batches)
+        if name != "sequence" and (of_batch[0] == of_batch).all():
+            columns[name] = np.full(n, of_batch[0], of_batch.dtype)
+            continue
+        if batch_row is None:
+            counts = record_counts(batches, filled.n_batches)
+            batch_row = np.repeat(np.arange(counts.size), counts)
+        if name == "sequence":
+            columns[name] = sequences(filled.columns["offset"], batches, batch_row)  # type: ignore[arg-type]
+        else:
+            columns[name] = of_batch[batch_row]
+    return RecordColumns(n, columns)
 
 
 def _fill(spans: Spans, rows: Rows, columns: Sequence[str], derived: Mapping[str, npt.NDArray[Any]]) -> RecordColumns:

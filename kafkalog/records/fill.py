@@ -11,7 +11,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -21,9 +21,11 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import fill as kernels
+from kafkalog._kernels import header_walk as header_kernels
 from kafkalog.errors import Limits
+from kafkalog.records.batch_table import COLUMNS, BatchTable
 from kafkalog.records.columns import HEADERS, BinaryColumn, Column, HeadersColumn, ViewColumn
-from kafkalog.records.spans import Payloads
+from kafkalog.records.spans import Payloads, scratch
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes
 
@@ -35,6 +37,9 @@ FILL_BYTES: Final = 2**22
 
 _ARENA_BYTES: Final = 2**18  # stays in a core's cache
 _KEPT_ARENA: Final = 2**22
+_READ_BYTES: Final = 2**18  # read at a time: they stay in a core's cache until they are decoded
+_ROWS: Final = 2**14  # batches per reading call
+_LEAST_LARGEST: Final = 2**14
 _INT32_MAX: Final = 2**31 - 1
 _COLUMNS_FULL, _ARENA_FULL = kernels.ENDINGS["columns full"], kernels.ENDINGS["arena full"]
 _DECODERS_VARIABLE: Final = "KAFKALOG_DECODERS"
@@ -50,15 +55,29 @@ class Filled(NamedTuple):
     """`offset`, `timestamp`, `key`, `value` and `headers`, as far as they are wanted."""
 
 
+class FilledBatches(NamedTuple):
+    """Batches that were read, and their records."""
+
+    batches: BatchTable
+    filled: Filled
+    """The records of those that are not control batches."""
+    data: Bytes
+    """What views point to; empty for other forms."""
+
+
 @dataclass(slots=True)
 class _Rates:
-    """What a byte of payload took in each column, in a thread's last call."""
+    """What a byte of payload took in each column, in a thread's last call; and what else that one found."""
 
+    n_records: float = 1 / 128
     key: float = 0.25
     value: float = 1.0
     n_headers: float = 1 / 64
     header_key: float = 1 / 16
     header_value: float = 1 / 16
+    largest: int = 2**16
+    """Size of the largest batch."""
+    is_compressed: bool = False
 
 
 _threads = threading.local()
@@ -78,18 +97,14 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
     limits : Limits
     """
     batches = payloads.batches
-    rates: _Rates = _threads.__dict__.setdefault("rates", _Rates())
     announced = int(np.maximum(batches.records_count, 0).sum(dtype=np.int64)) if decompress else payloads.n_records
-    n_bytes = FILL_BYTES if decompress else payloads.n_bytes
-    if decompress:
-        n_bytes = min(n_bytes, max(64 * payloads.n_bytes, 2**16))
-    largest = int((payloads.stop - payloads.start).max(initial=0))
-    while True:
-        arena = _arena(n_bytes, keep=form == "views") if decompress else None
-        largest = max(largest, 0 if arena is None or form == "views" else arena.size)
-        n_rows = min(announced, n_bytes // kf.MIN_RECORD_BYTES)
-        room = _Room(names, form, n_rows, n_bytes, largest, rates, is_bound=not decompress)
-        ending, n_batches, used = kernels.fill_columns(
+    n_bytes = min(FILL_BYTES, max(64 * payloads.n_bytes, 2**16)) if decompress else payloads.n_bytes
+    call = _Call(names, form, n_bytes, limits, announced=announced, decompress=decompress)
+    _thread_rates().is_compressed = decompress
+    call.largest = int((payloads.stop - payloads.start).max(initial=0))
+
+    def work(filler: kernels.Filler) -> tuple[int, int]:
+        return kernels.fill_columns(
             payloads.data,
             payloads.start,
             payloads.stop,
@@ -100,45 +115,185 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
             batches.records_count,
             batches.crc,
             payloads.check_crcs,
-            min(limits.max_records_per_batch, _INT32_MAX),
-            min(limits.max_headers_per_record, _INT32_MAX),
-            min(limits.max_headers_per_batch, _INT32_MAX),
-            limits.max_decompressed_bytes,
-            thread_codecs() if decompress else None,
-            arena,
-            room.columns,
+            filler,
         )
-        if n_batches:
-            n_read = 0 if decompress else int((payloads.stop - payloads.start)[:n_batches].sum())
-            return room.filled(n_batches, n_read, payloads.data, arena, rates)
-        arena_size = 0 if arena is None else arena.size
-        del room, arena  # their memory is used again
-        if arena_size > _KEPT_ARENA:
-            _threads.arena = None
-        most = limits.max_decompressed_bytes + kernels.PAD
-        if ending == _ARENA_FULL and arena_size < most:
-            arena_size = min(2 * arena_size, most)
-            n_bytes = max(n_bytes, arena_size)
-            if form != "views":
-                # a large one is not worth keeping: its memory goes back to the system
-                make = empty if arena_size <= _KEPT_ARENA else np.empty
-                _threads.arena = make(arena_size, np.uint8)
-        elif ending == _COLUMNS_FULL and n_bytes < _INT32_MAX // 4:
-            n_bytes = largest = max(2 * n_bytes, used)
-        else:
+
+    return call.filled(call.make(work), payloads.data)
+
+
+def read_filled(
+    descriptor: int,
+    start: int,
+    stop: int,
+    previous_offset: int,
+    names: Sequence[str],
+    *,
+    form: Form,
+    offsets: tuple[int, int],
+    check_crcs: bool,
+    n_bytes: int,
+    limits: Limits,
+) -> FilledBatches | None:
+    """Read batches of a file and fill columns with their records, in pieces that fit a core's cache.
+
+    Parameters
+    ----------
+    descriptor : int
+    start, stop : int
+        Positions in the file; a batch begins at `start`.
+    previous_offset : int
+        Offsets must rise above this one.
+    names, form, limits
+        See `fill`.
+    offsets : tuple of int
+        Batches with other offsets than these have to be read by others; half-open.
+    check_crcs : bool
+    n_bytes : int
+        Number of bytes of payload for which to make room.
+
+    Returns
+    -------
+    FilledBatches or None
+        None if the first batch has to be read by others.
+    """
+    if os.environ.get(_DECODERS_VARIABLE) == "python":
+        return None
+    rates = _thread_rates()
+    columns = [scratch(f"batch.{name}", _ROWS, dtype) for name, dtype in COLUMNS.items()]
+    call = _Call(names, form, n_bytes, limits, announced=None, decompress=True)
+    room = empty(n_bytes if form == "views" else _READ_BYTES, np.uint8)
+    needed = 0
+
+    def work(filler: kernels.Filler) -> tuple[int, int]:
+        nonlocal needed, room
+        while True:
+            n, needed, ending = header_kernels.read_intact(
+                descriptor,
+                start,
+                stop,
+                previous_offset,
+                limits.max_batch_bytes,
+                check_crcs,
+                False,
+                *offsets,
+                _READ_BYTES,
+                room,
+                filler,
+                *columns,
+            )
+            if n or not room.size < needed <= min(limits.max_batch_bytes, stop - start):
+                return ending, n
+            room = empty(needed, np.uint8)  # one batch larger than that: try again with room for it
+
+    n_batches = call.make(work)
+    if not n_batches:
+        return None
+    batches = BatchTable(*(column[:n_batches].copy() for column in columns))
+    rates.largest = max(int(batches.size_in_bytes.max()), _LEAST_LARGEST)
+    rates.is_compressed = bool(np.bitwise_or.reduce(batches.attributes) & kf.CODEC_MASK)
+    data = room if form == "views" else room[:0]
+    return FilledBatches(batches, call.filled(n_batches, data), data)
+
+
+class _Call:
+    """A call of a kernel, made again with more memory until there is enough for one batch.
+
+    Parameters
+    ----------
+    names, form, limits
+        See `fill`.
+    n_bytes : int
+        Number of bytes of payload for which to make room.
+    announced : int, optional
+        Number of records, if it is known.
+    decompress : bool
+        Whether payloads may be compressed.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        form: Form,
+        n_bytes: int,
+        limits: Limits,
+        *,
+        announced: int | None,
+        decompress: bool,
+    ) -> None:
+        self._names, self._form, self._n_bytes, self._limits = names, form, n_bytes, limits
+        self._announced, self._decompress = announced, decompress
+        self._rates = _thread_rates()
+        self._room: _Room | None = None
+        self._arena: Bytes | None = None
+        self._n_filled = 0
+        self.largest = self._rates.largest
+
+    def make(self, work: Callable[[kernels.Filler], tuple[int, int]]) -> int:
+        """Number of batches that `work` fills in; it returns its ending and that number. 0 for a batch in doubt."""
+        limits, form, n_bytes = self._limits, self._form, self._n_bytes
+        while True:
+            arena = self._take_arena(n_bytes)
+            largest = self.largest
+            if arena is not None and form != "views" and self._rates.is_compressed:
+                largest = max(largest, arena.size)
+            announced = int(self._rates.n_records * n_bytes) + 1 if self._announced is None else self._announced
+            n_rows = min(announced, n_bytes // kf.MIN_RECORD_BYTES)
+            room = _Room(self._names, form, n_rows, n_bytes, largest, self._rates, is_bound=not self._decompress)
+            filler = kernels.Filler(
+                room.columns,
+                thread_codecs() if self._decompress else None,
+                arena,
+                min(limits.max_records_per_batch, _INT32_MAX),
+                min(limits.max_headers_per_record, _INT32_MAX),
+                min(limits.max_headers_per_batch, _INT32_MAX),
+                limits.max_decompressed_bytes,
+            )
+            ending, n_batches = work(filler)
+            used, arena_size = filler.arena_used, 0 if arena is None else arena.size
+            if n_batches:
+                self._room, self._arena, self._n_filled = room, arena if used else None, filler.n_bytes
+                return n_batches
+            del room, arena, filler  # their memory is used again
+            if arena_size > _KEPT_ARENA:
+                _threads.arena = None
+            most = limits.max_decompressed_bytes + kernels.PAD
+            if ending == _ARENA_FULL and not self._rates.is_compressed:
+                self._rates.is_compressed = True
+            elif ending == _ARENA_FULL and arena_size < most:
+                arena_size = min(2 * arena_size, most)
+                n_bytes = max(n_bytes, arena_size)
+                if form != "views":
+                    # a large one is not worth keeping: its memory goes back to the system
+                    make = empty if arena_size <= _KEPT_ARENA else np.empty
+                    _threads.arena = make(arena_size, np.uint8)
+            elif ending == _COLUMNS_FULL and n_bytes < _INT32_MAX // 4:
+                n_bytes = self.largest = max(2 * n_bytes, used)
+            else:
+                return 0
+
+    def filled(self, n_batches: int, data: Bytes) -> Filled:
+        """What was filled; views of plain payloads point to `data`."""
+        if self._room is None:
             return Filled(0, 0, {})
+        return self._room.filled(n_batches, self._n_filled, data, self._arena, self._rates)
+
+    def _take_arena(self, n_bytes: int) -> Bytes | None:
+        """Memory to decompress into: the thread's, unless its content has to be kept."""
+        if not self._decompress:
+            return None
+        if self._form == "views":
+            return empty((n_bytes if self._rates.is_compressed else 0) + kernels.PAD, np.uint8)
+        arena: Bytes | None = getattr(_threads, "arena", None)
+        if arena is None:
+            arena = _threads.arena = empty(_ARENA_BYTES + kernels.PAD, np.uint8)
+        elif arena.size > _KEPT_ARENA:
+            _threads.arena = None  # a large one is given back after this call
+        return arena
 
 
-def _arena(n_bytes: int, *, keep: bool) -> Bytes:
-    """Memory to decompress into: the thread's, unless its content has to be kept."""
-    if keep:
-        return empty(n_bytes + kernels.PAD, np.uint8)
-    arena: Bytes | None = getattr(_threads, "arena", None)
-    if arena is None:
-        arena = _threads.arena = empty(_ARENA_BYTES + kernels.PAD, np.uint8)
-    elif arena.size > _KEPT_ARENA:
-        _threads.arena = None  # a large one is given back after this call
-    return arena
+def _thread_rates() -> _Rates:
+    rates: _Rates = _threads.__dict__.setdefault("rates", _Rates())
+    return rates
 
 
 class _Room:
@@ -179,8 +334,8 @@ class _Room:
         size = min(int(rate * self.n_bytes) + self._largest, self._most)
         return empty(n + 1, self._offsets), empty(size + kernels.PAD, np.uint8), np.empty(n, np.uint8)
 
-    def filled(self, n_batches: int, n_read: int, data: Bytes, arena: Bytes | None, rates: _Rates) -> Filled:
-        """What the kernel has written; `n_read` is the size of its plain payloads."""
+    def filled(self, n_batches: int, n_bytes: int, data: Bytes, arena: Bytes | None, rates: _Rates) -> Filled:
+        """What the kernel has written; `n_bytes` is the size of the payloads."""
         n, n_headers = self.columns.n_records, self.columns.n_headers
         key, value, header_key, header_value = self.columns.sizes()
         filled: dict[str, Column] = {}
@@ -202,14 +357,15 @@ class _Room:
                 for part, sizes in zip(self._headers[1:], (header_key, header_value), strict=True)
             )
             filled[HEADERS] = HeadersColumn(self._headers[0][: n + 1], keys, values)
-        whole = n_read or key[0] + value[0]
-        if whole and self._form != "views":
+        if n_bytes:
+            rates.n_records = _adapted(rates.n_records, n / n_bytes, n)
+        if n_bytes and self._form != "views":
             used = {"key": key[0], "value": value[0]}
             if self._headers is not None:
                 used |= {"n_headers": n_headers, "header_key": header_key[0], "header_value": header_value[0]}
             for name, size in used.items():
                 if name in filled or self._headers is not None:
-                    setattr(rates, name, _adapted(getattr(rates, name), size / whole, n))
+                    setattr(rates, name, _adapted(getattr(rates, name), size / n_bytes, n))
         return Filled(n_batches, n, filled)
 
 

@@ -46,17 +46,18 @@ WINDOW_BYTES: Final = 2**22
 
 _MIN_WINDOW = 64  # more than the 17 bytes up to and including the magic
 _TORN_ENVELOPE = 17  # bytes up to and including the magic; a remainder of no more than these cannot be judged
-_RUN_BYTES: Final = 2**25  # per call: a tenth of a second on a slow disk, during which Ctrl-C and progress wait
+RUN_BYTES: Final = 2**25  # per call: a tenth of a second on a slow disk, during which Ctrl-C and progress wait
 _ROOM_BYTES: Final = 2**20  # a smaller buffer fits the L2 cache better, but takes more system calls
 _CHECKED_ROWS: Final = 2**14
 _MOST_WINDOWS: Final = 64
+NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
+NO_BYTES.flags.writeable = False
+ALL_OFFSETS: Final = (-(2**63), 2**63 - 1)
 _SEARCH_BYTES: Final = 2**23
 _MOST_EXTRA_BYTES: Final = 2**26
 _LOOK_BACK: Final = 256  # bytes before a window's start that are read again: a record that encloses it may begin there
 _SEARCH_ROWS: Final = 2**14
 LINKED: Final = search_kernels.KINDS["LINKED"]
-_NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
-_NO_BYTES.flags.writeable = False
 _NEED_MORE = STATUS["NEED_MORE"]
 _OUTPUT_FULL = STATUS["OUTPUT_FULL"]
 
@@ -179,122 +180,133 @@ def walk(
             raise error
 
 
-def walk_checked(
-    source: ByteSource,
-    *,
-    start: int = 0,
-    previous_offset: int = -1,
-    window_bytes: int = WINDOW_BYTES,
-    first_window_bytes: int | None = None,
-    needs_control_bytes: bool = False,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Iterator[Window]:
-    """Walk the batches of a segment as `walk` does, and compare their checksums.
+class BatchReader:
+    """Reads batches with which all is well, and compares their checksums, faster than `walk` can.
 
     Parameters
     ----------
-    source, start, previous_offset, window_bytes, first_window_bytes, limits
-        See `walk`.
-    needs_control_bytes : bool
-        Whether windows with control batches must have their bytes.
-
-    Yields
-    ------
-    Window
-        `valid` is set. `data` is empty if the kernel read the batches; all of them are valid then.
-
-    Raises
-    ------
-    KafkalogError
-        See `walk`.
-    """
-    reader = _IntactReader(source, limits=limits, stop_at_control=needs_control_bytes)
-    position, n_windows = start, 1
-    while True:
-        # After damage more damage may follow, which a small window finds more cheaply than a long kernel call
-        run_start = position
-        while first_window_bytes is None and len(batches := reader.read(position, previous_offset)):
-            yield Window(_NO_BYTES, position, batches, np.ones(len(batches), np.bool_))
-            position, previous_offset = int(batches.next_position[-1]), int(batches.last_offset[-1])
-        n_windows = 1 if position - run_start > window_bytes else min(2 * n_windows, _MOST_WINDOWS)
-        left = n_windows
-        for window in walk(
-            source,
-            start=position,
-            previous_offset=previous_offset,
-            window_bytes=window_bytes,
-            first_window_bytes=first_window_bytes,
-            limits=limits,
-        ):
-            yield window._replace(valid=valid_crcs(window))
-            batches = window.batches
-            position, previous_offset = int(batches.next_position[-1]), int(batches.last_offset[-1])
-            left -= 1
-            if not left:
-                break
-            del window  # so that the next window can reuse its memory
-        else:
-            return
-        del window, batches
-        first_window_bytes = None
-
-
-class _IntactReader:
-    """Reads and checks intact batches of a source; stops before anything irregular.
-
-    Parameters
-    ----------
-    source : ByteSource
-        For a source without a descriptor, no batches are returned.
     limits : Limits
     stop_at_control : bool
-        Whether to stop before a control batch, because the caller needs its bytes.
+        Whether to leave control batches to `walk`, because the caller needs their bytes.
     """
 
-    def __init__(self, source: ByteSource, *, limits: Limits, stop_at_control: bool) -> None:
-        self._source, self._limits, self._stop_at_control = source, limits, stop_at_control
+    def __init__(self, *, limits: Limits, stop_at_control: bool = False) -> None:
+        self._limits, self._stop_at_control = limits, stop_at_control
         self._room: Bytes | None = None
         self._columns: list[npt.NDArray[Any]] = []
 
-    def read(self, position: int, previous_offset: int) -> BatchTable:
+    def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """Read batches from a batch boundary on, with right checksums and offsets that rise above `previous_offset`.
 
         Returns
         -------
-        BatchTable
-            Empty if the next batch has to be read by `walk`, for example because it is too large.
+        Window or None
+            Without bytes; None if the next batch has to be read by `walk`, for example because it is too large.
 
         Raises
         ------
         FileChangedError
             The file shrank, or its content changed, since it was opened, and it was not preallocated.
         """
-        source = self._source
-        if source.descriptor is None or position >= source.size:
-            return BatchTable.empty()
-        try:
-            source.check_unchanged()
-        except FileChangedError:
-            if not source.follow_cut(position):
-                raise
+        descriptor = readable_descriptor(source, position)
+        if descriptor is None:
+            return None
         if self._room is None:
             self._room = empty(_ROOM_BYTES, np.uint8)
             self._columns = [empty(_CHECKED_ROWS, dtype) for dtype in COLUMNS.values()]
-        stop = min(position + _RUN_BYTES, source.size)
+        stop, limit, room = min(position + RUN_BYTES, source.size), self._limits.max_batch_bytes, self._room
         while True:
-            n, needed = kernels.read_intact(
-                source.descriptor,
-                position,
-                stop,
-                previous_offset,
-                self._limits.max_batch_bytes,
-                self._stop_at_control,
-                self._room,
-                *self._columns,
-            )
-            if n or not self._room.size < needed <= min(self._limits.max_batch_bytes, stop - position):
-                return BatchTable(*(column[:n].copy() for column in self._columns))
-            self._room = empty(needed, np.uint8)  # one batch larger than the buffer: try again with room for it
+            arguments = (descriptor, position, stop, previous_offset, limit, True, self._stop_at_control, *ALL_OFFSETS)
+            n, needed, _ = kernels.read_intact(*arguments, room.size, room, None, *self._columns)
+            if n:
+                batches = BatchTable(*(column[:n].copy() for column in self._columns))
+                return Window(NO_BYTES, position, batches, np.ones(n, np.bool_))
+            if not room.size < needed <= min(limit, stop - position):
+                return None
+            room = self._room = empty(needed, np.uint8)  # one batch larger than the buffer: again, with room for it
+
+    def close(self) -> None:
+        """Wait for what is read ahead."""
+
+
+def readable_descriptor(source: ByteSource, position: int) -> int | None:
+    """What to read bytes at a position from, unless windows have to be used; raises if the file has changed."""
+    if source.descriptor is None or position >= source.size:
+        return None
+    try:
+        source.check_unchanged()
+    except FileChangedError:
+        if not source.follow_cut(position):
+            raise
+    return source.descriptor
+
+
+def walk_with(
+    reader: BatchReader,
+    source: ByteSource,
+    *,
+    start: int = 0,
+    previous_offset: int = -1,
+    window_bytes: int = WINDOW_BYTES,
+    first_window_bytes: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Iterator[Window]:
+    """Walk the batches of a segment as `walk` does, whose parameters it has, but first let a reader have them."""
+    position, n_windows = start, 1
+    try:
+        while True:
+            # After damage more damage may follow, which a small window finds more cheaply than a long kernel call
+            run_start = position
+            while first_window_bytes is None and (window := reader.read(source, position, previous_offset)) is not None:
+                batches = window.batches
+                position, previous_offset = int(batches.next_position[-1]), int(batches.last_offset[-1])
+                yield window
+                del window, batches  # so that the next window can reuse its memory
+            n_windows = 1 if position - run_start > window_bytes else min(2 * n_windows, _MOST_WINDOWS)
+            left = n_windows
+            for window in walk(
+                source,
+                start=position,
+                previous_offset=previous_offset,
+                window_bytes=window_bytes,
+                first_window_bytes=first_window_bytes,
+                limits=limits,
+            ):
+                batches = window.batches
+                position, previous_offset = int(batches.next_position[-1]), int(batches.last_offset[-1])
+                yield window
+                left -= 1
+                if not left:
+                    break
+                del window, batches
+            else:
+                return
+            del window, batches
+            first_window_bytes = None
+    finally:
+        reader.close()
+
+
+def walk_checked(source: ByteSource, *, needs_control_bytes: bool = False, **options: Any) -> Iterator[Window]:
+    """Walk the batches of a segment as `walk` does, whose parameters it has, and compare their checksums.
+
+    Parameters
+    ----------
+    source : ByteSource
+    needs_control_bytes : bool
+        Whether windows with control batches must have their bytes.
+    **options
+        See `walk`.
+
+    Yields
+    ------
+    Window
+        `valid` is set. `data` is empty if the kernel read the batches; all of them are valid then.
+    """
+    reader = BatchReader(limits=options.get("limits", DEFAULT_LIMITS), stop_at_control=needs_control_bytes)
+    for window in walk_with(reader, source, **options):
+        yield window if window.valid is not None else window._replace(valid=valid_crcs(window))
+        del window
 
 
 def window_of(source: ByteSource, start: int, stop: int) -> Bytes:

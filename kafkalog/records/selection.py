@@ -129,12 +129,15 @@ class Selection:
         masks += [mask for predicate in self.predicates if (mask := predicate.batch_mask(batches)) is not None]
         return np.logical_and.reduce(masks) if masks else None
 
+    @property
+    def is_by_batch(self) -> bool:
+        """Whether only offsets, and what headers of batches say, decide which records are selected."""
+        return not self.has_timestamps and not self.predicates and self.derivation is None
+
     def takes_all_of(self, batches: BatchTable) -> bool:
         """Whether every record of these batches is selected, by their headers alone."""
         return (
-            not self.has_timestamps
-            and not self.predicates
-            and self.derivation is None
+            self.is_by_batch
             and (self.start_offset is None or bool((batches.base_offset >= self.start_offset).all()))
             and (self.end_offset is None or bool((batches.last_offset < self.end_offset).all()))
         )

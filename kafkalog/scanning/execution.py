@@ -7,7 +7,7 @@ order, after those. So the number of threads changes the time, not the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -26,18 +26,20 @@ from kafkalog.errors import (
 from kafkalog.interchange.arrow_output import ArrowWriter
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import ScanStatistics, SegmentWindow
-from kafkalog.records.batch_table import lost_batch
+from kafkalog.records.batch_table import Window, lost_batch
 from kafkalog.records.columns import RecordColumns
-from kafkalog.records.decode import Decoded, decode
+from kafkalog.records.decode import Decoded, RecordReader, decode
 from kafkalog.records.fill import Form
-from kafkalog.records.header_walk import WINDOW_BYTES
+from kafkalog.records.header_walk import ALL_OFFSETS, WINDOW_BYTES
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
 
 _MIN_WINDOW_BYTES: Final = 2**20
 _SHOWN_OFFSETS: Final = 5
+_IN_PLACE: Final = OrderedPool(0)
 
 
 @dataclass(slots=True)
@@ -180,9 +182,12 @@ class Pass:
                 whole, by_segment = selections
                 found = list(partition.findings)
                 reader = partition.reader
-                read = reader.windows
                 if query.isolation_level == "read_committed":
-                    read = partial(reader.committed_windows, check_crcs=query.check_crcs)
+                    read: Callable[..., Iterator[SegmentWindow]] = partial(
+                        reader.committed_windows, check_crcs=query.check_crcs
+                    )
+                else:
+                    read = partial(reader.windows, reader_for=partial(self._reader, pool, by_segment, names, form))
                 windows = read(
                     whole,
                     on_corruption=query.on_corruption,
@@ -200,7 +205,15 @@ class Pass:
                     mask = selection.batch_mask(batches)
                     n_wanted = len(batches) if mask is None else int(np.count_nonzero(mask))
                     counts.n_batches_decoded += n_wanted
-                    if n_wanted:
+                    records = window.window.records
+                    if n_wanted and records is not None:
+                        n_records = records.n_records
+                        done = partial(
+                            _as_it_is, Decoded(records if n_records else None, len(batches), None, n_records)
+                        )
+                        yield Task(window, partition, BatchTask(_IN_PLACE, done, 0, len(batches)), True)
+                        del done
+                    elif n_wanted:
                         decode_rows = partial(self._decode, window, selection, names, form)
                         for first, stop in shares(batches):
                             work = BatchTask(pool, decode_rows, first, stop)
@@ -209,11 +222,43 @@ class Pass:
                         del decode_rows
                     else:
                         self._leave(window)
-                    del window, batches  # without references to it, a window's memory can be reused for the next one
+                    del (
+                        window,
+                        batches,
+                        records,
+                    )  # without references to it, a window's memory can be reused for the next one
                 for finding in found:
                     yield _Found(partition, finding)
         except KafkalogError as error:
             yield error
+
+    def _reader(
+        self,
+        pool: OrderedPool,
+        selections: Mapping[Segment, Selection],
+        names: Sequence[str],
+        form: Form,
+        segment: Segment,
+    ) -> RecordReader | None:
+        """What reads and decodes the batches of a segment that are wanted whole."""
+        query, selection = self.query, selections[segment]
+        if not names or not selection.is_by_batch or selection.include_control:
+            return None
+        first, stop = ALL_OFFSETS
+        if selection.start_offset is not None:
+            first = selection.start_offset
+        if selection.end_offset is not None:
+            stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
+        return RecordReader(
+            names,
+            form=form,
+            offsets=(first, stop),
+            check_crcs=query.check_crcs,
+            limits=query.limits,
+            window_bytes=max(WINDOW_BYTES // query.threads, _MIN_WINDOW_BYTES),
+            submit=partial(_submit, pool) if query.threads > 1 else None,
+            n_ahead=query.threads,
+        )
 
     def _leave(self, window: SegmentWindow) -> None:
         """Release a window and report progress."""
@@ -303,3 +348,12 @@ class Pass:
             self.findings.add(finding)
             warn(finding, FunctionWarning)
         self._failures = {}
+
+
+def _submit(pool: OrderedPool, call: Callable[[], Window | None]) -> Callable[[], Window | None]:
+    """Hand a call to the pool; what waits for its result."""
+    return pool.submit(call).result
+
+
+def _as_it_is(decoded: Decoded, first: int, stop: int) -> Decoded:
+    return decoded

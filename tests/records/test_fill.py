@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import builder
+import golden_sets
 import numpy as np
 import pytest
 import strategies
 from effort import examples, fuzz_inputs
 from fuzzing import LIMITS, SEED
 from guard import Guard, guarded
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from mutants import LEVELS, seeds
 
 from kafkalog import format as kf
@@ -25,11 +29,11 @@ from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.codecs import Arena, Compression, decompress_into
 from kafkalog.records.columns import ALL_COLUMNS, RecordColumns
 from kafkalog.records.compress import compressor
-from kafkalog.records.decode import decode
-from kafkalog.records.header_walk import walk
+from kafkalog.records.decode import RecordReader, decode
+from kafkalog.records.header_walk import ALL_OFFSETS, walk, walk_with
 from kafkalog.records.selection import FunctionFailure, Mask, Selection
 from kafkalog.records.spans import Spans
-from kafkalog.storage.source import BufferSource
+from kafkalog.storage.source import BufferSource, open_source
 
 CODECS = [kf.Codec.GZIP, kf.Codec.SNAPPY, kf.Codec.LZ4, kf.Codec.ZSTD]
 
@@ -48,6 +52,8 @@ class TakesAll:
 
 FILLED = Selection(include_control=True)
 EXACT = Selection(include_control=True, predicates=(TakesAll(),))
+DATA = Selection()
+EXACT_DATA = Selection(predicates=(TakesAll(),))
 
 
 @pytest.fixture(params=range(len(kernels.LEVELS)), ids=kernels.LEVELS)
@@ -78,6 +84,35 @@ def outcome(data: Any, selection: Selection, **options: Any) -> list[Any]:
     return found
 
 
+def outcome_read(path: Path, **options: Any) -> list[Any]:
+    """The same of a file whose good batches are read and decoded in one call."""
+    found: list[Any] = []
+    every = {"offsets": ALL_OFFSETS, "form": "arrow", "check_crcs": True, "limits": LIMITS, **options}
+    check_crcs = every["check_crcs"]
+    with open_source(path, memory_map=False) as source:
+        reader = RecordReader(ALL_COLUMNS, **every)
+        try:
+            for window in walk_with(reader, source, limits=LIMITS):
+                if window.records is not None:
+                    found += rows(window.records)
+                    continue
+                first = 0
+                while first < len(window.batches):
+                    done = decode(
+                        window, ALL_COLUMNS, first=first, selection=DATA, limits=LIMITS, check_crcs=check_crcs
+                    )
+                    if done.columns is not None:
+                        found += rows(done.columns)
+                    first += done.n_batches
+                    if done.error is not None:
+                        error = done.error
+                        found.append((error.reason, error.position, error.base_offset, error.detail))
+                        first += 1
+        except KafkalogError as error:
+            found.append((error.reason, error.position))
+    return found
+
+
 def rows(columns: RecordColumns) -> list[Any]:
     lists = [column.tolist() if isinstance(column, np.ndarray) else column.to_pylist() for column in columns.values()]  # type: ignore[union-attr]
     return list(zip(*lists, strict=True))
@@ -90,6 +125,38 @@ def test_any_log_is_filled_as_it_is_walked(segment: strategies.Segment) -> None:
     expected = outcome(segment.data, EXACT)
     for form in ("numpy", "arrow"):
         assert outcome(guarded(segment.data), FILLED, form=form) == expected
+
+
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data(), st.sampled_from([61, 200, 2**18]), st.sampled_from([2**7, 2**22]), st.booleans())
+def test_a_file_is_read_and_filled_as_its_windows_are_walked(
+    tmp_path: Path, data: st.DataObject, read_bytes: int, window_bytes: int, check_crcs: bool
+) -> None:
+    segment = data.draw(strategies.segments())
+    content = data.draw(strategies.damaged(segment)).data if data.draw(st.booleans()) else segment.data
+    path = tmp_path / "0.log"
+    path.write_bytes(content)
+    expected = outcome(content, DATA, check_crcs=check_crcs)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(filling, "_READ_BYTES", read_bytes)
+        assert outcome_read(path, window_bytes=window_bytes, check_crcs=check_crcs) == expected
+        offsets = sorted(data.draw(st.tuples(st.integers(-1, 60), st.integers(-1, 60))))
+        assert outcome_read(path, offsets=tuple(offsets), check_crcs=check_crcs) == expected
+        with ThreadPoolExecutor(2) as pool:
+            ahead = {"submit": lambda call: pool.submit(call).result, "n_ahead": 2}
+            assert outcome_read(path, window_bytes=window_bytes, check_crcs=check_crcs, **ahead) == expected
+
+
+@pytest.mark.parametrize("set_name", ["k44", "k28"])
+def test_golden_files_are_read_and_filled_as_they_are_walked(set_name: str) -> None:
+    n_read = 0
+    for partition in golden_sets.partitions(set_name).values():
+        for path in golden_sets.log_files(partition):
+            expected = outcome(np.fromfile(path, np.uint8), DATA)
+            assert outcome_read(path) == expected, path
+            assert outcome_read(path, window_bytes=2**12) == expected, path
+            n_read += len(expected)
+    assert n_read > 100
 
 
 @settings(max_examples=examples(100))
@@ -118,7 +185,7 @@ def test_views_show_what_copies_hold(segment: strategies.Segment) -> None:
 @pytest.mark.kernels
 @pytest.mark.usefixtures("_level")
 @pytest.mark.parametrize("kind", sorted(LEVELS))
-def test_what_is_filled_of_damaged_batches_is_what_the_exact_walk_gives(kind: str) -> None:
+def test_what_is_filled_of_damaged_batches_is_what_the_exact_walk_gives(kind: str, tmp_path: Path) -> None:
     make, share = LEVELS[kind]
     rng = np.random.default_rng([SEED, 16, len(kind)])
     n = max(2, int(fuzz_inputs() * share) // len(seeds()) // 8)
@@ -129,6 +196,9 @@ def test_what_is_filled_of_damaged_batches_is_what_the_exact_walk_gives(kind: st
             expected = outcome(data, EXACT, check_crcs=check_crcs)
             n_damaged += any(isinstance(row[0], str) for row in expected)
             assert outcome(guarded(data), FILLED, check_crcs=check_crcs) == expected
+            if i % 4 == 0:
+                (path := tmp_path / "0.log").write_bytes(data)
+                assert outcome_read(path, check_crcs=check_crcs) == outcome(data, EXACT_DATA, check_crcs=check_crcs)
     assert n_damaged
 
 

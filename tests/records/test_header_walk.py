@@ -46,7 +46,7 @@ def outcome(windows: Iterable[Window]) -> Found:
 @pytest.fixture
 def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(header_walk, "_ROOM_BYTES", 100)
-    monkeypatch.setattr(header_walk, "_RUN_BYTES", 700)
+    monkeypatch.setattr(header_walk, "RUN_BYTES", 700)
     monkeypatch.setattr(header_walk, "_CHECKED_ROWS", 3)
     return monkeypatch
 
@@ -58,7 +58,7 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_the_same_as_walk_on_damaged_files(
     in_small_pieces: pytest.MonkeyPatch, tmp_path: Path, data: st.DataObject, room: int, run: int, rows: int
 ) -> None:
-    for name, value in (("_ROOM_BYTES", room), ("_RUN_BYTES", run)):
+    for name, value in (("_ROOM_BYTES", room), ("RUN_BYTES", run)):
         in_small_pieces.setattr(header_walk, name, value)
     in_small_pieces.setattr(batch_table, "_ROWS", rows)
     segment = data.draw(strategies.segments())
@@ -104,7 +104,7 @@ def test_a_file_where_all_is_well_is_read_without_windows(in_small_pieces: pytes
     path.write_bytes(
         b"".join(batch_v2(payload=b"x" * size, base_offset=n, last_offset_delta=0) for n, size in enumerate(sizes))
     )
-    in_small_pieces.setattr(header_walk, "_RUN_BYTES", 10_000)
+    in_small_pieces.setattr(header_walk, "RUN_BYTES", 10_000)
     with open_source(path, memory_map=False) as source:
         windows = list(walk_checked(source))
     assert [window.data.size for window in windows] == [0] * len(windows)
@@ -128,7 +128,7 @@ def test_rare_damage_costs_few_windows(in_small_pieces: pytest.MonkeyPatch, tmp_
     good = [batch_v2(payload=b"x" * 50, base_offset=n, last_offset_delta=0) for n in range(300)]
     good[150] = good[150][:-1] + b"y"
     path.write_bytes(b"".join(good))
-    in_small_pieces.setattr(header_walk, "_RUN_BYTES", 10_000)
+    in_small_pieces.setattr(header_walk, "RUN_BYTES", 10_000)
     in_small_pieces.setattr(header_walk, "_CHECKED_ROWS", 50)
     read: list[int] = []
     window_of = PreadSource.window

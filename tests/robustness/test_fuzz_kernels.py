@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -128,8 +129,7 @@ def _walk_records(a: Arguments, n: int) -> None:
     )
 
 
-def _fill_columns(a: Arguments, n: int) -> None:
-    data = a.bytes()
+def _filler(a: Arguments, n: int) -> fill_kernels.Filler:
     wide = "qi"[int(a.rng.integers(0, 2))]
     viewed = a.rng.random() < 0.2
 
@@ -144,11 +144,46 @@ def _fill_columns(a: Arguments, n: int) -> None:
     headers = a.column(wide, n + 1), strings(n_headers, optional=False), strings(n_headers, optional=False)
     fixed = [None if a.rng.random() < 0.3 else column for column in a.columns("qq", n)]
     columns = fill_kernels.Columns(n, *fixed, strings(n), strings(n), headers if n % 3 else None)
-    batches = a.columns("qqqqqhiI", n % 5)
     arena = _room.ending(bytes(int(a.rng.integers(0, 2000))))
     codecs = _codecs if a.rng.random() < 0.5 else None
-    limits = a.number(32), a.number(32), a.number(32), a.number()
-    fill_kernels.fill_columns(data, *batches, bool(n % 2), *limits, codecs, arena, columns)
+    return fill_kernels.Filler(columns, codecs, arena, a.number(32), a.number(32), a.number(32), a.number())
+
+
+def _fill_columns(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    fill_kernels.fill_columns(data, *a.columns("qqqqqhiI", n % 5), bool(n % 2), _filler(a, n))
+
+
+def _read_intact(a: Arguments, n: int) -> None:
+    """From the file with the same bytes; half of the calls say what a caller says."""
+    content = a.bytes().tobytes()
+    numbers = (0, a.data.size, -1, 2**20) if n % 2 else tuple(a.number() for _ in range(4))
+    offsets = (-(2**63), 2**63 - 1) if n % 4 < 2 else (a.number(), a.number())
+    room = a.guard.ending(bytes(int(a.rng.integers(0, 4096))))
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        batch_kernels.read_intact(
+            file.fileno(),
+            *numbers,
+            a.rng.random() < 0.5,
+            a.rng.random() < 0.2,
+            *offsets,
+            int(a.rng.integers(0, 3000)),
+            room,
+            _filler(a, n) if n % 3 else None,
+            *a.columns("qiqqibIhqqqhiih", n),
+        )
+
+
+def _find_boundary(a: Arguments, n: int) -> None:
+    a.bytes()
+    with tempfile.TemporaryFile() as file:
+        file.write(a.data.tobytes())
+        file.flush()
+        start, stop = a.number(), a.number()
+        found = batch_kernels.find_boundary(file.fileno(), start, stop, a.number())
+        assert start < found <= stop or found == stop
 
 
 def _view_strings(a: Arguments, n: int) -> None:
@@ -292,6 +327,8 @@ KERNEL_CALLS = (
     _walk_message_set,
     _walk_records,
     _fill_columns,
+    _read_intact,
+    _find_boundary,
     _view_strings,
     _measure_binary,
     _fill_binary,

@@ -59,6 +59,8 @@ class Work:
     is_stopped: bool = False
     damaged_at: int | None = None
     """Base offset of the first damaged segment that keeps its files: producers cannot be replayed from there on."""
+    passes: frozenset[int] = frozenset()
+    """Base offsets of segments behind which the work goes on although they are cut."""
 
     def file(self, base_offset: int, suffix: str) -> Path:
         return self.partition.path / kf.segment_file_name(base_offset, suffix)
@@ -230,7 +232,7 @@ class Rebuilder:
         if found.finding is not None:
             is_shortened = self._is_in_place and any(one.change == "changed" for one in self._report.files[n_files:])
             self._report.findings.add(_shortened(found.finding) if is_shortened else found.finding)
-        if found.is_cut or found.is_emptied:
+        if (found.is_cut and base not in work.passes) or found.is_emptied:
             why = f"a broker's recovery deletes it, because of the damage in {found.segment.path.name}"
             self._stop(work, found.segment, why)
 
@@ -283,7 +285,7 @@ class Rebuilder:
         """Write the files of the partition itself, and make everything durable."""
         if work.found:
             self._put_common(work)
-        self._target.settle()
+        self._target.sync()
 
     def _put_common(self, work: Work) -> None:
         """Write producer snapshots and leader epochs."""

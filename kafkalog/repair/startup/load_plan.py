@@ -132,6 +132,17 @@ class LoadPlan:
                 found[segment.base_offset] = why
         return found
 
+    @cached_property
+    def cut_before(self) -> frozenset[int]:
+        """Base offsets of the segments that a broker cuts before the recovery begins, which then finds them intact.
+
+        So those behind are not deleted, and a gap is in front of them.
+        Source: LogLoader.loadSegmentFiles, LogLoader.recoverLog, Kafka 4.3.
+        """
+        start = self.unflushed_from
+        found = (one for one in self.partition.segments if start is not None and one.base_offset >= start)
+        return frozenset(one.base_offset for one in found if why_recovered(one))
+
     @property
     def recovered(self) -> list[Segment]:
         """All segments that are recovered."""
