@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from kafkalog.internal.list_producers import PartitionProducers
     from kafkalog.internal.metadata import Metadata, metadata
     from kafkalog.internal.schemas import Schema, SchemaReference, Schemas, schemas
+    from kafkalog.internal.share_state import Delivery
     from kafkalog.internal.transactions import OpenTransaction, Transaction, Transactions, transactions
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import open, open_log_dir, open_partition, open_segment
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from kafkalog.state.leader_epochs import EpochEndOffset
     from kafkalog.state.log_config import LogConfig
     from kafkalog.state.producers import ProducerSnapshot
+    from kafkalog.values.decoding import DecodeWarning
     from kafkalog.writing.partition_writer import AppendResult, PartitionWriter, Producer
 
 __version__ = "0.2.0"
@@ -118,6 +120,7 @@ _LAZY = {
     "Group": "internal.groups",
     "GroupMember": "internal.groups",
     "GroupOffset": "internal.groups",
+    "Delivery": "internal.share_state",
     "metadata": "internal.metadata",
     "Metadata": "internal.metadata",
     "history": "internal.history",
@@ -164,6 +167,7 @@ _LAZY = {
     "ControlRecordType": "format",
     "TimestampType": "format",
     "TopicPartition": "format",
+    "DecodeWarning": "values.decoding",
     "ConversionReport": "operations.converting.report",
     "convert": "operations.converting.convert",
     "Dump": "operations.dumping.dump",
@@ -212,6 +216,8 @@ __all__ = [
     "ConversionReport",
     "CorruptionError",
     "CorruptionWarning",
+    "DecodeWarning",
+    "Delivery",
     "Dump",
     "EpochEndOffset",
     "Explanation",

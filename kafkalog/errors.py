@@ -90,6 +90,7 @@ class Reason(StrEnum):
     SNAPSHOT_VERSION = "snapshot_version"
     SNAPSHOT_CRC = "snapshot_crc"
     FUNCTION_ERROR = "function_error"
+    VALUE_UNDECODED = "value_undecoded"
     INTERNAL_RECORD = "internal_record"
     PARTITION_TWICE = "partition_twice"
     LINK_OUTSIDE = "link_outside"

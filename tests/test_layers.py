@@ -30,6 +30,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("indexes",),
     ("log",),
     ("internal",),
+    ("values",),
     ("scanning", "writing"),
     ("operations",),
     ("repair",),
@@ -51,7 +52,18 @@ STILL_LARGER_FILES: set[str] = set()
 STILL_CIRCLES: set[str] = set()
 
 # packages from which Arrow is in use, and objects below that hand themselves over as Arrow, importing it when asked
-ARROW_IN = {"interchange", "internal", "scanning", "writing", "operations", "repair", "__init__", "spark", "cli"}
+ARROW_IN = {
+    "interchange",
+    "values",
+    "internal",
+    "scanning",
+    "writing",
+    "operations",
+    "repair",
+    "__init__",
+    "spark",
+    "cli",
+}
 LAZY_ARROW = {
     ("records.batch_table", "BatchTable.to_arrow"),
     ("indexes.statistics", "IndexStatistics.to_arrow"),
@@ -140,6 +152,7 @@ class ImportCollector(ast.NodeVisitor):
         self._enter(node, 1)
 
 
+@cache
 def imports_of(source: str) -> list[Import]:
     collector = ImportCollector()
     collector.visit(ast.parse(source))

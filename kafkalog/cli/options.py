@@ -35,6 +35,7 @@ FILTER_HELP: Final = """\
   timestamp >= 2026-11-21T08:00Z   times in ISO 8601 with a zone, or in milliseconds
   headers has trace-id             has, has not: a header of that name
   headers.trace-id == 0x0aff       any header of that name
+  value.customer.id == 7           a field, with --value-format or --key-format
   compression == zstd              also topic, partition, segment, is_transactional == true, ...
   timestamp_type == LogAppendTime  or CreateTime, NoTimestampType; or 1, 0, -1
 Bytes are given as text, as 0x and hex digits, or as base64: and base64. A value in quotes is text as it stands."""
@@ -58,7 +59,13 @@ class HelpText:
 
 
 def add_command(
-    commands: Any, name: str, words: HelpText, *, paths: tuple[str, str, str] | None = None, writes: bool = False
+    commands: Any,
+    name: str,
+    words: HelpText,
+    *,
+    paths: tuple[str, str, str] | None = None,
+    needs_paths: bool = True,
+    writes: bool = False,
 ) -> argparse.ArgumentParser:
     """Add a command's parser, with the arguments that all commands have.
 
@@ -67,6 +74,8 @@ def add_command(
     paths : tuple of str, optional
         Name of the positional paths, their help, and a paragraph about them. Default: paths of log dirs, partition
         directories and segments.
+    needs_paths : bool
+        Whether at least one path has to be given.
     writes : bool
         Whether the command may change files at PATH.
     """
@@ -81,7 +90,7 @@ def add_command(
         allow_abbrev=False,
     )
     parser.short_help = (f"{words.description.partition(chr(10) * 2)[0]}", words.examples)
-    parser.add_argument("paths", metavar=metavar, nargs="+", help=path_help)
+    parser.add_argument("paths", metavar=metavar, nargs="+" if needs_paths else "*", help=path_help)
     speech = parser.add_mutually_exclusive_group()
     speech.add_argument(
         "-q", "--quiet", action="store_true", help="no progress bar, no notes; damage and errors are still said"
@@ -257,12 +266,13 @@ def timestamp(text: str) -> int | datetime:
 
 def condition(text: str) -> tuple[Any, ...]:
     """Parse ``COLUMN OP VALUE`` into a filter; see `FILTER_HELP`."""
-    from kafkalog.scanning.conditions.filter_text import parse_condition
+    from kafkalog.scanning.conditions.filter_text import DECODED_FIELDS, parse_condition
     from kafkalog.scanning.conditions.filter_tuples import check_term
 
     try:
         term = parse_condition(text)
-        check_term(term)
+        if not term[0].startswith(DECODED_FIELDS):
+            check_term(term)
     except (TypeError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error) if repr(text) in str(error) else f"{text!r}: {error}") from None
     return term

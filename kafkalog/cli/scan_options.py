@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
@@ -74,6 +74,49 @@ def add_scan_reading(parser: argparse.ArgumentParser) -> None:
     add_limits(reading)  # type: ignore[arg-type]
 
 
+FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "protobuf", "jsonschema")
+"""Those of `kafkalog.values.options`, which to import for a help text would take longer than the rest."""
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """Add the options about what the bytes of keys and values are."""
+    what = parser.add_argument_group("what keys and values are")
+    for column in ("value", "key"):
+        what.add_argument(
+            f"--{column}-format",
+            metavar="FORMAT",
+            choices=FORMATS,
+            help=f"decode {column}s: {', '.join(FORMATS)}" if column == "value" else "decode keys, the same way",
+        )
+    what.add_argument("--schema", metavar="FILE", help="the schema of all values; else each names its own")
+    what.add_argument("--key-schema", metavar="FILE", help="the schema of all keys")
+    what.add_argument("--no-frame", action="store_true", help="no schema ids are in front of values; see --schema")
+    where = what.add_mutually_exclusive_group()
+    where.add_argument("--schemas", metavar="DIR", help="look up schemas in files of a directory, such as 7.avsc")
+    where.add_argument(
+        "--schema-registry",
+        metavar="URL",
+        help="look up schemas at a registry (default: in the topic _schemas of the same log dir)",
+    )
+
+
+def decode_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of `kafkalog.scan` about decoding."""
+    from kafkalog.values.options import WITH_SCHEMAS
+
+    decode: dict[str, Any] = {}
+    for column, name, schema in (("value", args.value_format, args.schema), ("key", args.key_format, args.key_schema)):
+        if name is not None:
+            given = {"schema": schema, **({"framed": False} if args.no_frame else {})}
+            plain = schema is None and not (args.no_frame and name in WITH_SCHEMAS)
+            decode[column] = name if plain else {"format": name, **given}
+        elif schema is not None:
+            raise UsageError(f"a schema needs a format: say --{column}-format")
+    if not decode:
+        return {}
+    return {"decode": decode, "schemas": args.schemas or args.schema_registry}
+
+
 def add_on_corruption(parser: Any, *, default: str) -> None:
     """Add ``--on-corruption``."""
     meanings = {
@@ -123,6 +166,7 @@ def scan_options(args: argparse.Namespace) -> dict[str, Any]:
         "check_crcs": not args.no_check_crcs,
         "threads": args.threads,
         "limits": make_limits(args.limits),
+        **(decode_options(args) if hasattr(args, "value_format") else {}),
     }
 
 

@@ -11,19 +11,24 @@ import base64
 import binascii
 import itertools
 import json
+import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, get_args
 
 import pyarrow as pa
+import pyarrow.types as pt
 
-from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
+from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS
 
 Encoding = Literal["base64", "utf8", "hex"]
 ENCODINGS: Final = get_args(Encoding)
 
-BYTES_COLUMNS: Final = ("key", "value")
+BYTES_TYPES: Final = (pa.binary(), pa.large_binary(), pa.binary_view())
+
+RECORD_COLUMNS: Final = frozenset(ALL_COLUMNS) - {"key", "value"}
+"""Columns of which the name says the type."""
 
 Headers = list[dict[str, Any]]
 
@@ -101,11 +106,13 @@ class JsonLines(LineFormat):
         return "{" + ", ".join(f"{json.dumps(name)}: %s" for name in self.columns) + "}\n"
 
     def _texts(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
-        if name in BYTES_COLUMNS:
+        if column.type in BYTES_TYPES:
             return self._bytes(column)
         if name == "headers":
             encode = ENCODERS[self._encoding]
             return _header_texts(column, encode)
+        if name not in RECORD_COLUMNS:
+            return [encode_json(value) for value in plain_values(column)]
         return _scalar_texts(name, column, null="null", quote=encode_json)
 
     def _bytes(self, column: pa.Array) -> list[str]:
@@ -155,7 +162,7 @@ class CsvRows(LineFormat):
         return ",".join(["%s"] * len(self.columns)) + "\n"
 
     def _texts(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
-        if name in BYTES_COLUMNS:
+        if column.type in BYTES_TYPES:
             return self._bytes(name, column, batch)
         if name == "headers":
             encode = ENCODERS["hex" if self._encoding == "hex" else "base64"]
@@ -163,6 +170,11 @@ class CsvRows(LineFormat):
                 encode = _utf8
             texts = _header_texts(column, encode)
             return [text if text == "[]" else self._quote(text) for text in texts]
+        if name not in RECORD_COLUMNS:
+            return [
+                self._null if value is None else self._quote(value if isinstance(value, str) else encode_json(value))
+                for value in plain_values(column)
+            ]
         return _scalar_texts(name, column, null=self._null, quote=self._quote)
 
     def _bytes(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
@@ -202,6 +214,52 @@ def bytes_list(column: pa.Array) -> list[bytes | None]:
         return values
     raw = _slices(column)
     return raw if not column.null_count else [b if v else None for b, v in zip(raw, _is_valid(column), strict=True)]
+
+
+def plain_values(array: pa.Array) -> list[Any]:
+    """Values as what JSON has: maps are dicts, bytes base64, times ISO 8601, numbers that JSON lacks text."""
+    return list(_python_values(array))
+
+
+def _python_values(array: pa.Array) -> Iterator[Any]:
+    kind = array.type
+    valid = array.is_valid().to_pylist()
+    if pt.is_struct(kind):
+        names = [field.name for field in kind]
+        columns = [plain_values(array.field(i)) for i in range(kind.num_fields)]
+        rows: Iterable[Any] = zip(*columns, strict=True) if columns else [()] * len(array)
+        for is_valid, row in zip(valid, rows, strict=True):
+            yield dict(zip(names, row, strict=True)) if is_valid else None
+    elif pt.is_list(kind) or pt.is_map(kind):
+        offsets = array.offsets.to_pylist()
+        first = offsets[0]
+        items = plain_values((array.values if pt.is_list(kind) else array.items).slice(first, offsets[-1] - first))
+        keys = plain_values(array.keys.slice(first, offsets[-1] - first)) if pt.is_map(kind) else None
+        for i, is_valid in enumerate(valid):
+            span = slice(offsets[i] - first, offsets[i + 1] - first)
+            mine = items[span]
+            yield None if not is_valid else mine if keys is None else dict(zip(keys[span], mine, strict=True))
+    else:
+        yield from _scalars(array)
+
+
+def _scalars(array: pa.Array) -> Iterator[Any]:
+    kind = array.type
+    if pt.is_timestamp(kind) and kind.tz is not None:
+        # without the zone: Arrow would ask for the data base of zones, which a small system lacks
+        for text in array.cast(pa.timestamp(kind.unit)).cast(pa.string()).to_pylist():
+            yield None if text is None else text.replace(" ", "T") + "Z"
+    elif pt.is_temporal(kind) or pt.is_decimal(kind):
+        for text in array.cast(pa.string()).to_pylist():
+            yield text if text is None or not pt.is_timestamp(kind) else text.replace(" ", "T")
+    elif pt.is_floating(kind):
+        for number in array.to_pylist():
+            yield number if number is None or math.isfinite(number) else str(number)
+    elif pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
+        for value in array.to_pylist():
+            yield None if value is None else base64.b64encode(value).decode("ascii")
+    else:
+        yield from array.to_pylist()
 
 
 def headers_list(column: Any) -> list[Headers]:

@@ -6,6 +6,7 @@
     `batch_scan`      `BatchScan`: the batch table of all partitions
     `conditions`      `filters=`: conditions on records, as tuples, as text and as Arrow expressions
     `user_functions`  `where=` and `extract=`: functions compiled with numba
+    `decoded`         `decode=`: which conditions wait for decoded values, and the schemas beside a log
     `query`           `Query`: the checked options of a scan
     `ordered_pool`    threads that work ahead on a plan; results in the order of the plan
     `execution`       one pass: plans windows, decodes them in several threads, returns them in order

@@ -29,6 +29,7 @@ from kafkalog.scanning.conditions.filter_tuples import Filters
 from kafkalog.scanning.conditions.filters import Filter
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
+from kafkalog.values.options import Decode
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -77,6 +78,8 @@ class ScanOptions(TaskOptions, total=False):
     batch_size: int | None
     memory_map: bool | str
     binary_type: pa.DataType | None
+    decode: Mapping[str, Decode] | None
+    schemas: Any
     limits: Limits | None
 
 

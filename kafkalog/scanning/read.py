@@ -86,6 +86,17 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         Whether to map the `.log` files. `"auto"` reads them, which is as fast, and safe on files that change.
     binary_type : pyarrow.DataType, optional
         `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()` for key, value and header values.
+    decode : mapping of {"key", "value"} to str or mapping, optional
+        What the bytes are, such as ``{"key": "long", "value": "json"}``: utf8, json, short, int, long, float, double,
+        uuid (as Kafka's serializers write them), avro, protobuf or jsonschema (in Confluent's frames). Instead of the
+        name a mapping may have ``format``, ``schema`` (text or path; then values need not name one), ``framed=False``
+        (no schema id stands before values) and ``message`` (Protobuf's name of it). The column then has typed values.
+        `columns` and `filters` may name fields, such as ``value.customer.id``. What does not decode is null, with a
+        finding and a `DecodeWarning`; the columns ``value_error`` and ``value_bytes`` have the reason and the bytes.
+        Where the types depend on the values, records are read twice. `where` sees bytes.
+    schemas : path-like, str or mapping, optional
+        Where schemas are looked up: a directory with files such as ``7.avsc``, a registry's URL, or a mapping of id to
+        schema. Default: the topic ``_schemas`` in the same log dir.
     limits : Limits
 
     Returns
@@ -108,6 +119,10 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     [0, 1]
     >>> kafkalog.scan("tests/golden/log_dir", filters=[("key", "starts_with", b"k1"), ("offset", "<", 50)]).count_rows()
     0
+    >>> kafkalog.read_table(
+    ...     "tests/golden/log_dir/p-multi-0", decode={"key": "utf8"}, columns=["offset", "key"], limit=1
+    ... ).schema.field("key").type
+    DataType(string)
     """
     return Scan(path, **options)
 

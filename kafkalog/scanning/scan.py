@@ -35,10 +35,13 @@ from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, near, optional_integer
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, gather
 from kafkalog.scanning.conditions.expressions import narrowed
+from kafkalog.scanning.decoded import DecodedScan, divide_options, schemas_beside
 from kafkalog.scanning.execution import Pass
 from kafkalog.scanning.explain import Explanation
 from kafkalog.scanning.planning import TASK_BYTES, plan
 from kafkalog.scanning.query import Opened, Query, ScanOptions, Target, offset_of
+from kafkalog.values.decoding import Decoding
+from kafkalog.values.registry import schema_source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +53,7 @@ MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes exceeds this. A single larger record is not cut."""
 
 
-class Scan:
+class Scan(DecodedScan):
     """A lazy scan of records; made by `kafkalog.scan`.
 
     Each call reads the files again: those that existed when the path was opened. A scan is an Arrow stream, and works
@@ -67,14 +70,26 @@ class Scan:
     """
 
     def __init__(self, path: Paths | Opened, **options: Unpack[ScanOptions]) -> None:
-        self._query = query = Query.of(path, **options)
-        derived = {} if query.extract is None else query.extract.dtypes
-        self.columns = check_columns(options.get("columns"), ALL_COLUMNS, DEFAULT_COLUMNS, derived)
-        if not self.columns and not derived:
+        columns = options.get("columns")
+        if columns is not None and not columns and not options.get("extract"):
             raise ValueError("columns is empty; count_rows() counts records without any")
+        formats, options, after = divide_options(options)
+        self._query = query = Query.of(path, **options)
+        self._decoding: Decoding | None = None
+        self._limit = None
+        if formats:
+            source = schema_source(options.get("schemas")) or schemas_beside(query.target, formats, Scan)
+            self._decoding = Decoding(formats, source, columns, after)
+            columns = self._decoding.record_columns
+            if after is not None:  # counted after these filters
+                self._query, self._limit = replace(query, limit=None), query.limit
+        derived = {} if query.extract is None else query.extract.dtypes
+        columns = check_columns(columns, ALL_COLUMNS, DEFAULT_COLUMNS, derived)
+        self.columns = columns if self._decoding is None else self._decoding.columns
         self._derived = tuple(derived)
-        self._records = record_schema(self.columns, check_binary_type(options.get("binary_type")))
-        self.schema = extend_schema(self._records, derived)
+        self._binary_type = check_binary_type(options.get("binary_type"))
+        self._records = record_schema(columns, self._binary_type)
+        self._raw_schema = extend_schema(self._records, derived)
         batch_size = options.get("batch_size")
         self._batch_size = optional_integer("batch_size", batch_size, 1)
         self.progress: Callable[[int], object] | None = None
@@ -112,17 +127,25 @@ class Scan:
         KafkalogError
             On damage, with `on_corruption="raise"`. The batches before the damage are yielded first.
         """
-        one = self._pass()
+        if self._decoding is not None:
+            yield from self._decoded_batches(self._decoding)
+            return
+        for _, batch in self._raw_batches(self._pass()):
+            yield batch
+            del batch
+
+    def _raw_batches(self, one: Pass) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Record batches before anything is decoded, with the path of the segment."""
         writer: ArrowWriter | None = None
         segment: Segment | None = None
         for task, columns in one.run(columns_needed(self._records), form_needed(self._records)):
             if writer is None or task.window.segment is not segment:
                 _report_header_keys(one, writer, segment)
                 segment = task.window.segment
-                writer = ArrowWriter(self.schema, task.partition.topic_partition, segment.path.name)
+                writer = ArrowWriter(self._raw_schema, task.partition.topic_partition, segment.path.name)
             del task
             for part in self._cut(columns):
-                yield writer.batch(part)
+                yield str(segment.path), writer.batch(part)
         _report_header_keys(one, writer, segment)
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -172,6 +195,8 @@ class Scan:
         `topic` and `segment` are arrays of str, `partition` is an int32 array. For a `.log` outside a topic-partition
         directory, `topic` is "" and `partition` is -1.
         """
+        if self._decoding is not None:
+            raise ValueError("decoded columns are Arrow's: use to_table(), or read without decode=")
         names = [name for name in self.columns if name not in CONTEXT_COLUMNS]
         contexts: list[tuple[kf.TopicPartition | None, str, int]] = []
 
@@ -198,6 +223,11 @@ class Scan:
         if integer("n", n) < 0:
             raise ValueError("n must not be negative")
         n = min(n, 2**62)  # Arrow's lengths are int64
+        if self._decoding is not None and self._decoding.needs_to_learn and self._decoding.conditions is None:
+            one = copy(self)
+            one._query = replace(self._query, limit=n if self._query.limit is None else min(n, self._query.limit))
+            one._decoding = copy(self._decoding)
+            return one.to_table()
         batches: list[pa.RecordBatch] = []
         left = n
         stream = self.to_batches()
@@ -216,6 +246,8 @@ class Scan:
         A partition is read from ever farther before its end until there are enough.
         """
         integer("n", n, 0)
+        if self._decoding is not None and self._decoding.needs_to_learn and self._decoding.conditions is None:
+            return self._decoded_tail(copy(self._decoding), n)
         found = Findings(self._query.limits.max_findings)
         tables = [self.schema.empty_table()]
         for partition in self._query.iter_partitions():
@@ -249,6 +281,8 @@ class Scan:
 
     def count_rows(self) -> int:
         """The number of records. They are read and checked, and only their offsets are copied."""
+        if self._decoding is not None and self._decoding.conditions is not None:
+            return sum(map(len, self.to_batches()))
         return sum(columns.n_records for _, columns in self._pass().run(["offset"]))
 
     def explain(self, *, analyze: bool = False) -> Explanation:
@@ -315,7 +349,7 @@ class Scan:
         """
         integer("target_bytes", target_bytes, 1)
         query = self._query
-        if not self.can_be_narrowed:
+        if query.limit is not None or self._limit is not None:
             raise ValueError("a scan with a limit cannot be divided: what a part reads depends on those before it")
         if isinstance(query.target, PartitionRanges):
             return [self]
@@ -333,6 +367,8 @@ class Scan:
             condition=query.filter,
             limits=query.limits,
         )
+        if self._decoding is not None:
+            self._learn(self._decoding)  # once for all parts
         self._last = Pass(query)
         for finding in planned.findings:
             self._last.report(finding)
@@ -358,8 +394,8 @@ class Scan:
 
     @property
     def can_be_narrowed(self) -> bool:
-        """Whether conditions may be added, and parts read alone: not with a `limit`, which counts what comes first."""
-        return self._query.limit is None
+        """Whether conditions may be added: not with a `limit`, which counts what comes first, nor with `decode`."""
+        return self._query.limit is None and self._decoding is None
 
     def narrowed(self, columns: Sequence[str] | None = None, expression: pc.Expression | None = None) -> Scan:
         """This scan with other columns, or of only those of its records for which an expression is true.
@@ -379,8 +415,11 @@ class Scan:
         if columns is not None:
             names = [name for name in columns if name not in self._derived]
             one.columns = check_columns(names, self.columns, (), self._derived)
-            one._records = pa.schema([self._records.field(name) for name in names])
-            one.schema = pa.schema([*one._records, *(self.schema.field(name) for name in self._derived)])
+            if self._decoding is not None:
+                one._decoding = self._decoding.select(names)
+            else:
+                one._records = pa.schema([self._records.field(name) for name in names])
+                one._raw_schema = pa.schema([*one._records, *(self.schema.field(name) for name in self._derived)])
         one._last = Pass(one._query)
         return one
 

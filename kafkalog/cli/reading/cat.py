@@ -14,6 +14,7 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import FILTER_HELP, HelpText, add_command, count
 from kafkalog.cli.scan_options import (
     ScanReporter,
+    add_decoding,
     add_scan_reading,
     add_scan_selection,
     columns_of,
@@ -46,7 +47,8 @@ a record has none), headers as a list of [name, value]; key and value in base64,
 
 Columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers (the default); leader_epoch,
 producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset, batch_position,
-segment.
+segment. With --value-format, --key-format also fields such as value.customer.id, and value_error, value_bytes: the
+reason why a value did not decode, and its bytes.
 
 {FILTER_HELP}
 
@@ -64,6 +66,7 @@ left out and reported: see --on-corruption.""",
   kafkalog cat orders-0 --tail 5
   kafkalog cat orders-0 --isolation-level read_committed
   kafkalog cat /backup/kafka -t orders --filter 'key == user-42' --filter 'headers has trace-id'
+  kafkalog cat orders-0 --value-format json --columns offset,value.customer.id --filter 'value.total > 100'
   kafkalog cat damaged-0 --on-corruption skip --json > intact.jsonl
   kafkalog cat __consumer_offsets-7 --columns offset,key,producer_id --include-control""",
 )
@@ -86,6 +89,7 @@ def add_parser(commands: Any) -> None:
         help='of bytes in JSON (default: base64); with utf8, bytes that are not valid become {"base64": ...}',
     )
     how.add_argument("--full", action="store_true", help="do not cut long values at a terminal")
+    add_decoding(parser)
     add_scan_reading(parser)
     parser.set_defaults(run=run)
 
@@ -112,13 +116,18 @@ def run(args: argparse.Namespace, console: Console) -> None:
         from kafkalog.scanning.scan import Scan
 
         scan = Scan(path_of(args), columns=[*shown, *beside], **scan_options(args))
+        if not args.explain and args.tail is None:
+            _ = scan.schema  # a field that no value has is a usage error
     if args.explain:
         _explain(scan, args.json, console)
         return
     note_if_nothing_matches(args, scan, console)
+    from kafkalog.values.decoding import DecodeWarning
+
     watch = ScanReporter(scan, console, None if sys.stdout.isatty() else "records")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
+        warnings.simplefilter("ignore", DecodeWarning)
         _print(scan, record_format, args.tail, watch, console)
 
 

@@ -12,7 +12,16 @@ import pyarrow as pa
 from kafkalog.cli.text import quote_bytes, quote_name
 from kafkalog.format import TIMESTAMP_TYPE_NAMES, ControlRecordType
 from kafkalog.interchange.arrow_buffers import milliseconds
-from kafkalog.interchange.text_output import BYTES_COLUMNS, Headers, JsonLines, bytes_list, headers_list
+from kafkalog.interchange.text_output import (
+    BYTES_TYPES,
+    RECORD_COLUMNS,
+    Headers,
+    JsonLines,
+    bytes_list,
+    encode_json,
+    headers_list,
+    plain_values,
+)
 
 TEXT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
@@ -94,7 +103,7 @@ class TextFormat(RecordFormat):
                 shown = [
                     column[row]
                     for name, column in zip(others, cells, strict=True)
-                    if name not in (*BYTES_COLUMNS, "headers")
+                    if name not in ("key", "value", "headers")
                 ]
                 parts.append(" ".join([marker, *shown]))
             elif cells:
@@ -117,12 +126,15 @@ class TextFormat(RecordFormat):
     def _cells(self, batch: pa.RecordBatch, name: str) -> list[str]:
         """Return ``name=value`` for each record; "" for a record without headers."""
         cut_at = self._cut_at
-        if name in BYTES_COLUMNS:
+        if batch.column(name).type in BYTES_TYPES:
             return [f"{name}={quote_bytes(value, cut_at)}" for value in bytes_list(batch.column(name))]
         if name == "headers":
             return [
                 _header_text(headers, cut_at) if headers else "" for headers in headers_list(batch.column("headers"))
             ]
+        if name not in RECORD_COLUMNS:
+            texts = map(encode_json, plain_values(batch.column(name)))
+            return [f"{name}={text if cut_at is None else _cut(text, cut_at)}" for text in texts]
         values: list[Any] = batch.column(name).to_pylist()
         if name == "timestamp_type":
             return [f"{name}={TIMESTAMP_TYPE_NAMES[value]}" for value in values]
@@ -167,6 +179,10 @@ def control_text(key: bytes | None, value: bytes | None, cut_at: int | None = No
     if kind in (ControlRecordType.ABORT, ControlRecordType.COMMIT) and value is not None and len(value) >= 6:
         return f"control={kind.name} coordinator_epoch={int.from_bytes(value[2:6], 'big', signed=True)}"
     return f"control={kind.name} value={quote_bytes(value, cut_at)}"
+
+
+def _cut(text: str, cut_at: int) -> str:
+    return text if len(text) <= cut_at else f"{text[:cut_at]}... ({len(text)} characters)"
 
 
 def _header_text(headers: Headers, cut_at: int | None) -> str:

@@ -12,6 +12,7 @@ from kafkalog.cli.exits import OutputError, UsageError
 from kafkalog.cli.options import HelpText, add_command
 from kafkalog.cli.scan_options import (
     ScanReporter,
+    add_decoding,
     add_scan_reading,
     add_scan_selection,
     note_if_nothing_matches,
@@ -102,6 +103,7 @@ def add_parser(commands: Any) -> None:
         " values are changed",
     )
     add_scan_selection(parser)
+    add_decoding(parser)
     add_scan_reading(parser)
     parser.set_defaults(run=run)
 
@@ -129,11 +131,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
             **options,
         )
     from kafkalog.interchange.text_output import NotTextError
+    from kafkalog.values.decoding import DecodeWarning
 
     note_if_nothing_matches(args, exporter.scan, console)
     watch = ScanReporter(exporter.scan, console, "records")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
+        warnings.simplefilter("ignore", DecodeWarning)
         try:
             result = exporter.run()
         except CorruptionError as error:

@@ -11,11 +11,14 @@ from kafkalog.parsing import parse_time
 from kafkalog.records.columns import BINARY_COLUMNS, FIXED_COLUMNS
 
 _CONDITION: Final = re.compile(
-    r"""\s*(?P<column>headers\.(?:"[^"]+"|[^\s=!<>"]+)|\w+)
+    r"""\s*(?P<column>(?:headers|key|value)\.(?:"[^"]+"|[^\s=!<>"]+)|\w+)
     (?:\s*(?P<sign>==|!=|<=|>=|=|<|>)|\s+(?P<word>(?i:is\s+not\s+null|is\s+null|not\s+in|in|has\s+not|has|starts_with|contains))(?!\S))
     \s*(?P<value>.*?)\s*""",
     re.VERBOSE | re.DOTALL,
 )
+DECODED_FIELDS: Final = ("key.", "value.")
+"""How the names of fields of decoded columns begin."""
+
 _ITEM: Final = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|\Z)""", re.DOTALL)
 _QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 
@@ -62,6 +65,8 @@ def _value(column: str, text: str) -> Any:
     quoted = _QUOTED.fullmatch(text)
     if quoted is not None:
         return quoted[2]
+    if column.startswith(DECODED_FIELDS):
+        return text  # the type of the field decides what it means
     if column in BINARY_COLUMNS or column.startswith("headers."):
         return _bytes(text)
     if column == "timestamp":

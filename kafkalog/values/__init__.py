@@ -1,0 +1,15 @@
+"""Turns the bytes of keys and values into typed columns: what `decode=` of a scan asks for.
+
+    `options`     `decode=` as users write it
+    `payloads`    byte strings of an Arrow column, by position
+    `frames`      Confluent's frames: which schema a value is written with, and where its bytes begin
+    `schemas`     where schemas come from: a directory, a registry, the records of `_schemas`, one that is given
+    `plain`       text, and numbers as Kafka's serializers write them
+    `json_text`   JSON
+    `types`       the Arrow type that several types have in common, and arrays of it
+    `registry`    a registry that answers HTTP
+    `conditions`  filters on decoded columns
+    `decoding`    all of it for the record batches of a scan
+
+What does not decode is null, and counted with its reason. Nothing here knows files of a log.
+"""

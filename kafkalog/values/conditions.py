@@ -1,0 +1,224 @@
+"""Filters on decoded columns, such as ``value.customer.id == 7``: applied to values after they are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from kafkalog.parsing import parse_time
+from kafkalog.values.types import field_at
+
+Term = tuple[Any, ...]
+"""``(column, operation, value)``, without the value for ``is null`` and ``is not null``."""
+Groups = list[list[Term]]
+"""All terms of one group have to hold."""
+
+_COMPARISONS: Final = {
+    "==": "equal",
+    "!=": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+_TEXT: Final = {"starts_with": "starts_with", "contains": "match_substring"}
+_SAME: Final = {"=": "==", "startswith": "starts_with", "is_null": "is null", "is_not_null": "is not null"}
+_OPERATIONS: Final = (*_COMPARISONS, *_TEXT, "in", "not in", "is null", "is not null")
+
+
+class Split(NamedTuple):
+    """Filters, divided.
+
+    Attributes
+    ----------
+    before : list of list of tuple or None
+        Conditions on records, for before anything is decoded. They let through all that `after` does.
+    after : list of list of tuple or None
+        Conditions for decoded columns; None if there are none.
+    """
+
+    before: Groups | None
+    after: Groups | None
+
+
+def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str], Term]) -> Split:
+    """Divide the filters of a scan into those on records and those on decoded columns.
+
+    Parameters
+    ----------
+    filters : str, or list as `kafkalog.scan` takes it
+    decoded : collection of str
+        The columns that are decoded.
+    parse : callable
+        Makes a term of a text.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A condition on a decoded column is invalid.
+    """
+    groups = _groups(filters, parse)
+    if not any(_is_decoded(term, decoded) for group in groups for term in group):
+        return Split(groups, None)
+    before = [[term for term in group if not _is_decoded(term, decoded)] for group in groups]
+    if len(groups) == 1:
+        return Split(before if before[0] else None, [[_checked(one) for one in groups[0] if _is_decoded(one, decoded)]])
+    for term in (term for group in groups for term in group):
+        if str(term[0]).partition(".")[0] == "headers":
+            raise ValueError("headers and decoded columns are not for filters of which only one has to hold")
+    return Split(before if all(before) else None, [[_checked(term) for term in group] for group in groups])
+
+
+def _groups(filters: Any, parse: Callable[[str], Term]) -> Groups:
+    if isinstance(filters, str):
+        filters = [filters]
+    if isinstance(filters, (bytes, Mapping)) or not isinstance(filters, Sequence):
+        raise TypeError(f"filters must be a list of (column, operation, value) tuples, not {type(filters).__name__}")
+    items = [parse(item) if isinstance(item, str) else item for item in filters]
+    if all(isinstance(item, tuple) for item in items):
+        return [items]
+    return [[parse(term) if isinstance(term, str) else term for term in group] for group in items]
+
+
+def _is_decoded(term: Any, decoded: Collection[str]) -> bool:
+    if not isinstance(term, tuple) or not term or not isinstance(term[0], str):
+        raise TypeError(f"a filter must be a (column, operation, value) tuple, not {term!r}")
+    return term[0].partition(".")[0] in decoded
+
+
+def _checked(term: Term) -> Term:
+    column, operation = term[0], " ".join(str(term[1]).split()) if len(term) > 1 else ""
+    operation = _SAME.get(operation, operation)
+    if operation not in _OPERATIONS:
+        raise ValueError(f"no operation {operation!r} for column {column!r}; there are {', '.join(_OPERATIONS)}")
+    if operation.startswith("is "):
+        return column, operation
+    if len(term) != 3:
+        raise ValueError(f"{column!r} {operation!r} needs a value")
+    if term[2] is None:
+        raise ValueError(f"nothing compares with None; write ({column!r}, 'is null') or ({column!r}, 'is not null')")
+    return column, operation, term[2]
+
+
+def columns_of(groups: Groups | None) -> list[str]:
+    """The columns and fields that conditions read."""
+    return list(dict.fromkeys(term[0] for group in groups or () for term in group))
+
+
+def matching(groups: Groups, columns: Mapping[str, pa.Array], n: int) -> npt.NDArray[np.bool_]:
+    """bool[n]: rows for which all conditions of one group hold.
+
+    Parameters
+    ----------
+    columns : mapping of str to pyarrow.Array
+        By name; a field ``a.b`` is looked up in column ``a``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A field does not exist, or cannot be compared with the value.
+    """
+    whole = np.zeros(n, np.bool_)
+    for group in groups:
+        mask = np.ones(n, np.bool_)
+        for term in group:
+            mask &= _holds(term, columns)
+        whole |= mask
+    return whole
+
+
+def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]:
+    import pyarrow.compute as pc
+
+    column, operation = term[0], term[1]
+    name, *path = column.split(".")
+    try:
+        array = field_at(columns[name], path)
+    except KeyError as error:
+        raise ValueError(f"{column!r} to filter by: {error.args[0]}") from None
+    if operation.startswith("is "):
+        return _mask(array.is_null() if operation == "is null" else array.is_valid())
+    if pt.is_nested(array.type):
+        raise ValueError(f"{column!r} is {array.type}, which compares with nothing; name a field in it")
+    if pt.is_float32(array.type):
+        array = array.cast(pa.float64())  # else the value would be rounded, and match other numbers
+    if operation in ("in", "not in"):
+        if isinstance(term[2], (str, bytes)):
+            raise TypeError(f"{operation!r} needs a list of values, not {term[2]!r}")
+        known = [_scalar(column, one, array.type) for one in term[2] if one is not None]
+        found = np.zeros(len(array), np.bool_)
+        for one in known:
+            found |= _mask(pc.equal(array, one))
+        if None in term[2]:
+            found |= _mask(array.is_null())
+        return ~found if operation == "not in" else found
+    if operation in _TEXT:
+        if not (pt.is_string(array.type) or pt.is_binary(array.type)):
+            raise ValueError(f"{operation!r} is for text and bytes, and {column!r} is {array.type}")
+        text = _scalar(column, term[2], array.type).as_py()
+        return _mask(getattr(pc, _TEXT[operation])(array, text))
+    return _mask(getattr(pc, _COMPARISONS[operation])(array, _scalar(column, term[2], array.type)))
+
+
+def _mask(array: pa.Array) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = array.fill_null(False).to_numpy(zero_copy_only=False)
+    return found.astype(np.bool_)
+
+
+def _scalar(column: str, value: Any, kind: pa.DataType) -> pa.Scalar:
+    """A value to compare with a column: of the column's type, or of one that Arrow compares with it."""
+    try:
+        return _as_type(value, kind)
+    except (ValueError, TypeError, InvalidOperation, OverflowError, pa.ArrowException) as error:
+        raise ValueError(f"{column!r} is {kind}, which does not compare with {value!r}: {error}") from None
+
+
+def _as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if pt.is_boolean(kind):
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            value = value.lower() == "true"
+        if not isinstance(value, (bool, np.bool_)):
+            raise TypeError("it is true or false")
+        return pa.scalar(bool(value))
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError("it is no boolean")
+    if pt.is_integer(kind):
+        number = int(value) if isinstance(value, (str, int, np.integer)) else None
+        if number is None:
+            raise TypeError("it is a whole number")
+        return pa.scalar(number, pa.int64() if number < 2**63 else pa.uint64())
+    if pt.is_floating(kind):
+        return pa.scalar(float(value))
+    if pt.is_decimal(kind):
+        return pa.scalar(Decimal(str(value)))
+    if pt.is_string(kind):
+        return pa.scalar(value.decode() if isinstance(value, bytes) else _text(value))
+    if pt.is_binary(kind) or pt.is_fixed_size_binary(kind):
+        return pa.scalar(value if isinstance(value, bytes) else _text(value).encode(), pa.binary()).cast(kind)
+    if pt.is_timestamp(kind):
+        moment = parse_time("a time", value) if kind.tz else _moment(value)
+        if isinstance(moment, int):
+            return pa.scalar(moment, pa.timestamp("ms", kind.tz))
+        return pa.scalar(moment, pa.timestamp("us", kind.tz))
+    if pt.is_date(kind):
+        return pa.scalar(value if isinstance(value, date) else date.fromisoformat(value), pa.date32())
+    if pt.is_time(kind):
+        return pa.scalar(value if isinstance(value, time) else time.fromisoformat(value), pa.time64("us")).cast(kind)
+    raise TypeError("nothing compares with it")
+
+
+def _moment(value: Any) -> int | datetime:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("it is text")
+    return value

@@ -1,0 +1,335 @@
+"""`Decoding`: what `decode=` asks of a scan. It turns record batches with bytes into record batches with values.
+
+The type of a column depends on its values: on the schemas that they name, or on what JSON there is. So the records are
+read twice, unless the format says the type: `learn` takes a first look, `decode` gives the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from kafkalog.errors import Finding, LimitExceededError, Reason
+from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS, record_schema
+from kafkalog.parsing import near
+from kafkalog.values.conditions import Groups, columns_of, matching
+from kafkalog.values.frames import HEADER_NAMES, strip_frames
+from kafkalog.values.json_text import JsonValues
+from kafkalog.values.options import ColumnFormat
+from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.plain import TYPES, decode_plain
+from kafkalog.values.schemas import SchemaSource
+from kafkalog.values.types import Path, TooWideError, field_at, narrow_type, text_array
+
+_SHOWN_OFFSETS: Final = 5
+_MOST_REASONS: Final = 100
+_OTHER: Final = "for other reasons"
+
+
+class DecodeWarning(UserWarning):
+    """Keys or values did not decode (`decode=`) and are null; the findings list them, with reasons."""
+
+
+class ColumnDecoder(Protocol):
+    """Decodes the key or the value of records."""
+
+    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
+        """Take a first look at values."""
+
+    def full_type(self) -> pa.DataType:
+        """The type of the values that were looked at, with all fields."""
+
+    def narrow(self, paths: list[Path] | None) -> None:
+        """From now on decode only these fields."""
+
+    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
+        """Values, of the type with these fields."""
+
+
+class PlainColumn:
+    """Text or numbers."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
+        """See `ColumnDecoder`."""
+
+    def full_type(self) -> pa.DataType:
+        """See `ColumnDecoder`."""
+        return TYPES[self._name]
+
+    def narrow(self, paths: list[Path] | None) -> None:
+        """See `ColumnDecoder`."""
+
+    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
+        """See `ColumnDecoder`."""
+        return decode_plain(self._name, payloads)
+
+
+class JsonColumn:
+    """JSON; with a header name, in Confluent's frames. Their schemas are not read: JSON says its types itself."""
+
+    def __init__(self, header_name: str | None) -> None:
+        self._header_name = header_name
+        self._values = JsonValues()
+        self._paths: list[Path] | None = None
+
+    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
+        """See `ColumnDecoder`."""
+        self._values.learn(self._stripped(payloads, headers)[0])
+
+    def full_type(self) -> pa.DataType:
+        """See `ColumnDecoder`."""
+        return self._values.common.type
+
+    def narrow(self, paths: list[Path] | None) -> None:
+        """See `ColumnDecoder`."""
+        self._paths = paths
+
+    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
+        """See `ColumnDecoder`."""
+        inner, failures = self._stripped(payloads, headers)
+        decoded = self._values.decode(inner, self._paths)
+        decoded.failures |= failures
+        return decoded
+
+    def _stripped(self, payloads: Payloads, headers: pa.Array | None) -> tuple[Payloads, dict[int, str]]:
+        return (payloads, {}) if self._header_name is None else strip_frames(payloads, headers, self._header_name)
+
+
+def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) -> ColumnDecoder:
+    """The decoder of a column."""
+    if how.format in TYPES:
+        return PlainColumn(how.format)
+    if how.format in ("json", "jsonschema"):
+        return JsonColumn(HEADER_NAMES[column] if how.has_frames else None)
+    raise ValueError(f"{how.format} is not decoded yet")
+
+
+@dataclass(slots=True)
+class _Failures:
+    n: int = 0
+    first: list[int] = field(default_factory=list)
+    last: int = -1
+
+
+class Decoding:
+    """The decoded columns of a scan.
+
+    Parameters
+    ----------
+    formats : mapping of str to ColumnFormat
+        By column: key, value or both.
+    source : SchemaSource or None
+        Where schemas are looked up.
+    columns : sequence of str or None
+        The columns of the result: those of a scan; ``value.a.b`` for a field alone; `value_error` for the reason why a
+        value did not decode; `value_bytes` for the bytes as they are. The same for `key`.
+    conditions : list of list of tuple or None
+        Filters on decoded columns.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    record_columns : tuple of str
+        The columns that batches for `learn` and `decode` have to have.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A column does not exist, or is named twice.
+    """
+
+    def __init__(
+        self,
+        formats: Mapping[str, ColumnFormat],
+        source: SchemaSource | None,
+        columns: Sequence[str] | None,
+        conditions: Groups | None,
+    ) -> None:
+        self._formats, self.conditions = formats, conditions
+        if isinstance(columns, str):
+            raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
+        self.columns = DEFAULT_COLUMNS if columns is None else tuple(columns)
+        if len(set(self.columns)) != len(self.columns):
+            raise ValueError("columns names a column twice")
+        needed = ["offset"]
+        wanted: dict[str, list[Path] | None] = {}
+        extra = [f"{name}{suffix}" for name in formats for suffix in ("_error", "_bytes")]
+        for column in (*self.columns, *columns_of(conditions)):
+            name, *path = column.split(".")
+            if name in formats and column not in extra:
+                paths = wanted.setdefault(name, [])
+                if not path:
+                    wanted[name] = None
+                elif paths is not None:
+                    paths.append(tuple(path))
+                needed.append(name)
+            elif column in extra:
+                name = column.rpartition("_")[0]
+                if column.endswith("_error"):
+                    wanted.setdefault(name, [])
+                needed.append(name)
+            elif column in ALL_COLUMNS:
+                needed.append(column)
+            else:
+                close = near(column, (*ALL_COLUMNS, *extra))
+                there = f"did you mean {close!r}? There are" if close else "there are"
+                raise ValueError(f"no column {column!r}; {there} {', '.join((*ALL_COLUMNS, *extra))}")
+        if any(formats[name].has_frames for name in wanted):
+            needed.append("headers")
+        self.record_columns = tuple(dict.fromkeys(needed))
+        # for the reasons alone everything is decoded
+        self._wanted = wanted = {name: paths or None for name, paths in wanted.items()}
+        self._decoders = {name: column_decoder(name, formats[name], source) for name in wanted}
+        self._types: dict[str, pa.DataType] | None = None
+        self._failures: dict[tuple[str, str, str], _Failures] = {}
+
+    def select(self, columns: Sequence[str]) -> Decoding:
+        """The same with some of the columns."""
+        one = copy(self)
+        one.columns = tuple(columns)
+        return one
+
+    @property
+    def needs_to_learn(self) -> bool:
+        """Whether `learn` has to see the records before `schema` is known."""
+        return self._types is None and any(self._formats[name].format not in TYPES for name in self._wanted)
+
+    def learn(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take a first look at all records.
+
+        Raises
+        ------
+        LimitExceededError
+            The values have too many different fields.
+        """
+        for batch in batches:
+            headers = batch.column("headers") if "headers" in batch.schema.names else None
+            for name, decoder in self._decoders.items():
+                try:
+                    decoder.learn(Payloads.of(batch.column(name)), headers)
+                except TooWideError as error:
+                    detail = f"{name}: {error}; read it as utf8, or not decoded"
+                    raise LimitExceededError(Reason.VALUE_UNDECODED, detail) from None
+        self._settle()
+
+    def _settle(self) -> dict[str, pa.DataType]:
+        if self._types is not None:
+            return self._types
+        types = {}
+        for name, decoder in self._decoders.items():
+            paths, whole = self._wanted[name], decoder.full_type()
+            for path in paths or ():
+                _field_type(name, path, whole)
+            decoder.narrow(paths)
+            types[name] = narrow_type(whole, paths)
+        self._types = types
+        return types
+
+    def schema(self, binary_type: pa.DataType | None = None) -> pa.Schema:
+        """The schema of the result.
+
+        Raises
+        ------
+        ValueError
+            A column names a field that no value has.
+        """
+        types = self._settle()
+        fields = []
+        for column in self.columns:
+            name, *path = column.split(".")
+            if column.endswith("_error"):
+                fields.append(pa.field(column, pa.string()))
+            elif column.endswith("_bytes"):
+                fields.append(record_schema([column.rpartition("_")[0]], binary_type).field(0).with_name(column))
+            elif name in types:
+                fields.append(pa.field(column, _field_type(name, path, types[name])))
+            else:
+                fields.append(record_schema([column], binary_type).field(0))
+        return pa.schema(fields)
+
+    def decode(self, batch: pa.RecordBatch, path: str, schema: pa.Schema) -> pa.RecordBatch:
+        """The records for which the conditions hold, decoded.
+
+        Parameters
+        ----------
+        path : str
+            The segment, for findings.
+        schema : pyarrow.Schema
+            From `schema`.
+        """
+        n = batch.num_rows
+        headers = batch.column("headers") if "headers" in batch.schema.names else None
+        columns: dict[str, pa.Array] = {name: batch.column(name) for name in batch.schema.names}
+        for name, decoder in self._decoders.items():
+            columns[f"{name}_bytes"] = raw = batch.column(name)
+            decoded = decoder.decode(Payloads.of(raw), headers)
+            columns[name] = decoded.array
+            if decoded.failures:
+                self._count(path, name, decoded.failures, batch.column("offset"))
+            if f"{name}_error" in self.columns:
+                columns[f"{name}_error"] = text_array([decoded.failures.get(row) for row in range(n)])
+        for name in self._formats:
+            columns.setdefault(f"{name}_bytes", columns.get(name, pa.nulls(0)))
+        arrays = []
+        for item in schema:
+            if item.name in columns:
+                arrays.append(columns[item.name])
+            elif pa.types.is_null(item.type):
+                arrays.append(pa.nulls(n))
+            else:
+                name, *fields = item.name.split(".")
+                arrays.append(field_at(columns[name], fields))
+        found = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        if self.conditions is None:
+            return found
+        mask = matching(self.conditions, columns, n)
+        return found if mask.all() else found.filter(pa.array(mask))
+
+    def _count(self, path: str, name: str, failures: Mapping[int, str], offsets: pa.Array) -> None:
+        numbers = offsets.to_numpy()
+        for row, reason in sorted(failures.items()):
+            key = path, name, reason
+            if key not in self._failures and len(self._failures) >= _MOST_REASONS:
+                key = path, name, _OTHER
+            known = self._failures.setdefault(key, _Failures())
+            known.n += 1
+            known.last = int(numbers[row])
+            if len(known.first) < _SHOWN_OFFSETS:
+                known.first.append(known.last)
+
+    def take_findings(self) -> list[Finding]:
+        """What did not decode since the last call, a finding for each segment, column and reason."""
+        found = []
+        for (path, name, reason), one in self._failures.items():
+            shown = ", ".join(map(str, one.first)) + (", ..." if one.n > len(one.first) else "")
+            what = f"{one.n} {name}s are" if one.n > 1 else f"a {name} is"
+            detail = f"{what} null, not decoded as {self._formats[name].format} (offsets {shown}): {reason}"
+            found.append(
+                Finding(
+                    Reason.VALUE_UNDECODED,
+                    detail,
+                    path=path,
+                    base_offset=one.first[0],
+                    last_offset=one.last,
+                    damage=False,
+                )
+            )
+        self._failures = {}
+        return found
+
+
+def _field_type(name: str, path: Sequence[str], kind: pa.DataType) -> pa.DataType:
+    """The type of a nested field; null where there was no value at all."""
+    if pa.types.is_null(kind):
+        return kind
+    try:
+        return field_at(pa.nulls(0, kind), path).type
+    except KeyError as error:
+        raise ValueError(f"no column {'.'.join((name, *path))!r}: {error.args[0]}") from None

@@ -1,0 +1,198 @@
+"""Confluent's frames: the schema that a value is written with, and where its own bytes begin.
+
+A frame is a magic byte 0 and the 4 bytes of a schema id, or a magic byte 1 and the 16 bytes of a GUID. It stands before
+the value, or alone in the header `__key_schema_id` or `__value_schema_id`. Behind it, Protobuf has message indexes.
+
+Source: SchemaId, DualSchemaIdDeserializer, Confluent Schema Registry 8.1.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalog.values.payloads import Payloads, Rows
+
+SchemaKey = int | str
+"""The id of a schema, or its GUID as text."""
+
+HEADER_NAMES: Final = {"key": "__key_schema_id", "value": "__value_schema_id"}
+MOST_INDEXES: Final = 64
+_ID_SIZE: Final = 5
+_GUID_SIZE: Final = 17
+
+
+class Framed(NamedTuple):
+    """Values written with the same schema and message.
+
+    Attributes
+    ----------
+    key : int or str or None
+        None if there is no frame.
+    indexes : tuple of int
+        Protobuf: the way to the message. Empty for other formats.
+    rows : int64[m]
+    payloads : Payloads
+        Of these rows, without their frames.
+    """
+
+    key: SchemaKey | None
+    indexes: tuple[int, ...]
+    rows: Rows
+    payloads: Payloads
+
+
+def read_frames(
+    payloads: Payloads, headers: pa.Array | None, header_name: str, *, has_indexes: bool = False
+) -> tuple[list[Framed], dict[int, str]]:
+    """Group values by the schema in their frames; null ones are left out.
+
+    Parameters
+    ----------
+    payloads : Payloads
+    headers : pyarrow.Array or None
+        The headers of the same records.
+    header_name : str
+        One of `HEADER_NAMES`.
+    has_indexes : bool
+        Whether message indexes follow.
+
+    Returns
+    -------
+    list of Framed, dict of int to str
+        And by row, why a value is in no group.
+    """
+    failures: dict[int, str] = {}
+    keys: dict[tuple[SchemaKey, tuple[int, ...]], list[Rows]] = {}
+    start = payloads.start.copy()
+    left = payloads.valid
+    for row, frame in _header_frames(headers, header_name):
+        if not left[row]:
+            continue
+        left[row] = False
+        parsed = _parse(frame, has_indexes)
+        if isinstance(parsed, str):
+            failures[row] = parsed
+        else:
+            keys.setdefault((parsed[0], parsed[1]), []).append(np.array([row], np.int64))
+    rows = np.flatnonzero(left)
+    sizes = (payloads.stop - payloads.start)[rows]
+    empty = rows[sizes == 0]
+    failures |= dict.fromkeys(empty.tolist(), "empty, so there is no frame")
+    rows = rows[sizes > 0]
+    magic = payloads.data[payloads.start[rows]]
+    failures |= dict.fromkeys(rows[magic > 1].tolist(), "no frame: the first byte is not 0 or 1")
+    for number, size in ((0, _ID_SIZE), (1, _GUID_SIZE)):
+        mine = rows[magic == number]
+        sizes = (payloads.stop - payloads.start)[mine]
+        failures |= dict.fromkeys(mine[sizes < size].tolist(), "the bytes end inside the frame")
+        mine = mine[sizes >= size]
+        if not mine.size:
+            continue
+        raw = np.ascontiguousarray(payloads.gather(mine, 1, size - 1)).view(f"V{size - 1}").reshape(-1)
+        start[mine] += size
+        # bytes of type void do not sort; as bytes objects they group
+        texts = raw.view(f"S{size - 1}") if number else raw.view(">u4")
+        distinct, inverse = np.unique(texts, return_inverse=True)
+        for at, text in enumerate(distinct.tolist()):
+            key = str(uuid.UUID(bytes=text.ljust(16, b"\0"))) if number else int(text)
+            group = mine[inverse.reshape(-1) == at]
+            if not has_indexes:
+                keys.setdefault((key, ()), []).append(group)
+                continue
+            for row in group.tolist():
+                frame = payloads.data[start[row] : payloads.stop[row]][: 10 * MOST_INDEXES].tobytes()
+                found = _read_indexes(frame, 0)
+                if isinstance(found, str):
+                    failures[row] = found
+                else:
+                    start[row] += found[1]
+                    keys.setdefault((key, found[0]), []).append(np.array([row], np.int64))
+    groups = []
+    for (key, indexes), parts in keys.items():
+        mine = np.sort(np.concatenate(parts))
+        groups.append(Framed(key, indexes, mine, Payloads(payloads.data, start[mine], payloads.stop[mine])))
+    return groups, failures
+
+
+def strip_frames(
+    payloads: Payloads, headers: pa.Array | None, header_name: str, *, has_indexes: bool = False
+) -> tuple[Payloads, dict[int, str]]:
+    """The values without their frames, whatever schema these name; null for those without one."""
+    groups, failures = read_frames(payloads, headers, header_name, has_indexes=has_indexes)
+    start, stop = np.full(len(payloads), -1, np.int64), np.full(len(payloads), -1, np.int64)
+    for group in groups:
+        start[group.rows], stop[group.rows] = group.payloads.start, group.payloads.stop
+    return Payloads(payloads.data, start, stop), failures
+
+
+def _header_frames(headers: pa.Array | None, name: str) -> Iterator[tuple[int, bytes]]:
+    """Rows with the header, and its value; of several the first one counts, as for Confluent's deserializers."""
+    if headers is None or not len(headers):
+        return
+    first, last = headers.offsets[0].as_py(), headers.offsets[len(headers)].as_py()
+    if first == last:
+        return
+    items = headers.values.slice(first, last - first)
+    names = items.field("key")
+    known = names.dictionary_encode()
+    if name not in known.dictionary.to_pylist():
+        return
+    mine = np.flatnonzero(known.indices.to_numpy(zero_copy_only=False) == known.dictionary.to_pylist().index(name))
+    bounds = headers.offsets.to_numpy() - first
+    rows = np.searchsorted(bounds, mine, side="right") - 1
+    values = items.field("value").take(pa.array(mine)).to_pylist()
+    seen = -1
+    for row, value in zip(rows.tolist(), values, strict=True):
+        if row != seen and value is not None:
+            seen = row
+            yield row, value
+
+
+def _parse(frame: bytes, has_indexes: bool) -> tuple[SchemaKey, tuple[int, ...]] | str:
+    if frame[:1] == b"\0" and len(frame) >= _ID_SIZE:
+        key: SchemaKey = int.from_bytes(frame[1:_ID_SIZE], "big")
+        size = _ID_SIZE
+    elif frame[:1] == b"\1" and len(frame) >= _GUID_SIZE:
+        key, size = str(uuid.UUID(bytes=frame[1:_GUID_SIZE])), _GUID_SIZE
+    else:
+        return "the header holds no schema id"
+    if not has_indexes:
+        return key, ()
+    found = _read_indexes(frame, size)
+    return found if isinstance(found, str) else (key, found[0])
+
+
+def _read_indexes(frame: bytes, at: int) -> tuple[tuple[int, ...], int] | str:
+    """Message indexes, and the position behind them; none are written for the first message.
+
+    Source: MessageIndexes.readFrom, Confluent Schema Registry 8.1.
+    """
+    first = _read_varint(frame, at)
+    if first is None or not 0 <= first[0] <= MOST_INDEXES:
+        return "the message indexes are damaged"
+    n, at = first
+    indexes = []
+    for _ in range(n):
+        one = _read_varint(frame, at)
+        if one is None or one[0] < 0:
+            return "the message indexes are damaged"
+        indexes.append(one[0])
+        at = one[1]
+    return tuple(indexes) or (0,), at
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int] | None:
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= len(data):
+            return None
+        value |= (data[at] & 0x7F) << shift
+        at += 1
+        if data[at - 1] < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    return None

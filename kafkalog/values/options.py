@@ -1,0 +1,120 @@
+"""`decode=` as users write it: a format for the key, and one for the value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from kafkalog.parsing import hint
+
+NUMBERS: Final = ("short", "int", "long", "float", "double")
+FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "protobuf", "jsonschema")
+WITH_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
+"""Formats in frames that name a schema."""
+COLUMNS: Final = ("key", "value")
+
+Decode = str | Mapping[str, Any]
+"""The format of a column: its name, or a mapping with the attributes of `ColumnFormat`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFormat:
+    """How the bytes of a column are written.
+
+    Attributes
+    ----------
+    format : str
+        One of `FORMATS`.
+    schema : str, optional
+        The schema that all values are written with, as text; without it, each value names its own.
+    framed : bool
+        Whether schema ids are in front of values, or in headers.
+    message : str, optional
+        Protobuf: the name of the message in `schema`, for values that are not framed. Default: the first one.
+    """
+
+    format: str
+    schema: str | None = None
+    framed: bool = True
+    message: str | None = None
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether the values are in Confluent's frames."""
+        return self.format in WITH_SCHEMAS and self.framed
+
+
+def parse_decode(decode: Mapping[str, Decode] | None) -> dict[str, ColumnFormat]:
+    """Check `decode=`, and give the format of each column that it names.
+
+    A schema may be a path: then it is read here.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An unknown column, format or attribute; or attributes that do not go together.
+    """
+    if decode is None:
+        return {}
+    if not isinstance(decode, Mapping):
+        raise TypeError(f"decode is a mapping such as {{'value': 'json'}}, not {decode!r}")
+    found = {}
+    for column, one in decode.items():
+        if column not in COLUMNS:
+            raise ValueError(f"decode takes {' and '.join(COLUMNS)}, not {column!r}")
+        if one is not None:
+            found[column] = _column_format(column, one)
+    return found
+
+
+def _column_format(column: str, given: Any) -> ColumnFormat:
+    if isinstance(given, ColumnFormat):
+        return given
+    if isinstance(given, str):
+        given = {"format": given}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"decode[{column!r}] is a format or a mapping with one, not {given!r}")
+    known = [one.name for one in fields(ColumnFormat)]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"decode[{column!r}] has no {name!r}; {hint(name, known)}")
+    name = given.get("format")
+    if name not in FORMATS:
+        raise ValueError(f"no format {name!r} to decode the {column} by; there are {', '.join(FORMATS)}")
+    schema = given.get("schema")
+    if name not in WITH_SCHEMAS and (schema is not None or "framed" in given or "message" in given):
+        raise ValueError(f"{name} has no schema; formats with one are {', '.join(WITH_SCHEMAS)}")
+    if given.get("message") is not None and name != "protobuf":
+        raise ValueError(f"message is for protobuf, not {name}")
+    one = ColumnFormat(
+        name, None if schema is None else schema_text(schema), bool(given.get("framed", True)), given.get("message")
+    )
+    if not one.has_frames and one.schema is None and name in ("avro", "protobuf"):
+        raise ValueError(f"decode[{column!r}]: values without a frame name no schema, so give one")
+    return one
+
+
+def schema_text(schema: str | os.PathLike[str]) -> str:
+    """The text of a schema: itself, or what is in the file that it names.
+
+    Raises
+    ------
+    ValueError
+        The file cannot be read, or is too large for a schema.
+    """
+    if isinstance(schema, str) and (schema.lstrip()[:1] in ("{", "[", '"') or "\n" in schema or ";" in schema):
+        return schema
+    try:
+        path = Path(schema)
+        if path.stat().st_size > MOST_SCHEMA_BYTES:
+            raise ValueError(f"the schema {path} is larger than {MOST_SCHEMA_BYTES} bytes")
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"the schema {schema} cannot be read: {error}") from None
+
+
+MOST_SCHEMA_BYTES: Final = 4 * 2**20
+"""The size from which on a text is no schema that anybody wrote."""

@@ -1,0 +1,99 @@
+"""`Payloads`: byte strings by their positions in one buffer, and what became of those that did not decode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkalog.interchange.arrow_buffers import validity
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Payloads:
+    """Byte strings in one buffer.
+
+    Attributes
+    ----------
+    data : uint8[:]
+    start, stop : int64[n]
+        Where each begins and ends; both are -1 for null.
+    """
+
+    data: npt.NDArray[np.uint8]
+    start: Rows
+    stop: Rows
+
+    @classmethod
+    def of(cls, array: pa.Array) -> Self:
+        """The byte strings of an Arrow array of `binary`, `large_binary` or `binary_view`."""
+        if array.type not in (pa.binary(), pa.large_binary()):
+            array = array.cast(pa.large_binary())
+        n, (_, offsets, data) = len(array), array.buffers()
+        if not n or offsets is None:
+            return cls(np.empty(0, np.uint8), np.full(n, -1, np.int64), np.full(n, -1, np.int64))
+        kind = np.int32 if array.type == pa.binary() else np.int64
+        bounds = np.frombuffer(offsets, kind, n + 1, array.offset * np.dtype(kind).itemsize).astype(np.int64)
+        start, stop = bounds[:-1].copy(), bounds[1:].copy()
+        valid = validity(array)
+        if valid is not None:
+            start[~valid] = stop[~valid] = -1
+        return cls(np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8), start, stop)
+
+    def __len__(self) -> int:
+        return self.start.size
+
+    @property
+    def valid(self) -> npt.NDArray[np.bool_]:
+        """bool[n]: which are not null."""
+        return self.start >= 0
+
+    def take(self, rows: npt.NDArray[Any]) -> Payloads:
+        """Some of the byte strings."""
+        return Payloads(self.data, self.start[rows], self.stop[rows])
+
+    def bytes(self, row: int) -> bytes | None:
+        """One byte string."""
+        start = int(self.start[row])
+        return None if start < 0 else self.data[start : int(self.stop[row])].tobytes()
+
+    def gather(self, rows: Rows, at: int, n: int) -> npt.NDArray[np.uint8]:
+        """uint8[m, n]: the `n` bytes at position `at` of some byte strings, which have to be that long."""
+        found: npt.NDArray[np.uint8] = self.data[(self.start[rows] + at)[:, None] + np.arange(n)]
+        return found
+
+    def packed(self) -> tuple[Rows, npt.NDArray[np.uint8]]:
+        """Offsets (int64[n + 1]) and bytes of the same byte strings one behind the other; null is empty."""
+        sizes = self.stop - self.start
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(sizes, out=offsets[1:])
+        if len(self) and (self.start[1:] == self.stop[:-1]).all() and self.start[0] >= 0:
+            return offsets, self.data[self.start[0] : self.stop[-1]]
+        parts = [self.data[a:b] for a, b in zip(self.start.tolist(), self.stop.tolist(), strict=True) if b > a]
+        return offsets, np.concatenate(parts) if parts else np.empty(0, np.uint8)
+
+
+@dataclass(slots=True)
+class Decoded:
+    """A column of values.
+
+    Attributes
+    ----------
+    array : pyarrow.Array
+        Null where there was nothing, or nothing that decodes.
+    failures : dict of int to str
+        The reason by row.
+    """
+
+    array: pa.Array
+    failures: dict[int, str] = field(default_factory=dict)
+
+
+def bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    """Arrow's validity of an array; None if all are valid."""
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))

@@ -1,0 +1,169 @@
+"""Where schemas come from: the records of a registry's `_schemas` topic, a directory, or a mapping.
+
+A registry that answers HTTP is in `kafkalog.values.registry`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from kafkalog.values.frames import SchemaKey
+from kafkalog.values.options import schema_text
+
+_SUFFIXES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
+
+
+class Reference(NamedTuple):
+    """What a schema refers to: the name that it uses, and the subject and version of that schema."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Schema(NamedTuple):
+    """A schema as a registry keeps it.
+
+    Attributes
+    ----------
+    type : {"AVRO", "PROTOBUF", "JSON"}
+    schema : str
+        The text.
+    references : sequence of Reference
+    """
+
+    type: str
+    schema: str
+    references: Sequence[Reference] = ()
+
+
+class SchemaSource(Protocol):
+    """Finds schemas; `kafkalog.schemas` gives one, too."""
+
+    def by_id(self, schema_id: int) -> Any:
+        """The schema with an id, with the attributes of `Schema`; None if there is none."""
+
+    def by_guid(self, guid: str) -> Any:
+        """The schema with a GUID."""
+
+    def find(self, subject: str, version: int) -> Any:
+        """A version of a subject."""
+
+
+def find_schema(source: SchemaSource, key: SchemaKey) -> Schema | None:
+    """The schema that a frame names."""
+    found: Schema | None = source.by_id(key) if isinstance(key, int) else source.by_guid(key)
+    return found
+
+
+def find_reference(source: SchemaSource, reference: Reference) -> Schema | None:
+    """The schema that another one refers to."""
+    found: Schema | None = source.find(reference.subject, reference.version)
+    if found is None and isinstance(source, DirectorySchemas):
+        found = source.named(reference.name)
+    return found
+
+
+class KnownSchemas:
+    """Schemas in memory.
+
+    Parameters
+    ----------
+    by_key : mapping of int or str to Schema
+        By id, by GUID, or both.
+    by_version : mapping of (str, int) to Schema
+        By subject and version.
+    """
+
+    def __init__(self, by_key: Mapping[SchemaKey, Schema], by_version: Mapping[tuple[str, int], Schema]) -> None:
+        self._by_key, self._by_version = by_key, by_version
+
+    def by_id(self, schema_id: int) -> Schema | None:
+        """See `SchemaSource`."""
+        return self._by_key.get(schema_id)
+
+    def by_guid(self, guid: str) -> Schema | None:
+        """See `SchemaSource`."""
+        return self._by_key.get(guid)
+
+    def find(self, subject: str, version: int) -> Schema | None:
+        """See `SchemaSource`."""
+        return self._by_version.get((subject, version))
+
+
+class DirectorySchemas:
+    """Schemas in files: ``7.avsc`` has the schema of id 7, and a GUID may stand for the id.
+
+    Endings are `.avsc`, `.proto` and `.json`. A schema refers to others by the names of their files, such as
+    ``common/money.proto``, or to ``SUBJECT.avsc``.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = Path(directory)
+        if not self._directory.is_dir():
+            raise ValueError(f"schemas: {self._directory} is no directory")
+
+    def by_id(self, schema_id: int) -> Schema | None:
+        """See `SchemaSource`."""
+        return self.named(str(schema_id))
+
+    def by_guid(self, guid: str) -> Schema | None:
+        """See `SchemaSource`."""
+        return self.named(guid)
+
+    def find(self, subject: str, version: int) -> Schema | None:
+        """See `SchemaSource`; a file has no version."""
+        return self.named(subject)
+
+    def named(self, name: str) -> Schema | None:
+        """The schema in a file of a name, with or without its ending."""
+        return self._read([f"{name}{suffix}" for suffix in ("", *_SUFFIXES)])
+
+    def _read(self, names: Iterable[str]) -> Schema | None:
+        root = self._directory.resolve()
+        for name in names:
+            path = (root / name).resolve()
+            # names come out of schemas: they must not lead elsewhere
+            if path.suffix in _SUFFIXES and path.is_relative_to(root) and path.is_file():
+                return Schema(_SUFFIXES[path.suffix], schema_text(path))
+        return None
+
+
+def schemas_of_topic(records: Iterable[tuple[bytes | None, bytes | None]]) -> KnownSchemas:
+    """The schemas in the records of a registry's topic, deleted ones included.
+
+    Records that are none of the registry's are skipped.
+
+    Notes
+    -----
+    Source: SchemaKey, SchemaValue, Confluent Schema Registry 8.1.
+    """
+    by_key: dict[SchemaKey, Schema] = {}
+    by_version: dict[tuple[str, int], Schema] = {}
+    for key, value in records:
+        if not key or not value:
+            continue
+        try:
+            where, what = json.loads(key), json.loads(value)
+            if where.get("keytype") != "SCHEMA":
+                continue
+            schema = parse_schema(what)
+            by_key[int(what["id"])] = schema
+            if what.get("guid"):
+                by_key[str(what["guid"]).lower()] = schema
+            by_version[str(what["subject"]), int(what["version"])] = schema
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+    return KnownSchemas(by_key, by_version)
+
+
+def parse_schema(found: Mapping[str, Any]) -> Schema:
+    """A schema in the registry's JSON."""
+    references = tuple(
+        Reference(str(one["name"]), str(one["subject"]), int(one["version"])) for one in found.get("references") or ()
+    )
+    return Schema(str(found.get("schemaType") or "AVRO"), str(found["schema"]), references)

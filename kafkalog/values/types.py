@@ -1,0 +1,229 @@
+"""The Arrow type that several types have in common, and arrays of it.
+
+Versions of a schema differ: a field is new, an int has become a long. A record then has all fields of all versions,
+null where its own version has none, and numbers have the wider type. Where types do not go together, such as a number
+and a text, the values become JSON text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from kafkalog.interchange.text_output import plain_values
+from kafkalog.values.payloads import bitmap
+
+Path = tuple[str, ...]
+"""Names of nested fields."""
+
+MOST_FIELDS: Final = 4096
+"""Fields of one type, nested ones included. A short schema can have 2**64."""
+MOST_DEPTH: Final = 64
+"""How deeply fields may be nested."""
+
+_UNITS: Final = ("s", "ms", "us", "ns")
+
+
+class TooWideError(ValueError):
+    """A type has more fields, or deeper ones, than `MOST_FIELDS` and `MOST_DEPTH` allow."""
+
+
+class CommonType:
+    """The type that fits the values of several types.
+
+    Attributes
+    ----------
+    type : pyarrow.DataType
+        Starts as null.
+    as_text : set of tuple of str
+        Fields whose types do not go together, and which are therefore JSON text.
+    """
+
+    def __init__(self) -> None:
+        self.type: pa.DataType = pa.null()
+        self.as_text: set[Path] = set()
+
+    def add(self, other: pa.DataType) -> None:
+        """Widen the type so that values of another one fit.
+
+        Raises
+        ------
+        TooWideError
+            It would have too many fields.
+        """
+        self.type = self._both(self.type, other, ())
+        check_width(self.type)
+
+    def _both(self, one: pa.DataType, other: pa.DataType, path: Path) -> pa.DataType:
+        if path in self.as_text:
+            return pa.string()
+        if one == other or pt.is_null(other):
+            return one
+        if pt.is_null(one):
+            return other
+        if pt.is_struct(one) and pt.is_struct(other):
+            fields = {field.name: field.type for field in one}
+            for field in other:
+                known = fields.get(field.name, pa.null())
+                fields[field.name] = self._both(known, field.type, (*path, field.name))
+            return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
+        if pt.is_list(one) and pt.is_list(other):
+            return pa.list_(self._both(one.value_type, other.value_type, (*path, "[]")))
+        if pt.is_map(one) and pt.is_map(other) and one.key_type == other.key_type:
+            return pa.map_(one.key_type, self._both(one.item_type, other.item_type, (*path, "{}")))
+        wide = wider(one, other)
+        if wide is None:
+            self.as_text.add(path)
+            return pa.string()
+        return wide
+
+    def fit(self, array: pa.Array) -> pa.Array:
+        """An array of a type that was added, as one of the common type."""
+        return self._fit(array, self.type, ())
+
+    def _fit(self, array: pa.Array, to: pa.DataType, path: Path) -> pa.Array:
+        kind = array.type
+        if path in self.as_text:
+            return text_array([None if value is None else json_text(value) for value in plain_values(array)])
+        if kind == to:
+            return array
+        if pt.is_null(kind):
+            return pa.nulls(len(array), to)
+        if pt.is_struct(to):
+            children = []
+            for field in to:
+                at = kind.get_field_index(field.name)
+                children.append(
+                    pa.nulls(len(array), field.type)
+                    if at < 0
+                    else self._fit(array.field(at), field.type, (*path, field.name))
+                )
+            return struct_array(children, to, valid_of(array))
+        if pt.is_list(to) or pt.is_map(to):
+            return self._fit_items(array, to, path)
+        if pt.is_floating(to) and pt.is_integer(kind):
+            return array.cast(to, safe=False)  # as Avro does; above 2**53 a double has no room for each integer
+        return array.cast(to)
+
+    def _fit_items(self, array: pa.Array, to: pa.DataType, path: Path) -> pa.Array:
+        n = len(array)
+        offsets = np.frombuffer(array.buffers()[1], np.int32, n + 1, 4 * array.offset)
+        valid = valid_of(array)
+        buffers = [None if valid is None else bitmap(valid), pa.py_buffer(offsets)]
+        if pt.is_list(to):
+            return pa.Array.from_buffers(
+                to, n, buffers, children=[self._fit(array.values, to.value_type, (*path, "[]"))]
+            )
+        items = self._fit(array.items, to.item_type, (*path, "{}"))
+        entries = pa.StructArray.from_arrays([array.keys, items], fields=[to.key_field, to.item_field])
+        return pa.Array.from_buffers(to, n, buffers, children=[entries])
+
+
+def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type of numbers, times or bytes that holds values of both; None if there is none."""
+    if one == other:
+        return one
+    pair = (one, other)
+    if all(map(pt.is_integer, pair)):
+        bits = max(kind.bit_width + pt.is_unsigned_integer(kind) for kind in pair)
+        if all(map(pt.is_unsigned_integer, pair)):
+            return max(pair, key=lambda kind: kind.bit_width)
+        return next((kind for size, kind in _INTEGERS if bits <= size), pa.decimal128(20, 0))
+    if all(pt.is_integer(kind) or pt.is_floating(kind) for kind in pair):
+        return pa.float64()
+    if all(pt.is_string(kind) or pt.is_binary(kind) or pt.is_fixed_size_binary(kind) for kind in pair):
+        return pa.binary()
+    if all(map(pt.is_decimal, pair)):
+        scale = max(kind.scale for kind in pair)
+        digits = max(kind.precision - kind.scale for kind in pair) + scale
+        return pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale) if digits <= 76 else None
+    if all(map(pt.is_time, pair)):
+        return pa.time64("ns" if "ns" in (one.unit, other.unit) else "us")
+    if all(map(pt.is_timestamp, pair)) and one.tz == other.tz:
+        return pa.timestamp(max(one.unit, other.unit, key=_UNITS.index), one.tz)
+    return None
+
+
+_INTEGERS: Final = ((8, pa.int8()), (16, pa.int16()), (32, pa.int32()), (64, pa.int64()))
+
+
+def check_width(kind: pa.DataType) -> None:
+    """Raise `TooWideError` for a type with too many fields, or too deep ones."""
+    n = 0
+    stack = [(kind, 0)]
+    while stack:
+        one, depth = stack.pop()
+        n += 1
+        if n > MOST_FIELDS:
+            raise TooWideError(f"there are more than {MOST_FIELDS} fields")
+        if depth > MOST_DEPTH:
+            raise TooWideError(f"fields are nested more than {MOST_DEPTH} deep")
+        stack += [(one.field(i).type, depth + 1) for i in range(one.num_fields)]
+
+
+def narrow_type(kind: pa.DataType, paths: Iterable[Path] | None) -> pa.DataType:
+    """A type with only the fields at some paths, and what they hold; None is all of them."""
+    if paths is None or () in (paths := list(paths)) or not pt.is_struct(kind):
+        return kind
+    fields = []
+    for field in kind:
+        inner = [path[1:] for path in paths if path[0] == field.name]
+        if inner:
+            fields.append(field.with_type(narrow_type(field.type, inner)))
+    return pa.struct(fields)
+
+
+def narrow_array(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """A struct with only the fields of a type that `narrow_type` gave."""
+    if array.type == to or not pt.is_struct(to):
+        return array
+    children = [narrow_array(array.field(array.type.get_field_index(one.name)), one.type) for one in to]
+    return struct_array(children, to, valid_of(array))
+
+
+def field_at(array: pa.Array, path: Sequence[str]) -> pa.Array:
+    """A nested field of a struct; null where a struct around it is.
+
+    Raises
+    ------
+    KeyError
+        There is no such field; its argument says which there are.
+    """
+    for name in path:
+        if not pt.is_struct(array.type) or array.type.get_field_index(name) < 0:
+            there = ", ".join(field.name for field in array.type) if pt.is_struct(array.type) else str(array.type)
+            raise KeyError(f"no field {name!r}; there are {there}")
+        array = array.flatten()[array.type.get_field_index(name)]
+    return array
+
+
+def valid_of(array: pa.Array) -> np.ndarray | None:
+    """bool[n]: which values are not null; None if all are."""
+    return array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+
+
+def struct_array(children: Sequence[pa.Array], kind: pa.DataType, valid: np.ndarray | None, n: int = 0) -> pa.Array:
+    """A struct of some columns; `n` is its length if it has none."""
+    n = len(children[0]) if children else n if valid is None else valid.size
+    return pa.Array.from_buffers(kind, n, [None if valid is None else bitmap(valid)], children=list(children))
+
+
+def text_array(texts: Sequence[str | None]) -> pa.Array:
+    """Texts as an array; none of them may hold half of a surrogate pair."""
+    parts = [b"" if text is None else text.encode("utf-8") for text in texts]
+    offsets = np.zeros(len(parts) + 1, np.int32)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    valid = np.array([text is not None for text in texts], np.bool_)
+    return pa.Array.from_buffers(
+        pa.string(), len(parts), [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))]
+    )
+
+
+def json_text(value: Any) -> str:
+    """A value as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,183 @@
+"""`decode=` from end to end: scans and commands over logs with text, numbers and JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kafkalog
+from kafkalog import DecodeWarning, PartitionWriter, Reason
+from kafkalog.cli import main, scan_options
+from kafkalog.values.options import FORMATS
+
+ORDERS = [
+    {"id": i, "customer": {"name": f"c{i}", "age": i if i % 2 else None}, "tags": ["a", "b"][: i % 3]}
+    for i in range(40)
+]
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Orders as JSON with longs as keys; 7 is null, 9 and 11 are broken."""
+    path = tmp_path_factory.mktemp("log") / "orders-0"
+    values: list[bytes | None] = [json.dumps(order).encode() for order in ORDERS]
+    values[7], values[9], values[11] = None, b"{oops", b'{"a": "\xff"}'
+    with PartitionWriter(path, batch_size=500) as writer:
+        writer.append({"key": [struct.pack(">q", i) for i in range(40)], "value": values, "timestamp": [0] * 40})
+    return path
+
+
+BROKEN = pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+
+
+@BROKEN
+def test_json_becomes_structs_and_what_is_none_becomes_null(orders: Path) -> None:
+    scan = kafkalog.scan(orders, decode={"value": "json", "key": "long"}, columns=["offset", "key", "value"])
+    customer = pa.struct([("name", pa.string()), ("age", pa.int64())])
+    value = pa.struct([("id", pa.int64()), ("customer", customer), ("tags", pa.list_(pa.string()))])
+    assert scan.schema == pa.schema([("offset", pa.int64()), ("key", pa.int64()), ("value", value)])
+    table = scan.to_table()
+    table.validate(full=True)
+    expected = [None if i in (7, 9, 11) else order for i, order in enumerate(ORDERS)]
+    assert table.column("value").to_pylist() == expected
+    assert table.column("key").to_pylist() == list(range(40))
+    assert [(one.reason, one.base_offset, one.damage) for one in scan.findings] == [
+        (Reason.VALUE_UNDECODED, 9, False),
+        (Reason.VALUE_UNDECODED, 11, False),
+    ]
+    assert "1 value" in scan.findings[0].detail or "a value" in scan.findings[0].detail
+
+
+def test_a_warning_says_that_values_are_null(orders: Path) -> None:
+    with pytest.warns(DecodeWarning, match="not JSON"):
+        kafkalog.read_table(orders, decode={"value": "json"}, start_offset=9, end_offset=10)
+
+
+@BROKEN
+def test_reason_and_bytes_stand_in_columns_of_their_own(orders: Path) -> None:
+    table = kafkalog.read_table(
+        orders,
+        decode={"value": "json"},
+        columns=["value.id", "value_error", "value_bytes"],
+        start_offset=8,
+        end_offset=10,
+    )
+    assert table.to_pylist() == [
+        {"value.id": 8, "value_error": None, "value_bytes": json.dumps(ORDERS[8]).encode()},
+        {"value.id": None, "value_error": "not JSON", "value_bytes": b"{oops"},
+    ]
+
+
+@BROKEN
+@pytest.mark.parametrize(
+    ("filters", "wanted"),
+    [
+        ("value.customer.age >= 35", [35, 37, 39]),
+        ("value.customer.name == c8", [8]),
+        ([("value.id", "in", [3, 4]), ("offset", "<", 4)], [3]),
+        ([("value.id", "not in", [*range(1, 40)])], [0, 7, 9, 11]),
+        ([[("value.id", "==", 1)], [("offset", "==", 2)]], [1, 2]),
+        ([[("value.id", "==", 1), ("key", "==", 1)], [("value.id", "==", 5), ("key", ">", 5)]], [1]),
+        ("value is null", [7, 9, 11]),
+        ([("value.customer.age", "is null"), ("offset", "<", 4)], [0, 2]),
+        ([("value.customer.name", "contains", "39")], [39]),
+        ([("value.customer.name", "starts_with", "c3"), ("offset", ">", 37)], [38, 39]),
+        ("key > 37", [38, 39]),
+    ],
+)
+def test_filters_on_decoded_fields_are_exact(orders: Path, filters: Any, wanted: list[int]) -> None:
+    options: dict[str, Any] = {"decode": {"value": "json", "key": "long"}, "filters": filters}
+    assert kafkalog.read_table(orders, columns=["offset"], **options).column(0).to_pylist() == wanted
+    assert kafkalog.scan(orders, **options).count_rows() == len(wanted)
+    assert kafkalog.read_table(orders, limit=1, **options).num_rows == 1
+
+
+@BROKEN
+def test_head_and_tail_read_the_types_of_their_own_records(orders: Path) -> None:
+    scan = kafkalog.scan(orders, decode={"value": "json"})
+    assert scan.head(2).column("value").to_pylist() == ORDERS[:2]
+    assert scan.tail(2).column("value").to_pylist() == ORDERS[-2:]
+
+
+@BROKEN
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"decode": {"value": "yaml"}}, "no format 'yaml'"),
+        ({"decode": {"body": "json"}}, "decode takes key and value"),
+        ({"decode": {"value": "json"}, "columns": ["value.nothing"]}, "there are id, customer, tags"),
+        ({"decode": {"value": "json"}, "columns": ["value.id.x"]}, "there are int64"),
+        ({"decode": {"value": "json"}, "columns": ["valu"]}, "did you mean"),
+        ({"decode": {"value": "json"}, "filters": "value.id == x"}, "does not compare"),
+        ({"decode": {"value": "json"}, "filters": "value == 3"}, "compares with nothing"),
+        ({"decode": {"value": "avro"}}, "no topic _schemas"),
+        ({"decode": {"value": {"format": "avro", "framed": False}}}, "name no schema"),
+        ({"decode": {"value": {"format": "json", "schema": "{}"}}}, "json has no schema"),
+        ({"schemas": "."}, "schemas is for decode="),
+    ],
+)
+def test_options_that_cannot_be_say_why(orders: Path, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        kafkalog.read_table(orders, **options)
+
+
+def test_numpy_has_no_structs(orders: Path) -> None:
+    with pytest.raises(ValueError, match="Arrow"):
+        kafkalog.read_numpy(orders, decode={"value": "json"})
+
+
+def command(*arguments: object) -> tuple[int, str, str]:
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main([str(argument) for argument in arguments])
+    return code, out.buffer.getvalue().decode(), err.getvalue()  # type: ignore[attr-defined]
+
+
+def test_cat_prints_decoded_columns(orders: Path) -> None:
+    code, out, err = command(
+        "cat", orders, "--value-format", "json", "--key-format", "long", "--start-offset", 8, "-n", 2
+    )
+    assert code == 0
+    assert out.splitlines() == [
+        f"orders-0@8  1970-01-01T00:00:00.000Z  key=8 value={json.dumps(ORDERS[8])}",
+        "orders-0@9  1970-01-01T00:00:00.000Z  key=9 value=null",
+    ]
+    assert "not JSON" in err
+
+
+def test_cat_prints_json_lines_of_fields_and_filters_them(orders: Path) -> None:
+    options = ["--json", "--columns", "offset,value.customer,value.tags", "--filter", "value.customer.name == c5"]
+    code, out, _ = command("cat", orders, "--value-format", "json", *options)
+    assert code == 0
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"offset": 5, "value.customer": ORDERS[5]["customer"], "value.tags": ORDERS[5]["tags"]}
+    ]
+
+
+def test_a_field_that_there_is_not_is_a_usage_error(orders: Path) -> None:
+    code, _, err = command("cat", orders, "--value-format", "json", "--columns", "value.nothing")
+    assert code == 2
+    assert "there are id, customer, tags" in err
+
+
+def test_export_writes_structs(orders: Path, tmp_path: Path) -> None:
+    code, _, _ = command("export", orders, "--value-format", "json", "-o", tmp_path / "a.parquet")
+    assert code == 0
+    assert pq.read_table(tmp_path / "a.parquet").column("value").to_pylist()[3] == ORDERS[3]
+    code, _, _ = command(
+        "export", orders, "--value-format", "json", "-o", tmp_path / "a.csv", "--columns", "value.tags"
+    )
+    assert code == 0
+    assert (tmp_path / "a.csv").read_text().splitlines()[:3] == ["value.tags", "[]", '"[""a""]"']
+
+
+def test_the_command_line_knows_all_formats() -> None:
+    assert scan_options.FORMATS == FORMATS
