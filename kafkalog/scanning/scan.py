@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog import html
 from kafkalog.errors import Finding, Findings, KafkalogError, Loss, Reason
 from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
@@ -38,7 +37,7 @@ from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, gather
 from kafkalog.scanning.conditions.expressions import narrowed
 from kafkalog.scanning.decoded import DecodedScan, divide_options, schemas_beside
 from kafkalog.scanning.execution import Pass
-from kafkalog.scanning.explain import Explanation
+from kafkalog.scanning.explain import Explanation, html_of
 from kafkalog.scanning.planning import TASK_BYTES, plan
 from kafkalog.scanning.query import Opened, Query, ScanOptions, Target, offset_of
 from kafkalog.values.decoding import Decoding
@@ -107,9 +106,7 @@ class Scan(DecodedScan):
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: the columns, and the conditions at each level. Nothing is read."""
-        columns = html.table(repr(self), ("column", "type"), ((one.name, str(one.type)) for one in self.schema))
-        plan = [(level, "; ".join(said)) for level, said in self._query.conditions().items() if said]
-        return columns + "\n" + html.table("conditions" if plan else "all records", ("level", "taken by"), plan)
+        return html_of(repr(self), self.schema, self._query.conditions())
 
     @property
     def findings(self) -> list[Finding]:
