@@ -67,6 +67,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
         terminalreporter.write_line(line, red=True, bold=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """In a plain run an fsync only looks whether the descriptor is one: it takes long, and no power is cut here."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not THOROUGH:
+            patch.setattr(os, "fsync", _fsync_nothing)
+        yield
+
+
+def _fsync_nothing(descriptor: int) -> None:
+    os.fstat(descriptor)
+
+
 @pytest.fixture(scope="session")
 def log_dir() -> Path:
     """A small log dir as real brokers left it; not to be written to."""

@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 # each imports from those before it; names in one tuple stand side by side and do not import one another
 ORDER: tuple[tuple[str, ...], ...] = (
     ("_kernels",),
-    ("format", "functions", "text"),
+    ("format", "functions", "html", "text"),
     ("errors",),
     ("parsing", "verbs"),
     ("storage", "messages"),
@@ -152,6 +152,7 @@ class ImportCollector(ast.NodeVisitor):
         self._enter(node, 1)
 
 
+@cache
 def imports_of(source: str) -> list[Import]:
     collector = ImportCollector()
     collector.visit(ast.parse(source))

@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from reading import EVERYTHING, read, without_magic
 
 import kafkalog
+from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS, decode_unsigned_varint, decode_varint, decode_varlong
 from kafkalog.errors import Limits, Reason
+from kafkalog.records.batch_table import table_of
 from kafkalog.records.columns import ALL_COLUMNS, BinaryColumn, RecordColumns
+from kafkalog.records.decode import decode, sequences
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import BufferSource
@@ -204,6 +207,40 @@ def test_the_verdict_does_not_depend_on_the_columns(data: st.DataObject) -> None
 
 def _plain(column: object) -> object:
     return column if isinstance(column, np.ndarray) else np.array(column.to_pylist(), object)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("codec", [codec for codec in kf.Codec if codec])
+def test_views_stay_when_the_memory_for_decompression_is_used_again(
+    codec: kf.Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKALOG_DECODERS", "python")
+    kept, values = [], []
+    for first in range(0, 30, 10):
+        values.append([b"%d" % (first + i) * 50 for i in range(10)])
+        records = [builder.record_v2(i, 0, None, value) for i, value in enumerate(values[-1])]
+        (window,) = walk(BufferSource(builder.batch_v2(records, base_offset=first, codec=codec)))
+        kept.append(decode(window, ["value"], form="views").columns)
+    assert [columns.value.to_pylist() for columns in kept if columns is not None] == values
+
+
+def test_sequences_wrap_as_javas_do() -> None:
+    top = 2**31 - 1
+    cases = [(5, 3), (5, -3), (0, -1), (top, 0), (top, 1), (top, 5), (top, -1), (-1, 4), (-1, -4), (7, -(2**31))]
+    data = b"".join(builder.batch_v2([RECORD], base_offset=i, base_sequence=base) for i, (base, _) in enumerate(cases))
+    batches = table_of(np.frombuffer(data, np.uint8), len(cases))
+    offsets = np.array([i + delta for i, (_, delta) in enumerate(cases)], np.int64)
+    found = sequences(offsets, batches, np.arange(len(cases)))
+
+    def increment(sequence: int, by: int) -> int:
+        """`DefaultRecordBatch.incrementSequence`, in Java's arithmetic."""
+        if sequence > wrap(top - by):
+            return wrap(by - (top - sequence) - 1)
+        return wrap(sequence + by)
+
+    def wrap(number: int) -> int:
+        return (number + 2**31) % 2**32 - 2**31
+
+    assert found.tolist() == [-1 if base < 0 else increment(base, delta) for base, delta in cases]
 
 
 # --- one rule at a time ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
+from kafkalog.html import HtmlReport
 from kafkalog.text import counted
 
 Verdict = Literal["starts", "recovers", "loses", "dies"]
@@ -53,6 +54,8 @@ class SegmentForecast:
         By suffix; other index files stay as they are.
     finding : Finding or None
         The damage, or the torn tail.
+    expires : {"retention.ms", "retention.bytes"} or None
+        The setting by which the broker deletes the segment soon after its start, if its settings are known.
     """
 
     name: str
@@ -62,6 +65,7 @@ class SegmentForecast:
     n_bytes: int
     indexes: dict[str, IndexAction] = field(default_factory=dict)
     finding: Finding | None = None
+    expires: Literal["retention.ms", "retention.bytes"] | None = None
 
     @property
     def n_bytes_lost(self) -> int:
@@ -147,7 +151,7 @@ class PartitionForecast:
 
 
 @dataclass(slots=True)
-class Preflight:
+class Preflight(HtmlReport):
     """The result of `preflight`.
 
     Attributes
