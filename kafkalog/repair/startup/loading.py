@@ -304,15 +304,7 @@ class PartitionLoading:
         if topic_id is None:
             self.row.stray = "it has no topic id (partition.metadata; kafkalog.install writes the broker's)"
         elif metadata is not None and key is not None:
-            known, assigned = metadata.topic_ids.get(key.topic), metadata.partition(key)
-            if known is None:
-                self.row.stray = "the cluster has no such topic"
-            elif known != topic_id:
-                self.row.stray = f"its topic id is {topic_id}, and the cluster's {known}"
-            elif assigned is None or (
-                self.cluster.node_id is not None and self.cluster.node_id not in assigned.replicas
-            ):
-                self.row.stray = "the broker is none of its replicas"
+            self.row.stray = metadata.why_stray(key, topic_id, self.cluster.node_id) or self.row.stray
 
     def _fails(self, file: str, error: KafkalogError) -> None:
         """A small file that cannot be read takes the log dir offline; 2.8 does not start."""
