@@ -26,7 +26,7 @@ from kafkalog.parsing import Time, TopicPatterns, hint, integer, one_of, optiona
 from kafkalog.records.selection import Predicate, Selection
 from kafkalog.scanning.conditions.expressions import Residual, conditions_of
 from kafkalog.scanning.conditions.filter_tuples import Filters
-from kafkalog.scanning.conditions.filters import Filter, Term
+from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.values.options import Decode
@@ -310,10 +310,15 @@ class Query:
             levels["records"].append(str(self.residual.expression))
         return levels
 
+    @property
+    def of_plan(self) -> Filter | None:
+        """What rules out records of a plan, and with `latest` partitions: their records have to be known."""
+        return self.filter if self.filter is None or self.latest is None else self.filter.about(PLACE)
+
     def of_keys(self, partition: Partition) -> Query:
         """What tells which records of a partition are the latest: all records whose keys are wanted."""
         has_key = Term.of("key", "is not null")
-        wanted = (self.filter or Filter(((),))).about(("topic", "partition", "key"), has_key)
+        wanted = (self.filter or Filter(((),))).about((*PLACE, "key"), has_key)
         nothing: dict[str, Any] = dict.fromkeys(
             ("topics", "partitions", "where", "extract", "residual", "limit", "latest")
         )

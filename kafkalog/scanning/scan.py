@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset
 
-PLACE: Final = ("topic", "partition")
-"""Columns by which a plan leaves out partitions whose latest records are wanted."""
 MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes exceeds this. A single larger record is not cut."""
 
@@ -331,8 +329,7 @@ class Scan(DecodedScan):
         Parameters
         ----------
         target_bytes : int
-            About how many bytes of `.log` files a part has: large segments are divided at batches that their offset
-            index points to, small ones are read together.
+            About how many bytes of `.log` files a part has. Large segments are divided, small ones read together.
 
         Returns
         -------
@@ -372,7 +369,7 @@ class Scan(DecodedScan):
             internal=query.internal,
             task_bytes=target_bytes,
             whole_partitions=query.latest is not None,
-            condition=query.filter if query.latest is None else query.filter and query.filter.about(PLACE),
+            condition=query.of_plan,
             limits=query.limits,
         )
         if self._decoding is not None:

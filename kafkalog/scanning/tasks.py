@@ -10,10 +10,10 @@ import pyarrow as pa
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, Limits, ReadError
 from kafkalog.log.ranges import PartitionRange
 from kafkalog.scanning.conditions.expressions import conditions_of
-from kafkalog.scanning.conditions.filters import Filter
+from kafkalog.scanning.conditions.filters import PLACE, Filter
 from kafkalog.scanning.planning import ReadTask
 from kafkalog.scanning.query import RecordOptions
-from kafkalog.scanning.scan import PLACE, Scan
+from kafkalog.scanning.scan import Scan
 
 
 class PlanLimits(TypedDict):

@@ -22,6 +22,9 @@ from kafkalog.records.decode import batch_column, sequences
 from kafkalog.records.selection import FunctionFailure, Mask, no_timestamp
 from kafkalog.records.spans import Spans
 
+PLACE: Final = ("topic", "partition")
+"""Columns with one value per partition."""
+
 PLACE_COLUMNS: Final = ("topic", "partition", "segment")
 """Columns with one value per segment."""
 
