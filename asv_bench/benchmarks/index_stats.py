@@ -28,7 +28,7 @@ class IndexStatistics(CpuTimed):
 
     def _measure(self, segments: Segments, name: str, what: str) -> tuple[int, int]:
         segment = kafkalog.Segment(segments[name].path)
-        statistics = segment.index_statistics(intervals=WHAT_IF if what == "what-if" else ())
+        statistics = segment.index_statistics(what_if=WHAT_IF if what == "what-if" else ())
         if statistics.n_batches != segments[name].n_batches or statistics.index is None:
             raise AssertionError(f"{name}: {statistics}")
         if what == "what-if" and statistics.what_if[1].n_entries != statistics.index.n_entries:

@@ -37,11 +37,11 @@ examples:
   kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
   kafkalog groups /var/lib/kafka                 groups of consumers: offsets, lag, members
   kafkalog preflight /var/lib/kafka              what a broker would do with it on its next start
-  kafkalog salvage /mnt/disk --to saved          every intact batch of a damaged log, and what is lost
+  kafkalog salvage /mnt/disk -o saved            every intact batch of a damaged log, and what is lost
   kafkalog recover /var/lib/kafka --dry-run      what a broker's recovery would cut; do it offline
-  kafkalog truncate orders-0 --to-offset 120 --to copy       the end of a log removed (trim: its start)
+  kafkalog truncate orders-0 --to-offset 120 -o copy         the end of a log removed (trim: its start)
   kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them
-  kafkalog convert orders-0 copy --drop 'key == user-42'   the log anew: v2, another codec, records out
+  kafkalog convert orders-0 -o copy --drop 'key == user-42'   the log anew: v2, another codec, records out
   kafkalog load orders.parquet -o log --topic t  records as partitions that a broker serves
   kafkalog spark verify /backup/kafka            the same as a Spark job, on all processors or a cluster
 

@@ -43,7 +43,7 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
     Parameters
     ----------
     statistics : IndexStatistics
-        From `Partition.index_statistics` with `intervals`, which are the points of the curve.
+        From `Partition.index_statistics` with `what_if`, which are the points of the curve.
     name : str
         Name in the title.
     format : {"svg", "png", "pdf"}

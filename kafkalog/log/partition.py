@@ -439,7 +439,7 @@ class Partition(Verbs):
     def index_statistics(
         self,
         *,
-        intervals: Sequence[int] = (),
+        what_if: Sequence[int] = (),
         config: LogConfig | None = None,
         on_corruption: OnCorruption = "raise",
         report: Callable[[Finding], None] = lambda finding: None,
@@ -450,7 +450,7 @@ class Partition(Verbs):
 
         Parameters
         ----------
-        intervals : sequence of int
+        what_if : sequence of int
             Values of `index.interval.bytes`. The indexes that they would give are measured too, and not written.
         config : LogConfig, optional
             The topic's settings, which decide when a segment is rolled; default: Kafka's defaults.
@@ -469,11 +469,11 @@ class Partition(Verbs):
 
         Examples
         --------
-        >>> statistics = kafkalog.open("tests/golden/log_dir/p-multi-0").index_statistics(intervals=[1024])
+        >>> statistics = kafkalog.open("tests/golden/log_dir/p-multi-0").index_statistics(what_if=[1024])
         >>> statistics.index.n_entries, statistics.what_if[0].n_entries
         (3, 9)
         """
-        total = PartitionMeter(str(self.path), self.topic_partition, intervals)
+        total = PartitionMeter(str(self.path), self.topic_partition, what_if)
         damaged: set[str | None] = set()
 
         def report_and_note(finding: Finding) -> None:
@@ -484,7 +484,7 @@ class Partition(Verbs):
         walk = self.iter_batches(on_corruption=on_corruption, report=report_and_note, progress=progress)
         row = next(walk, None)
         for segment in self.segments:
-            meter = segment.index_meter(intervals, config)
+            meter = segment.index_meter(what_if, config)
             while row is not None and row.segment is segment:
                 meter.feed(row.batches)
                 row = next(walk, None)

@@ -290,7 +290,7 @@ class Segment(Verbs):
         except KafkalogError:
             return None
 
-    def index_statistics(self, *, intervals: Sequence[int] = (), config: LogConfig | None = None) -> IndexStatistics:
+    def index_statistics(self, *, what_if: Sequence[int] = (), config: LogConfig | None = None) -> IndexStatistics:
         """How well the indexes serve lookups; see `Partition.index_statistics`.
 
         Raises
@@ -298,14 +298,14 @@ class Segment(Verbs):
         KafkalogError
             The segment is damaged. A damaged index does not raise: it is not measured, and `findings` has the reason.
         """
-        meter = self.index_meter(intervals, config)
+        meter = self.index_meter(what_if, config)
         for batches in self.iter_batches():
             meter.feed(batches)
         meter.finish()
         self.findings += meter.findings
         return meter.statistics()
 
-    def index_meter(self, intervals: Sequence[int] = (), config: LogConfig | None = None) -> SegmentMeter:
+    def index_meter(self, what_if: Sequence[int] = (), config: LogConfig | None = None) -> SegmentMeter:
         """A meter of the indexes. An index that cannot be read is among its findings."""
         findings: list[Finding] = []
         # The indexes are not cached: those of all segments of a partition may not fit into memory.
@@ -317,7 +317,7 @@ class Segment(Verbs):
             self.index_or_none(OffsetIndex, findings.append) if is_named else None,
             self.index_or_none(TimeIndex, findings.append) if is_named else None,
             topic_partition=self.topic_partition,
-            intervals=intervals,
+            intervals=what_if,
             config=config,
         )
         meter.findings[:0] = findings

@@ -21,7 +21,7 @@ from kafkalog.records.spans import (
     Spans,
     batch_error,
     concatenate_columns,
-    place,
+    locate_error,
     scratch,
     thread_arena,
     too_many_records,
@@ -66,7 +66,7 @@ def walk_legacy(
         codec_id = int(batches.attributes[n_done]) & kf.CODEC_MASK
         if status != STATUS["CRC_MISMATCH"] and codec_id > kf.Codec.ZSTD:
             unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codec_id}; Kafka has 0 to 4")
-            error = place(unknown, batches, n_done, path)
+            error = locate_error(unknown, batches, n_done, path)
         else:
             error = batch_error(status, batches, n_done, path)
     batches = batches[:n_done]
@@ -125,7 +125,7 @@ def _walk_wrappers(
                 parts.append(_message_set(batches, row, arena, at, limits, path))
         except KafkalogError as problem:
             arena.used = at  # the wrapper may have been decompressed before its messages turned out to be bad
-            error = place(problem, batches, row, path)
+            error = locate_error(problem, batches, row, path)
             break
     n_done = len(parts)
     if not parts:

@@ -165,7 +165,7 @@ def decompress_payloads(
             try:
                 decompress_into(arena, codecs[row], payload, magic=2, limits=limits)
             except KafkalogError as problem:
-                error = place(problem, batches, row, path)
+                error = locate_error(problem, batches, row, path)
                 break
             # A record count that the payload cannot hold is damage, which the walk reports; a possible one is a limit
             n_most = (arena.used - ends[-1]) // kf.MIN_RECORD_BYTES
@@ -175,7 +175,7 @@ def decompress_payloads(
                 break
         elif codecs[row] > kf.Codec.ZSTD:
             unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codecs[row]}; Kafka has 0 to 4")
-            error = place(unknown, batches, row, path)
+            error = locate_error(unknown, batches, row, path)
             break
         ends.append(arena.used)
     bounds = np.array(ends, np.int64)
@@ -295,7 +295,7 @@ def batch_error(status: int, batches: BatchTable, row: int, path: str | None, *,
     )
 
 
-def place(error: KafkalogError, batches: BatchTable, row: int, path: str | None) -> KafkalogError:
+def locate_error(error: KafkalogError, batches: BatchTable, row: int, path: str | None) -> KafkalogError:
     """Add path, position and base offset of a batch to an error about it; returns the error."""
     base_offset = int(batches.base_offset[row])
     error.path = path

@@ -197,7 +197,7 @@ class InPlace:
             path = self._directory / name
             if path.exists():
                 self._backup.keep(path, f"{self._directory.name}/{name}")
-        self._backup.settle()
+        self._backup.sync()
 
     def _ordered(self) -> list[list[Move]]:
         logs = sorted(

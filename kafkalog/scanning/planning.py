@@ -232,7 +232,7 @@ class _Cut(NamedTuple):
     position: int
     offset: int
     """Base offset of the batch there; its last offset if a compressed v0 or v1 message hides the base offset."""
-    is_hidden: bool
+    lacks_base_offset: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +345,7 @@ class _Planner:
         for one in cuts:
             if one.position <= parts[-1].start:
                 continue
-            if end is not None and one.offset >= end and not one.is_hidden:
+            if end is not None and one.offset >= end and not one.lacks_base_offset:
                 return [*parts[:-1], replace(parts[-1], stop=one.position)]
             if start is not None and one.offset <= start:
                 continue
@@ -382,14 +382,14 @@ class _Planner:
                     if window is None:
                         continue
                     first, last = first_offset(window.batches), int(window.batches.last_offset[0])
-                    is_hidden = int(window.batches.base_offset[0]) < 0
+                    lacks_base_offset = int(window.batches.base_offset[0]) < 0
                     source.release(window.data, at)
                     del window
                     before = int(offset[near - 1]) if near else segment.base_offset - 1
                     rises = before < first <= last <= int(offset[near]) and (not cuts or first > cuts[-1].offset)
                     rises = rises and _rises_to(source, int(position[near - 1]) if near else 0, at, first)
                     if rises and is_chain(source, at, _CHAIN_BYTES):
-                        cuts.append(_Cut(at, first, is_hidden))
+                        cuts.append(_Cut(at, first, lacks_base_offset))
                         break
         return cuts
 

@@ -115,7 +115,7 @@ class Backup:
         self.n_files += 1
         self._changed |= {target.parent, self.path, self.path.parent}
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Make the files kept so far durable.
 
         Raises

@@ -141,7 +141,7 @@ class History:
         self.client.ask("commit", topic="none", group="readers")
         self.client.ask("delete_records", topic="trimmed", partition=0, before=150)
         self._took("first workload")
-        self.settle()
+        self.sync()
         told = self._consume("clean")
         self._took("consumed")
         self.broker.stop()
@@ -151,7 +151,7 @@ class History:
     def _second_life(self) -> None:
         self._boot()
         self._produce(2, 30)
-        self.settle()
+        self.sync()
         self.client.ask("flood", topic="crashed", partitions=2, seed=3)
         time.sleep(0.8)
         self.broker.kill()
@@ -167,7 +167,7 @@ class History:
         for name, before in {"trimmed-live": 222, "trimmed-backwards": 305, "trimmed-whole": -1}.items():
             self.client.ask("delete_records", topic=name, partition=0, before=before)
         self._delete_into_an_open_transaction()
-        self.settle()
+        self.sync()
         checkpoint = self.broker.log_dir / "log-start-offset-checkpoint"
         keys = [kafkalog.TopicPartition(name, 0) for name in ("trimmed-live", "trimmed-backwards", "trimmed-whole")]
         wait_until(lambda: (read_offset_checkpoint(checkpoint) or {}).keys() >= {*keys}, "the starts are checkpointed")
@@ -202,7 +202,7 @@ class History:
         subprocess.run(["cp", "-a", str(self.broker.log_dir), str(target)], check=True)
         return Stage(target, truth, was_live, committed, stable)
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Wait until the cleaner and the retention task have nothing left to do, as long as nobody writes."""
         compacted = [name for name, topic in TOPICS.items() if topic.configs is COMPACTED]
         wait_until(lambda: all(map(self._is_cleaned, compacted)), "everything is compacted")

@@ -64,7 +64,7 @@ def test_a_broker_starts_without_recovery_and_serves_what_its_own_recovery_serve
     theirs = folder / "theirs"
     broker.log_dir.rename(theirs)
 
-    report = kafkalog.recover(broken, to=broker.log_dir, now=int(before * 1000))
+    report = kafkalog.recover(broken, output=broker.log_dir, now=int(before * 1000))
     assert report.is_clean
     assert keeps_recovery_points or report.n_bytes_lost > 0
     ours = folder / "ours"

@@ -127,7 +127,7 @@ class Repaired(BrokerLife):
         for number in range(len(SALVAGED), len(SALVAGED) + n_made):
             target = self.place(made(self.folder / f"made-{number}", number), f"salvaged-{number}")
             wanted[target.name] = damage(target, rows_of(target), seed=number)
-        report = kafkalog.salvage(self.log_dir, topics="salvaged", to=self.folder / "salvaged")
+        report = kafkalog.salvage(self.log_dir, topics="salvaged", output=self.folder / "salvaged")
         assert len(report.partitions) == len(wanted)
         self.lost = report.total("n_bytes_lost")
         for one in report.partitions:
@@ -174,7 +174,7 @@ class Repaired(BrokerLife):
             assert self.bounds[target.name] == (start, kafkalog.Partition(target).log_end_offset)
         # without the checkpoint of a log dir, what is left of the first segment is read, too
         target = self.place(golden_sets.partitions("k44")["p-txn-0"], "trimmed-copies-0")
-        kafkalog.trim(target, before_offset=200, to=self.folder / "trimmed-copy")
+        kafkalog.trim(target, before_offset=200, output=self.folder / "trimmed-copy")
         shutil.rmtree(target)
         shutil.move(self.folder / "trimmed-copy", target)
         base = min(int(path.stem) for path in target.glob("*.log"))
@@ -196,7 +196,7 @@ class Repaired(BrokerLife):
                     with (copies[row % 3] / path.name).open("r+b") as file:
                         file.seek((start + 21 + end) // 2)
                         file.write(b"\xee" * 8)
-            report = kafkalog.merge(copies, to=self.folder / f"merged-{number}")
+            report = kafkalog.merge(copies, output=self.folder / f"merged-{number}")
             assert report.ok, list(report.lines())
             [one] = report.partitions
             assert len({each.source for each in one.ranges}) > 1

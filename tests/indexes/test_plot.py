@@ -35,7 +35,7 @@ def test_without_matplotlib_the_error_names_what_to_install(
     assert "pip install matplotlib" in err
     from kafkalog.indexes.plot import draw
 
-    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(intervals=KNEE_CANDIDATES)
+    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=KNEE_CANDIDATES)
     with pytest.raises(ModuleNotFoundError, match="pip install matplotlib"):
         draw(statistics, "p-txn-0")
 
@@ -66,7 +66,7 @@ def test_a_picture_has_both_charts_and_the_knee(log_dir: Path) -> None:
 
     from kafkalog.indexes.plot import draw
 
-    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(intervals=KNEE_CANDIDATES)
+    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=KNEE_CANDIDATES)
     with mpl.rc_context({"svg.fonttype": "none"}):
         text = draw(statistics, "p$txn$ \u65e5").decode()
     for words in ("Offset index of p$txn$", "Gaps between entries", "Trade-off", "knee: 2,048", "16K to 64K", "KiB"):
@@ -82,7 +82,7 @@ def test_a_picture_of_few_or_equal_gaps_is_drawn(timestamps: list[int], tmp_path
 
     directory = a_log(tmp_path, timestamps)
     partition = kafkalog.Partition(directory)
-    assert draw(partition.index_statistics(intervals=KNEE_CANDIDATES), "x").startswith(b"<?xml")
+    assert draw(partition.index_statistics(what_if=KNEE_CANDIDATES), "x").startswith(b"<?xml")
     rebuild(directory, 0)
     partition = kafkalog.Partition(directory)
     assert draw(partition.index_statistics(), "x").startswith(b"<?xml")

@@ -229,7 +229,7 @@ def test_what_if_is_what_an_index_really_built_so_measures(
     name: str, interval: int, log_dir: Path, tmp_path: Path
 ) -> None:
     copy = Path(shutil.copytree(log_dir / name, tmp_path / name))
-    what_if = kafkalog.Partition(copy).index_statistics(intervals=INTERVALS)
+    what_if = kafkalog.Partition(copy).index_statistics(what_if=INTERVALS)
     rebuild(copy, interval)
     built = kafkalog.Partition(copy).index_statistics()
     wanted = {one.index_interval_bytes: one for one in what_if.what_if}[interval]
@@ -312,7 +312,7 @@ def test_a_segment_whose_first_batch_has_no_timestamp_has_no_time_to_roll_at(tmp
 def test_an_empty_log_has_no_figures(tmp_path: Path) -> None:
     directory = a_log(tmp_path, [])
     (directory / f"{0:020}.index").touch()
-    statistics = kafkalog.Partition(directory).index_statistics(intervals=[4096])
+    statistics = kafkalog.Partition(directory).index_statistics(what_if=[4096])
     assert statistics.index is not None
     for measures in (statistics.index, *statistics.what_if):
         assert (measures.n_entries, measures.gap_bytes.n, measures.expected_scan_by_offset) == (0, 0, None)
@@ -335,7 +335,7 @@ def test_an_index_that_misleads_is_a_finding(entries: list[tuple[int, int]], rea
     directory = a_log(tmp_path, list(range(20)), base_offset=0)
     (directory / f"{0:020}.index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
     found: list[kafkalog.Finding] = []
-    statistics = kafkalog.Partition(directory).index_statistics(intervals=[512], report=found.append)
+    statistics = kafkalog.Partition(directory).index_statistics(what_if=[512], report=found.append)
     assert [finding.reason for finding in found] == ["index_misleads"]
     assert reason in str(found[0])
     assert (statistics.index is None) == ("behind the last batch" not in reason)
@@ -356,16 +356,16 @@ def test_damage_is_met_as_asked(log_dir: Path, tmp_path: Path) -> None:
         file.write(b"\xff" * 4)
     partition = kafkalog.Partition(copy)
     with pytest.raises(kafkalog.CorruptionError):
-        partition.index_statistics(intervals=[1024])
+        partition.index_statistics(what_if=[1024])
     found: list[kafkalog.Finding] = []
-    stopped = partition.index_statistics(intervals=[1024], on_corruption="stop", report=found.append)
+    stopped = partition.index_statistics(what_if=[1024], on_corruption="stop", report=found.append)
     assert [finding.position for finding in found] == [where]
     assert [one.segment for one in stopped.segments] == [segment.path.name for segment in partition.segments[:4]]
     assert stopped.segments[-1].size_in_bytes == where
     assert stopped.segments[-1].index is not None
     assert stopped.segments[-1].index.n_entries == sum(damaged.offset_index["position"] < where)  # type: ignore[index]
     found.clear()
-    skipped = partition.index_statistics(intervals=[1024], on_corruption="skip", report=found.append)
+    skipped = partition.index_statistics(what_if=[1024], on_corruption="skip", report=found.append)
     assert [finding.position for finding in found] == [where]
     assert len(skipped.segments) == 6
     assert skipped.segments[3].size_in_bytes == damaged.size_in_bytes
@@ -400,9 +400,9 @@ def test_a_file_of_another_name_has_no_index_that_could_be_measured(log_dir: Pat
     for suffix in ("log", "index", "timeindex"):
         shutil.copy(log_dir / "p-txn-0" / f"00000000000000000164.{suffix}", tmp_path / f"copy.{suffix}")
     segment = kafkalog.Segment(tmp_path / "copy.log")
-    statistics = segment.index_statistics(intervals=[1024])
+    statistics = segment.index_statistics(what_if=[1024])
     assert (statistics.index, segment.findings, statistics.roll["relative offset"]) == (None, [], None)
-    named = kafkalog.Segment(log_dir / "p-txn-0" / "00000000000000000164.log").index_statistics(intervals=[1024])
+    named = kafkalog.Segment(log_dir / "p-txn-0" / "00000000000000000164.log").index_statistics(what_if=[1024])
     assert statistics.what_if == named.what_if
 
 
@@ -427,7 +427,7 @@ def measure_bytes(data: bytes, base_offset: int, on_corruption: Any) -> tuple[An
         (directory / f"{base_offset:020}.log").write_bytes(data)
         found: list[kafkalog.Finding] = []
         statistics = kafkalog.Partition(directory).index_statistics(
-            intervals=(0, 100), on_corruption=on_corruption, report=found.append
+            what_if=(0, 100), on_corruption=on_corruption, report=found.append
         )
         json.dumps(statistics.as_dict(), allow_nan=False)
         statistics.to_arrow()
@@ -458,7 +458,7 @@ def test_a_damaged_segment_gives_figures_of_what_was_walked(damaged: strategies.
 def test_windows_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = a_log(tmp_path, [i % 50 for i in range(2000)])
     rebuild(directory, 1024)
-    whole = kafkalog.Partition(directory).index_statistics(intervals=INTERVALS)
+    whole = kafkalog.Partition(directory).index_statistics(what_if=INTERVALS)
     windows = []
     plain = kafkalog.Partition.iter_batches
 
@@ -469,7 +469,7 @@ def test_windows_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 yield type("Row", (), {"segment": segment, "batches": batches[start : start + 7]})
 
     monkeypatch.setattr(kafkalog.Partition, "iter_batches", narrow)
-    narrowed = kafkalog.Partition(directory).index_statistics(intervals=INTERVALS)
+    narrowed = kafkalog.Partition(directory).index_statistics(what_if=INTERVALS)
     assert len(windows) > 200
     for one, other in zip((whole.index, *whole.what_if), (narrowed.index, *narrowed.what_if), strict=True):
         assert one is not None
@@ -497,7 +497,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
         directory.mkdir()
         (directory / f"{0:020}.log").write_bytes(b"".join(offset.to_bytes(8, "big") + one for offset in range(n)))
         tracemalloc.start()
-        statistics = kafkalog.Partition(directory).index_statistics(intervals=(0, 512, 65536))
+        statistics = kafkalog.Partition(directory).index_statistics(what_if=(0, 512, 65536))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert statistics.what_if[0].n_entries == n - 1
@@ -505,7 +505,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
 
 
 def test_statistics_are_a_dict_and_an_arrow_table(log_dir: Path) -> None:
-    statistics = kafkalog.Partition(log_dir / "p-multi-0").index_statistics(intervals=[512, 4096])
+    statistics = kafkalog.Partition(log_dir / "p-multi-0").index_statistics(what_if=[512, 4096])
     fields = json.loads(json.dumps(statistics.as_dict()))
     assert (fields["topic"], fields["partition"], fields["segment"], fields["n_segments"]) == ("p-multi", 0, None, 2)
     assert fields["what_if"][0]["index_interval_bytes"] == 512
@@ -546,6 +546,6 @@ def test_there_is_no_knee_without_three_different_points_or_below_the_line() -> 
 
 def test_kafkas_default_is_the_knee_of_a_log_of_small_batches(tmp_path: Path) -> None:
     directory = a_log(tmp_path, list(range(30_000)), payload=1)
-    knee = kafkalog.Partition(directory).index_statistics(intervals=KNEE_CANDIDATES).knee
+    knee = kafkalog.Partition(directory).index_statistics(what_if=KNEE_CANDIDATES).knee
     assert knee is not None
     assert knee.index_interval_bytes == 4096

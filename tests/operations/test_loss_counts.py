@@ -146,13 +146,13 @@ def test_convert_reports_before_after_and_lost(
     change(partition / LOG, 5 * size + size - 1, b"\x99")
     (row,) = _convert(partition, tmp_path / "out", "skip").partitions
     assert (row.n_records_before, row.n_records_after, row.lost.n_records) == (200, 190, 10)
-    command = ["convert", str(partition), str(tmp_path / "again"), "--on-corruption", "skip"]
+    command = ["convert", str(partition), "-o", str(tmp_path / "again"), "--on-corruption", "skip"]
     assert main([*command, "--json"]) == 1
     shown = json.loads(capsys.readouterr().out)
     assert (shown["n_records_before"], shown["n_records_after"]) == (200, 190)
     assert shown["lost"]["n_records"] == 10
     assert [(one["reason"], one["n_records"]) for one in shown["findings"]] == [("crc_mismatch", 10)]
-    assert main([*command[:2], str(tmp_path / "third"), *command[3:]]) == 1
+    assert main([*command[:3], str(tmp_path / "third"), *command[4:]]) == 1
     assert f"lost: {partition}: 10 records, offsets 50 to 59" in capsys.readouterr().err
 
 
@@ -160,7 +160,7 @@ SKIP = ["--on-corruption", "skip"]
 REPORTING = {
     "cat": ["LOGS", *SKIP],
     "export": ["LOGS", "-o", "OUT.parquet", *SKIP],
-    "convert": ["LOGS", "OUT", *SKIP],
+    "convert": ["LOGS", "-o", "OUT", *SKIP],
     "verify": ["LOGS"],
     "ls": ["LOGS"],
     "batches": ["LOGS", *SKIP],

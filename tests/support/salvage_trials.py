@@ -213,7 +213,7 @@ def trial(rng: np.random.Generator, source: Source, n_damages: int, tally: Tally
     log = partition / kf.segment_file_name(source.base_offset)
     log.write_bytes(damaged.data)
     with bad_sectors(log, damaged.unreadable):
-        report = kafkalog.salvage(partition, to=output)
+        report = kafkalog.salvage(partition, output=output)
     tally.n_trials += 1
     tally.n_damages += n_damages
     tally.n_undamaged += len(damaged.intact)

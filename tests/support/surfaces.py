@@ -167,7 +167,7 @@ def _properties(root: Path) -> Iterator[Call]:
                 f"trace_offset {offset}",
                 lambda partition=partition, offset=offset: trace_offset(partition, offset).as_dict(),
             )
-        yield "statistics", lambda partition=partition: partition.index_statistics(intervals=[512, 10**6])
+        yield "statistics", lambda partition=partition: partition.index_statistics(what_if=[512, 10**6])
         for mode in MODES:
             yield (
                 f"list_producers {mode}",
@@ -189,7 +189,7 @@ def _indexes(root: Path) -> Iterator[Call]:
         yield "Segment.find_timestamps", lambda segment=segment: segment.find_timestamps(np.array(TIMESTAMPS))
         yield "Segment.next_offset", lambda segment=segment: segment.next_offset
         yield "Segment.batches", lambda segment=segment: segment.batches.to_arrow()
-        yield "Segment.index_statistics", lambda segment=segment: segment.index_statistics(intervals=[1000])
+        yield "Segment.index_statistics", lambda segment=segment: segment.index_statistics(what_if=[1000])
         for name in ("offset_index", "time_index", "transaction_index"):
 
             def look(segment: Any = segment, name: str = name) -> None:
@@ -349,7 +349,7 @@ def _commands(root: Path, out: Path, mode: str) -> Iterator[Call]:
         ("verify", root, "--json", "--deep"),
         ("export", root, "-o", out / "cli.csv", *on),
         ("reindex", root, "--dry-run", "--kinds", "offset,time,txn,snapshot,epochs"),
-        ("convert", root, out / "cli-converted", "--json", *on),
+        ("convert", root, "-o", out / "cli-converted", "--json", *on),
     )
     for arguments in every:
         yield f"kafkalog {arguments[0]} {arguments[2:]}", lambda arguments=arguments: command(*arguments)

@@ -166,7 +166,7 @@ def _measure(
         console.findings(partition.findings)
         try:
             yield partition.index_statistics(
-                intervals=intervals,
+                what_if=intervals,
                 config=config,
                 on_corruption=args.on_corruption,
                 report=partial(_report, console),

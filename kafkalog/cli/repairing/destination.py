@@ -15,11 +15,11 @@ PATH: Final = (
 
 
 def add_destination(parser: argparse.ArgumentParser) -> None:
-    """Add ``--to``, ``--in-place``, ``--dry-run``, ``--backup`` and ``--stage-in``."""
+    """Add ``--output``, ``--in-place``, ``--dry-run``, ``--backup`` and ``--stage-in``."""
     group = parser.add_argument_group("where to (one of these)")
     where = group.add_mutually_exclusive_group(required=True)
     where.add_argument(
-        "--to", metavar="DIR", help="make this directory, a copy with the changes; the source is only read"
+        "-o", "--output", metavar="DIR", help="make this directory, a copy with the changes; the source is only read"
     )
     where.add_argument("--in-place", action="store_true", help="change the files that are there; needs --backup")
     where.add_argument("--dry-run", action="store_true", help="write nothing: say what would be done")
@@ -49,5 +49,5 @@ def destination(args: argparse.Namespace) -> dict[str, Any]:
     for name in ("backup", "stage_in"):
         if getattr(args, name) is not None and not args.in_place:
             raise UsageError(f"--{name.replace('_', '-')} goes with --in-place")
-    names = ("to", "in_place", "backup", "dry_run", "stage_in")
+    names = ("output", "in_place", "backup", "dry_run", "stage_in")
     return {name: getattr(args, name) for name in names}

@@ -31,12 +31,12 @@ cut where they would truncate before they fetched from it. What the leader's cop
 known to be the same log: both have the same later batch, or the epochs agree. Damaged copies are searched as by
 kafkalog salvage.
 
---to DIR gets a directory a partition, with indexes, producer snapshots and leader epochs built anew, and merge.json,
+-o DIR gets a directory a partition, with indexes, producer snapshots and leader epochs built anew, and merge.json,
 which names the source of each range of offsets. So does the report on stdout. The exit code is 1 if offsets are
 missing that no copy has, or if copies differ although their leader epochs agree.""",
     examples="""\
-  kafkalog merge /mnt/broker-1/orders-0 /mnt/broker-2/orders-0 --to /new/merged
-  kafkalog merge /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -t orders --to /new/merged
+  kafkalog merge /mnt/broker-1/orders-0 /mnt/broker-2/orders-0 -o /new/merged
+  kafkalog merge /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -t orders -o /new/merged
   kafkalog merge /mnt/broker-1 /mnt/broker-2 --dry-run --json""",
 )
 
@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
     parser = add_command(commands, "merge", _HELP, paths=_PATHS)
     where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
-    where.add_argument("--to", metavar="DIR", help="make this directory, outside of any log dir")
+    where.add_argument("-o", "--output", metavar="DIR", help="make this directory, outside of any log dir")
     where.add_argument("--dry-run", action="store_true", help="write nothing: say what would be taken from where")
     add_selection(parser.add_argument_group("what"))  # type: ignore[arg-type]
     parser.add_argument("--json", action="store_true", help="the report as a JSON object, as in merge.json")
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.start_progress(sum(selected_bytes(one, args) for one in opened), "bytes")
     report = merge(
         opened,  # type: ignore[arg-type]
-        to=args.to,
+        output=args.output,
         topics=flatten(args.topics),
         partitions=flatten(args.partitions),
         dry_run=args.dry_run,

@@ -31,8 +31,8 @@ of the copy; then there is no marker.""",
     examples="""\
   kafkalog recover /var/lib/kafka --dry-run
   kafkalog recover /var/lib/kafka --in-place --backup /var/tmp/kafka-before
-  kafkalog recover /mnt/disk --to /new/disk/kafka
-  kafkalog recover /mnt/disk/orders-0 --to /tmp/orders-0 --all --json""",
+  kafkalog recover /mnt/disk -o /new/disk/kafka
+  kafkalog recover /mnt/disk/orders-0 -o /tmp/orders-0 --all --json""",
 )
 
 

@@ -27,7 +27,7 @@ Save every intact record batch of a damaged log, v0, v1 and v2, with its offsets
 on. Run it before a broker touches the disk, or a copy of it: a broker cuts a log at the first damage, and deletes what
 is behind.
 
---to DIR gets a directory a partition, with indexes, producer snapshots and leader epochs built anew; salvage.json,
+-o DIR gets a directory a partition, with indexes, producer snapshots and leader epochs built anew; salvage.json,
 which says exactly what was lost; and TOPIC-N.quarantine, all bytes that were not kept. Sectors that the disk cannot
 read are stepped over.
 
@@ -37,9 +37,9 @@ bytes kept, lost, suspect and of padding add up to its size.
 
 On stdout is the report. The exit code is 1 if something is lost.""",
     examples="""\
-  kafkalog salvage /mnt/disk/kafka -t orders --to /new/salvaged
+  kafkalog salvage /mnt/disk/kafka -t orders -o /new/salvaged
   kafkalog salvage /mnt/disk/kafka/orders-0 --dry-run --json
-  kafkalog salvage orders-0/00000000000000000000.log --to salvaged --records""",
+  kafkalog salvage orders-0/00000000000000000000.log -o salvaged --records""",
 )
 
 
@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
     parser = add_command(commands, "salvage", _HELP)
     where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
-    where.add_argument("--to", metavar="DIR", help="make this directory, outside of any log dir")
+    where.add_argument("-o", "--output", metavar="DIR", help="make this directory, outside of any log dir")
     where.add_argument("--dry-run", action="store_true", help="write nothing: say what would be kept and lost")
     what = parser.add_argument_group("what")
     add_selection(what)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.start_progress(selected_bytes(opened, args), "bytes")
     report = salvage(
         opened,
-        to=args.to,
+        output=args.output,
         topics=flatten(args.topics),
         partitions=flatten(args.partitions),
         records=args.records,

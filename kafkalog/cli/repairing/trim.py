@@ -20,7 +20,7 @@ last segment stays. A partition that is copied alone has no checkpoint: it begin
     examples="""\
   kafkalog trim /var/lib/kafka/orders-0 --before-offset 120000 --dry-run
   kafkalog trim /var/lib/kafka --before-timestamp 2026-11-01T00:00Z --in-place --backup /other/disk/before
-  kafkalog trim /mnt/disk --before-timestamp 2026-11-01T00:00Z --to /new/disk/kafka""",
+  kafkalog trim /mnt/disk --before-timestamp 2026-11-01T00:00Z -o /new/disk/kafka""",
 )
 
 

@@ -21,8 +21,8 @@ error: recover it first.""",
     examples="""\
   kafkalog truncate /var/lib/kafka/orders-0 --to-offset 120000 --dry-run
   kafkalog truncate /var/lib/kafka/orders-0 --to-offset 120000 --in-place --backup /var/tmp/before
-  kafkalog truncate /mnt/disk --to-timestamp 2026-11-21T08:00Z --to /new/disk/kafka
-  kafkalog truncate orders-0 --to-epoch 7 --to copy""",
+  kafkalog truncate /mnt/disk --to-timestamp 2026-11-21T08:00Z -o /new/disk/kafka
+  kafkalog truncate orders-0 --to-epoch 7 -o copy""",
 )
 
 

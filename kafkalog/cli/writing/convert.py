@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description=f"""\
-Write a log anew in format v2, into a new place. Offsets, timestamps, their types, keys, values and headers are kept; so
+Rewrite a log in format v2, in a new place. Offsets, timestamps, their types, keys, values and headers are kept; so
 are transactions, producers and the log end offset. With no option, what is v2 already is copied byte for byte, and v0
 and v1 messages become v2 batches. A v0 message, which has no timestamp, gets -1.
 
@@ -48,30 +48,30 @@ is written and durable; when something fails, damage included, or on Ctrl-C, not
            In a compacted topic hash keys, do not make them null: a broker's cleaner drops records without a key.
 
 To erase a person, drop by key, or make the values null and let compaction do the rest:
-  kafkalog convert SRC DST --drop 'key == user-42'
-  kafkalog convert SRC DST --redact value=null --redact-where 'key == user-42'
+  kafkalog convert SRC -o DST --drop 'key == user-42'
+  kafkalog convert SRC -o DST --redact value=null --redact-where 'key == user-42'
 
 {FILTER_HELP}
 --drop and --redact-where are written the same way. Null compares with nothing: it is neither kept nor dropped for what
 it is not.""",
     examples="""\
-  kafkalog convert /backup/kafka /new/kafka -t orders             old formats to v2
-  kafkalog convert orders-0 copy/orders-0 --compression zstd --compression-level 5 --batch-size 256K
-  kafkalog convert orders-0 copy/orders-0 --drop 'key in user-42,user-43' --dry-run
-  kafkalog convert orders-0 copy/orders-0 --redact key=hash --redact-secret-file secret --redact headers.email=null
-  kafkalog convert orders-0 copy/orders-0 --filter 'timestamp >= 2026-11-01T00:00Z' --config segment.bytes=104857600""",
+  kafkalog convert /backup/kafka -o /new/kafka -t orders          old formats to v2
+  kafkalog convert orders-0 -o copy/orders-0 --compression zstd --compression-level 5 --batch-size 256K
+  kafkalog convert orders-0 -o copy/orders-0 --drop 'key in user-42,user-43' --dry-run
+  kafkalog convert orders-0 -o copy/orders-0 --redact key=hash --redact-secret-file secret --redact headers.email=null
+  kafkalog convert orders-0 -o copy/orders-0 --filter 'timestamp >= 2026-11-01T00:00Z' --segment-bytes 100M""",
 )
 _PATHS: Final = (
     "SRC",
     "log dir, partition directory or .log file",
-    "SRC is a log dir, a topic-partition directory or a single .log file. Several may be given; the last path is DST.",
+    "SRC is a log dir, a topic-partition directory or a single .log file. Several may be given.",
 )
 
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
     parser = add_command(commands, "convert", _HELP, paths=_PATHS)
-    parser.add_argument("destination", metavar="DST", help="directory to make")
+    parser.add_argument("-o", "--output", metavar="DST", required=True, help="directory to make")
     what = parser.add_argument_group("which records")
     add_selection(what)  # type: ignore[arg-type]
     what.add_argument(
@@ -183,7 +183,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         try:
             report = convert(
                 opened,
-                args.destination,
+                args.output,
                 topics=flatten(args.topics),
                 partitions=flatten(args.partitions),
                 filters=args.filters,
@@ -245,5 +245,5 @@ def _show(report: ConversionReport, args: argparse.Namespace, console: Console) 
         verb = "would be" if args.dry_run else "are"
         console.note(
             f"{counted(len(report.partitions), 'partition')}, {human_bytes(report.total('n_bytes_before'))}, {verb}"
-            f" {human_bytes(report.total('n_bytes_after'))} in {args.destination}"
+            f" {human_bytes(report.total('n_bytes_after'))} in {args.output}"
         )

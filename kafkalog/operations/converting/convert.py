@@ -53,7 +53,7 @@ _Pair = tuple[kf.TopicPartition, Partition]
 
 def convert(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
-    to: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     *,
     topics: str | Sequence[str] | None = None,
     partitions: Sequence[int] | int | None = None,
@@ -82,7 +82,7 @@ def convert(
     ----------
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         A log dir, a partition directory or a `.log` file.
-    to : path-like
+    output : path-like
         The directory to create, with one subdirectory per partition. For a single partition that is not chosen from a
         log dir, a name such as ``copy/orders-0`` is the partition's directory itself. It must lie outside the source
         and outside any log dir.
@@ -185,7 +185,7 @@ def convert(
         if finding.damage:
             warn(finding, CorruptionWarning)
 
-    target = Path(to)
+    target = Path(output)
     chosen = list(_choose(opened, topics, partitions, internal, on_corruption, note))
     if not chosen and (topics is not None or partitions is not None):
         raise ValueError("no partition here is of these topics and has one of these numbers")

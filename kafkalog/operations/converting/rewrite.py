@@ -35,7 +35,7 @@ from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode
 from kafkalog.records.encode import encode_batches
 from kafkalog.records.selection import Selection
-from kafkalog.records.spans import batch_error, place
+from kafkalog.records.spans import batch_error, locate_error
 
 _COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "batch_position")
 _ALL: Final = Selection()
@@ -159,7 +159,7 @@ def _check(window: Window, batches: BatchTable, path: str) -> tuple[int, Kafkalo
     if not valid[row]:
         return row, batch_error(STATUS["CRC_MISMATCH"], batches, row, path)
     unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {batches.codec[row]}; Kafka has 0 to 4")
-    return row, place(unknown, batches, row, path)
+    return row, locate_error(unknown, batches, row, path)
 
 
 class _Job:
@@ -217,7 +217,7 @@ class _Job:
                 # end before the batch that cannot be encoded, and try again with those before it
                 bad = int(row[error.row or 0])
                 detail = f"{error.detail}: the batch cannot be rewritten"
-                self._cut_off(bad, place(CorruptionError(error.reason, detail), self.batches, bad, self.path))
+                self._cut_off(bad, locate_error(CorruptionError(error.reason, detail), self.batches, bad, self.path))
                 n_good = int(np.searchsorted(row, bad))
                 records, row = records.slice(0, n_good), row[:n_good]
 
@@ -307,7 +307,7 @@ class _Job:
             return records, row
         bad = int(row[steps[0] + 1])
         error = CorruptionError(Reason.OFFSET_ORDER, "the offsets of its records do not rise: it cannot be rewritten")
-        self._cut_off(bad, place(error, self.batches, bad, self.path))
+        self._cut_off(bad, locate_error(error, self.batches, bad, self.path))
         n = int(np.searchsorted(row, bad))
         return records.slice(0, n), row[:n]
 

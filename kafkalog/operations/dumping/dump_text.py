@@ -100,7 +100,7 @@ def text_of_log(walk: LogWalk, options: DumpOptions) -> Iterator[bytes]:
                 yield _rest_of_line(walk, step, int(state[_BATCH]), int(state[_RECORD]) - 1, options)
             elif status != _OK:
                 walk.report_shown(step, int(state[_BATCH]) + 1, int(state[_RECORD]))
-                path, position, base_offset = walk.place(step, int(state[_BATCH]))
+                path, position, base_offset = walk.location(step, int(state[_BATCH]))
                 if status == _DECODER:
                     place = f"{path}@{position} base_offset={base_offset}"
                     raise ValueError(f"{place}: a key or a value is shorter than its decoder needs")
@@ -123,7 +123,7 @@ def _rest_of_line(walk: LogWalk, step: Step, batch_row: int, row: int, options: 
             text = _contents(options.topic, int(record["offset"]), key, value, options)
     except CorruptionError as error:
         walk.report_shown(step, batch_row + 1, row + 1)
-        error.path, error.position, error.base_offset = walk.place(step, batch_row)
+        error.path, error.position, error.base_offset = walk.location(step, batch_row)
         raise
     return f"{text}\n".encode()
 

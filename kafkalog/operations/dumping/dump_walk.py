@@ -261,7 +261,7 @@ class LogWalk:
         self._report.add_tail(error, is_last=self._is_last)
         return n
 
-    def place(self, step: Step, row: int) -> tuple[str | None, int, int]:
+    def location(self, step: Step, row: int) -> tuple[str | None, int, int]:
         """Return path, position and base offset of a batch of a step, as errors name them."""
         batch = step.batches[row]
         base_offset = batch["base_offset"] if batch["magic"] >= 2 else batch["last_offset"]

@@ -81,7 +81,7 @@ def rows_of_log(walk: LogWalk, options: DumpOptions) -> Iterator[Row]:
             except (CorruptionError, ValueError) as error:
                 walk.report_shown(step, row + 1, n_shown + 1)
                 if isinstance(error, CorruptionError):
-                    error.path, error.position, error.base_offset = walk.place(step, row)
+                    error.path, error.position, error.base_offset = walk.location(step, row)
                 raise
         walk.report_shown(step)
     position = walk.position

@@ -31,7 +31,7 @@ class Target(Protocol):
     def remove(self, path: Path) -> Path | None:
         """Handle a file that a broker would delete. Returns the path of its backup."""
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Make the changes so far durable."""
 
 
@@ -48,7 +48,7 @@ class DryRun:
     def remove(self, path: Path) -> None:
         """Do nothing."""
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Do nothing."""
 
 
@@ -76,7 +76,7 @@ class OutputDirectory:
     def remove(self, path: Path) -> None:
         """Do nothing: the output directory does not have the file."""
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Do nothing: the output directory is made durable when it is published."""
 
 
@@ -95,7 +95,7 @@ class InPlace:
 
     def __init__(self, *, backup: bool) -> None:
         self._backup = backup
-        self._directory: Path | None = None  # directory of the files written since `settle`
+        self._directory: Path | None = None  # directory of the files written since `sync`
 
     def put(self, path: Path, data: bytes) -> Path | None:
         """Replace a file, and return the backup of the old one.
@@ -129,7 +129,7 @@ class InPlace:
         remove_file(path)
         return backup
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Sync the directory, so that the renames in it are durable.
 
         Raises
@@ -143,7 +143,7 @@ class InPlace:
 
     def _enter(self, directory: Path) -> None:
         if directory != self._directory:
-            self.settle()
+            self.sync()
             remove_abandoned(directory)
             self._directory = directory
 
@@ -190,7 +190,7 @@ def old_content(path: Path) -> bytes | None:
 def target_for(
     output: str | os.PathLike[str] | None, *, in_place: bool, backup: bool, dry_run: bool
 ) -> Iterator[Target]:
-    """Yield the target for the given options; settle or publish it at the end."""
+    """Yield the target for the given options; sync or publish it at the end."""
     if dry_run:
         yield DryRun()
     elif in_place:
@@ -199,9 +199,9 @@ def target_for(
             yield target
         except BaseException:
             with contextlib.suppress(KafkalogError):
-                target.settle()
+                target.sync()
             raise
-        target.settle()
+        target.sync()
     elif output is not None:
         with staged_directory(output) as staged:
             yield OutputDirectory(staged)

@@ -285,7 +285,7 @@ class Rebuilder:
         """Write the files of the partition itself, and make everything durable."""
         if work.found:
             self._put_common(work)
-        self._target.settle()
+        self._target.sync()
 
     def _put_common(self, work: Work) -> None:
         """Write producer snapshots and leader epochs."""

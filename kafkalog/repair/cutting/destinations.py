@@ -29,7 +29,7 @@ class Destinations:
     ----------
     path : path-like
         A log dir or a partition directory.
-    to, in_place, backup, dry_run, stage_in
+    output, in_place, backup, dry_run, stage_in
         See `recover`.
     removes_last_first : bool
         See `InPlace`.
@@ -47,7 +47,7 @@ class Destinations:
         self,
         path: StrPath,
         *,
-        to: StrPath | None,
+        output: StrPath | None,
         in_place: bool,
         backup: StrPath | None,
         dry_run: bool,
@@ -55,14 +55,14 @@ class Destinations:
         removes_last_first: bool,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        if (to is not None) + in_place != 1 and not (dry_run and to is None and not in_place):
-            raise ValueError("say where to: one of to=, in_place=True with backup=, and dry_run=True")
+        if (output is not None) + in_place != 1 and not (dry_run and output is None and not in_place):
+            raise ValueError("say where to: one of output=, in_place=True with backup=, and dry_run=True")
         if in_place and backup is None and not dry_run:
             raise ValueError("in_place=True needs backup=, a directory for the files that are replaced")
         if not in_place and (backup is not None or stage_in is not None):
             raise ValueError("backup= and stage_in= go with in_place=True")
         self._root = Path(path)
-        self._to, self._backup_path, self._stage_in = to, backup, stage_in
+        self._output, self._backup_path, self._stage_in = output, backup, stage_in
         self._is_dry, self._removes_last_first = dry_run, removes_last_first
         self.is_partition = is_partition_directory(self._root)
         self._log_dir = self._root.absolute().parent if self.is_partition else self._root
@@ -93,9 +93,9 @@ class Destinations:
             if self._is_dry:
                 yield lambda plan: Unwritten()
                 return
-            if self._to is not None:
-                check_outside(self._to, [self._root])
-                self._staged = stack.enter_context(staged_directory(self._to))
+            if self._output is not None:
+                check_outside(self._output, [self._root])
+                self._staged = stack.enter_context(staged_directory(self._output))
                 yield self._copied
                 return
             assert self._backup_path is not None
@@ -153,7 +153,7 @@ class Destinations:
         assert self._backup is not None
         if path.exists():
             self._backup.keep(path, name)
-            self._backup.settle()
+            self._backup.sync()
         with staged_file(path, overwrite=True, stage_in=self._stage_in) as file:
             file.write(data)
         copy_ownership(path, self._log_dir)

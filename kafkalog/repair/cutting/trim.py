@@ -26,7 +26,7 @@ def trim(
     *,
     before_offset: int | None = None,
     before_timestamp: int | datetime | None = None,
-    to: str | os.PathLike[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
@@ -43,7 +43,7 @@ def trim(
         Remove the records before this offset.
     before_timestamp : int (ms) or aware datetime, optional
         Remove the records before the first one whose timestamp is at or after this; all, if there is none.
-    to, in_place, backup, dry_run, stage_in
+    output, in_place, backup, dry_run, stage_in
         See `recover`.
     limits : Limits
 
@@ -79,7 +79,7 @@ def trim(
     stamp = None if before_timestamp is None else parse_milliseconds("before_timestamp", before_timestamp)
     places = Destinations(
         path,
-        to=to,
+        output=output,
         in_place=in_place,
         backup=backup,
         dry_run=dry_run,

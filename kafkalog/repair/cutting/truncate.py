@@ -28,7 +28,7 @@ def truncate(
     to_offset: int | None = None,
     to_epoch: int | None = None,
     to_timestamp: int | datetime | None = None,
-    to: str | os.PathLike[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
@@ -48,7 +48,7 @@ def truncate(
         Remove the records of later leader epochs, as a follower does whose leader knows no later one.
     to_timestamp : int (ms) or aware datetime, optional
         Remove everything from the first record on whose timestamp is at or after this.
-    to, in_place, backup, dry_run, stage_in
+    output, in_place, backup, dry_run, stage_in
         See `recover`.
     index_interval_bytes : int, optional
         See `reindex`.
@@ -89,7 +89,7 @@ def truncate(
     stamp = None if to_timestamp is None else parse_milliseconds("to_timestamp", to_timestamp)
     places = Destinations(
         path,
-        to=to,
+        output=output,
         in_place=in_place,
         backup=backup,
         dry_run=dry_run,
@@ -185,5 +185,5 @@ class _Truncation:
     def remove(self, path: Path) -> None:
         """Do nothing: snapshots are removed by `PartitionRecovery`."""
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Do nothing: the partition is committed as a whole."""

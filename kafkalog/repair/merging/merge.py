@@ -45,7 +45,7 @@ _NAMELESS: Final = kf.TopicPartition("merged", 0)
 def merge(
     replicas: Sequence[str | os.PathLike[str] | LogDir | Partition],
     *,
-    to: str | os.PathLike[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
     topics: Iterable[str] | str | None = None,
     partitions: Iterable[int] | int | None = None,
     dry_run: bool = False,
@@ -58,7 +58,7 @@ def merge(
     ----------
     replicas : sequence of path-like, or of what `kafkalog.open` returned
         Partition directories or log dirs, of several brokers. They are never modified.
-    to : path-like, optional
+    output : path-like, optional
         The directory to create: a subdirectory a partition, and ``merge.json``. A broker may use it as a log dir. Not
         needed for a dry run.
     topics, partitions : iterable, optional
@@ -112,8 +112,8 @@ def merge(
     >>> [(one.start_offset, one.end_offset) for one in report.partitions[0].ranges]
     [(0, 125)]
     """
-    if to is None and not dry_run:
-        raise ValueError("say where to: to=, or dry_run=True")
+    if output is None and not dry_run:
+        raise ValueError("say where to: output=, or dry_run=True")
     if isinstance(replicas, (str, bytes, os.PathLike)) or not replicas:
         raise ValueError("replicas is a sequence of at least one path")
     report = MergeReport(is_written=not dry_run)
@@ -125,7 +125,7 @@ def merge(
             raise NotKafkaError(Reason.NOT_KAFKA, "it is neither a partition directory nor a log dir", path=opened.path)
         are_partitions = are_partitions and isinstance(opened, Partition)
         chosen = list(choose(opened, topics, partitions, report.findings.add))
-        check_paths(opened, chosen, output=to, dry_run=dry_run)
+        check_paths(opened, chosen, output=output, dry_run=dry_run)
         for one in chosen:
             groups.setdefault(one.partition.topic_partition or _NAMELESS, []).append(one.partition)
     for group in groups.values():
@@ -133,7 +133,7 @@ def merge(
     if are_partitions and len(groups) > 1:
         names = " and ".join(sorted(map(str, groups)))
         raise NotKafkaError(Reason.NOT_KAFKA, f"these are no copies of one partition: {names}")
-    target = Path("" if to is None else to)
+    target = Path("" if output is None else output)
     if not dry_run and os.path.lexists(target):
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
     if not groups:

@@ -39,7 +39,7 @@ _NOT_COPIED = frozenset({kf.LOCK_FILE, kf.CLEAN_SHUTDOWN_FILE})
 def recover(
     path: str | os.PathLike[str],
     *,
-    to: str | os.PathLike[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
@@ -59,7 +59,7 @@ def recover(
     ----------
     path : path-like
         A log dir, or a partition directory.
-    to : path-like, optional
+    output : path-like, optional
         Directory to create with the recovered copy. `path` is only read.
     in_place : bool
         Change the log dir itself; needs `backup`.
@@ -130,7 +130,7 @@ def recover(
     RecoveryReport(10 partitions, nothing lost)
     """
     root = Path(path)
-    _check_options(to, in_place, backup, dry_run, stage_in, threads)
+    _check_options(output, in_place, backup, dry_run, stage_in, threads)
     is_partition = is_partition_directory(root)
     log_dir = root.absolute().parent if is_partition else root
     refuse_if_locked([log_dir])
@@ -151,8 +151,8 @@ def recover(
         if dry_run:
             make: Callable[[LoadPlan], PartitionOutput] = lambda plan: Unwritten()  # noqa: E731
             finish_root: Callable[[], None] = lambda: None  # noqa: E731
-        elif to is not None:
-            make, finish_root = _copies(stack, root, is_partition, to, report)
+        elif output is not None:
+            make, finish_root = _copies(stack, root, is_partition, output, report)
         else:
             assert backup is not None
             make, finish_root = _changes(stack, root, log_dir, is_partition, plans, backup, stage_in, report)
@@ -163,10 +163,10 @@ def recover(
 
 
 def _check_options(
-    to: object, in_place: bool, backup: object, dry_run: bool, stage_in: object, threads: int | None
+    output: object, in_place: bool, backup: object, dry_run: bool, stage_in: object, threads: int | None
 ) -> None:
-    if (to is not None) + in_place != 1 and not (dry_run and to is None and not in_place):
-        raise ValueError("say where to: one of to=, in_place=True with backup=, and dry_run=True")
+    if (output is not None) + in_place != 1 and not (dry_run and output is None and not in_place):
+        raise ValueError("say where to: one of output=, in_place=True with backup=, and dry_run=True")
     if in_place and backup is None and not dry_run:
         raise ValueError("in_place=True needs backup=, a directory for the files that are replaced")
     if backup is not None and not in_place:
@@ -281,7 +281,7 @@ class _Run:
     def remove(self, path: Path) -> None:
         """Do nothing: snapshots are removed by `PartitionRecovery`."""
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Take the end of a piece of work; with the last one, its partition is finished."""
         one, is_last = self._waiting.popleft()
         for file in self._rebuilt.files:
@@ -314,11 +314,11 @@ def _ends(report: RecoveryReport) -> dict[kf.TopicPartition, int]:
 
 
 def _copies(
-    stack: contextlib.ExitStack, root: Path, is_partition: bool, to: StrPath, report: RecoveryReport
+    stack: contextlib.ExitStack, root: Path, is_partition: bool, output: StrPath, report: RecoveryReport
 ) -> tuple[Callable[[LoadPlan], PartitionOutput], Callable[[], None]]:
     """Outputs in a new directory, and the step that writes the files of the log dir itself."""
-    check_outside(to, [root])
-    staged = stack.enter_context(staged_directory(to))
+    check_outside(output, [root])
+    staged = stack.enter_context(staged_directory(output))
 
     def make(plan: LoadPlan) -> PartitionOutput:
         prefix = "" if is_partition else f"{plan.path.name}/"
@@ -372,7 +372,7 @@ def _changes(
     if marker.exists():
         # a broker that starts in between must recover what is not done yet
         kept.keep(marker, marker.name)
-        kept.settle()
+        kept.sync()
         remove_file(marker)
         sync_directory(log_dir)
 
@@ -386,7 +386,7 @@ def _changes(
                 target = root / name
                 if target.exists():
                     kept.keep(target, name)
-                    kept.settle()
+                    kept.sync()
                 with staged_file(target, overwrite=True, stage_in=stage) as file:
                     file.write(data)
                 copy_ownership(target, root)

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from kafkalog._kernels import resync as kernels
 from kafkalog._kernels.rising import choose_rising
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.records.header_walk import LINKED, search_batches
+from kafkalog.records.header_walk import LINKED as LINKED
+from kafkalog.records.header_walk import search_batches
 from kafkalog.storage.source import ByteSource
 
 CHAINED: Final = kernels.KINDS["CHAINED"]

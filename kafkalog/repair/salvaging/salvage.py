@@ -42,7 +42,7 @@ _MAX_PROPERTIES_BYTES: Final = 2**20
 def salvage(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
     *,
-    to: str | os.PathLike[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
     topics: Iterable[str] | str | None = None,
     partitions: Iterable[int] | int | None = None,
     records: bool = False,
@@ -60,7 +60,7 @@ def salvage(
     ----------
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         A log dir, a partition directory or a `.log` file. It is never modified.
-    to : path-like, optional
+    output : path-like, optional
         The directory to create: a subdirectory a partition, ``salvage.json``, and for each partition with losses a
         file ``TOPIC-N.quarantine`` with all bytes that were not kept. A broker may use it as a log dir: it ignores the
         files. Not needed for a dry run.
@@ -115,8 +115,8 @@ def salvage(
     >>> report.ok, report.total("n_batches_kept"), report.total("n_bytes_lost")
     (True, 24, 0)
     """
-    if to is None and not dry_run:
-        raise ValueError("say where to: to=, or dry_run=True")
+    if output is None and not dry_run:
+        raise ValueError("say where to: output=, or dry_run=True")
     if isinstance(threads, bool) or threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads!r}")
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
@@ -124,8 +124,8 @@ def salvage(
     chosen = list(choose(opened, topics, partitions, report.findings.add))
     if not chosen:
         return report
-    check_paths(opened, chosen, output=to, dry_run=dry_run)
-    target = Path(os.devnull if to is None else to)
+    check_paths(opened, chosen, output=output, dry_run=dry_run)
+    target = Path(os.devnull if output is None else output)
     if not dry_run and os.path.lexists(target):
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
     with contextlib.ExitStack() as stack:

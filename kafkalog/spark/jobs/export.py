@@ -227,7 +227,7 @@ def _export(task: ReadTask, writing: _Writing) -> tuple[str, dict[str, Any]]:
     """Write the files of a task, unless an earlier run did; return the task's key and result."""
     key = writing.key(task)
     done: dict[str, Any] | None = writing.ledger.find(key)
-    place = writing.ledger.place(key)
+    place = writing.ledger.make_directory(key)
     if done is not None and all(_has_size(place / _FILES / name, size) for name, size in done["files"].items()):
         return key, {**done, "status": "resumed"}
     # a second attempt of a task replaces the directory of the first one as a whole
@@ -315,7 +315,7 @@ def _collect(found: Sequence[dict[str, Any]], ledger: Ledger, staged: StagedDire
         for name in result["files"]:
             folder, _, base = name.rpartition("/")
             names[name] = f"{folder}/" * bool(folder) + base.replace("part-", f"part-{one['number']:05d}-", 1)
-            links.append((ledger.place(one["key"]) / _FILES / name, staged.path / names[name]))
+            links.append((ledger.make_directory(one["key"]) / _FILES / name, staged.path / names[name]))
         for segment in result["segments"]:
             row = rows.setdefault(segment["path"], {**segment, **_NOTHING, "files": [], "findings": []})
             for name in (*_NOTHING, "findings"):  # several tasks may have read parts of a large segment

@@ -43,7 +43,7 @@ class Ledger:
     def __init__(self, directory: str) -> None:
         self.directory = Path(directory)
 
-    def place(self, key: str) -> Path:
+    def make_directory(self, key: str) -> Path:
         """Make the directory of a task, and return its path."""
         path = self.directory / key[:2] / key
         try:
@@ -68,7 +68,7 @@ class Ledger:
 
     def put(self, key: str, result: Any) -> None:
         """Store the result of a finished task."""
-        with staged_file(self.place(key) / _RESULT, overwrite=True) as file:
+        with staged_file(self.make_directory(key) / _RESULT, overwrite=True) as file:
             file.write(pickle.dumps(result))
 
     @contextlib.contextmanager

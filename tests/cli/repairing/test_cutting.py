@@ -34,7 +34,7 @@ def test_the_end_goes(partition: Path, tmp_path: Path, capsys: Capture) -> None:
     assert code == 0
     assert "2 segments deleted" in out
     assert "would be removed" in err
-    code, out, _ = run(capsys, "truncate", partition, "--to-offset", 200, "--json", "--to", tmp_path / "copy")
+    code, out, _ = run(capsys, "truncate", partition, "--to-offset", 200, "--json", "-o", tmp_path / "copy")
     row = json.loads(out)
     assert kafkalog.open_partition(tmp_path / "copy").log_end_offset == row["log_end_offset"]
     code, _, err = run(capsys, "truncate", partition, "--to-epoch", 0, "--in-place", "--backup", tmp_path / "old", "-v")
@@ -57,7 +57,7 @@ def test_a_partition_that_cannot_be_cut_is_damage(partition: Path, tmp_path: Pat
     (partition / "server.log").write_text("not a segment")
     before = {path.name: path.read_bytes() for path in partition.iterdir()}
     in_place = ("--in-place", "--backup", tmp_path / "old")
-    for how in (("--dry-run",), ("--to", tmp_path / "copy"), in_place):
+    for how in (("--dry-run",), ("-o", tmp_path / "copy"), in_place):
         code, _, err = run(capsys, command, partition.parent, option, 200, *how)
         assert code == 1
         assert "server.log: not named after an offset" in err

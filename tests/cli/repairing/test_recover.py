@@ -32,7 +32,7 @@ def run(capsys: Capture, *arguments: object) -> tuple[int, str, str]:
 
 
 def test_a_healthy_log_dir_gets_its_marker(log_dir: Path, tmp_path: Path, capsys: Capture) -> None:
-    code, out, err = run(capsys, log_dir, "--to", tmp_path / "out")
+    code, out, err = run(capsys, log_dir, "-o", tmp_path / "out")
     assert (code, out) == (0, "")
     assert "2 partitions, 0 segments are cut or deleted, 0 bytes" in err
     assert (tmp_path / "out" / ".kafka_cleanshutdown").exists()
@@ -70,11 +70,11 @@ def test_wrong_usage(log_dir: Path, tmp_path: Path, capsys: Capture) -> None:
     for arguments, code in (
         ([log_dir], 2),
         ([log_dir, "--in-place"], 2),
-        ([log_dir, "--to", "x", "--backup", "y"], 2),
+        ([log_dir, "-o", "x", "--backup", "y"], 2),
         ([log_dir, log_dir, "--dry-run"], 2),
         ([log_dir, "--dry-run", "--index-interval-bytes", "many"], 2),
-        ([log_dir, "--to", tmp_path / "there"], 6),
-        ([log_dir, "--to", log_dir / "new"], 6),
+        ([log_dir, "-o", tmp_path / "there"], 6),
+        ([log_dir, "-o", log_dir / "new"], 6),
         ([tmp_path / "absent", "--dry-run"], 3),
     ):
         assert run(capsys, *arguments)[0] == code, arguments

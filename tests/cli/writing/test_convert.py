@@ -17,8 +17,8 @@ from kafkalog.cli import main
 Capture = pytest.CaptureFixture[str]
 
 
-def run(capsys: Capture, *arguments: object) -> tuple[int, str, str]:
-    code = main(["convert", *map(str, arguments)])
+def run(capsys: Capture, source: Path, output: Path, *arguments: object) -> tuple[int, str, str]:
+    code = main(["convert", *map(str, (source, "-o", output, *arguments))])
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 
@@ -157,9 +157,9 @@ def test_a_destination_that_is_there_or_inside_is_refused(tmp_path: Path, capsys
     assert sorted(log_dir_copy.rglob("*")) == before
 
 
-def test_one_path_is_not_enough(capsys: Capture, log_dir: Path) -> None:
+def test_an_output_is_required(capsys: Capture, log_dir: Path) -> None:
     assert main(["convert", str(log_dir)]) == 2
-    assert "DST" in capsys.readouterr().err
+    assert "-o/--output" in capsys.readouterr().err
 
 
 def test_a_hash_without_a_secret_is_warned_of(tmp_path: Path, capsys: Capture) -> None:

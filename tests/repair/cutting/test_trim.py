@@ -21,7 +21,7 @@ def test_records_before_an_offset_go(log_dir: Path, tmp_path: Path, offset: int)
     out = tmp_path / "copy"
     shutil.rmtree(log_dir / "p-multi-0")
     shutil.rmtree(log_dir / "p-epochs-0")
-    kafkalog.trim(log_dir, before_offset=offset, to=out)
+    kafkalog.trim(log_dir, before_offset=offset, output=out)
     report = kafkalog.trim(log_dir, before_offset=offset, in_place=True, backup=tmp_path / "old")
     assert content(log_dir) == content(out)
     (row,) = report.partitions

@@ -22,7 +22,7 @@ def test_every_offset_below_stays_but_for_those_of_a_batch_that_reaches_it(
 ) -> None:
     source = log_dir / "p-txn-0"
     before = content(source)
-    (row,) = kafkalog.truncate(source, to_offset=offset, to=tmp_path / "p-txn-0").partitions
+    (row,) = kafkalog.truncate(source, to_offset=offset, output=tmp_path / "p-txn-0").partitions
     assert content(source) == before
     batches = [
         (int(first), int(last))
@@ -43,12 +43,12 @@ def test_an_epoch_and_a_time_say_the_same_place(log_dir: Path, tmp_path: Path) -
     source = log_dir / "p-epochs-0"
     epochs = kafkalog.Partition(source).leader_epochs.tolist()
     assert len(epochs) > 2
-    (row,) = kafkalog.truncate(source, to_epoch=epochs[0][0], to=tmp_path / "p-epochs-0").partitions
+    (row,) = kafkalog.truncate(source, to_epoch=epochs[0][0], output=tmp_path / "p-epochs-0").partitions
     assert row.log_end_offset == epochs[1][1]
     assert kafkalog.Partition(tmp_path / "p-epochs-0").leader_epochs.tolist() == epochs[:1]
     table = kafkalog.read_table(source)
     stamp = table["timestamp"][50].as_py()
-    (row,) = kafkalog.truncate(source, to_timestamp=stamp, to=tmp_path / "by-time").partitions
+    (row,) = kafkalog.truncate(source, to_timestamp=stamp, output=tmp_path / "by-time").partitions
     assert row.log_end_offset <= kafkalog.Partition(source).offset_for_timestamp(stamp)
     kept = kafkalog.read_table(tmp_path / "by-time")["timestamp"].to_pylist()
     assert kept
@@ -59,7 +59,7 @@ def test_an_epoch_and_a_time_say_the_same_place(log_dir: Path, tmp_path: Path) -
 
 def test_a_log_dir_is_cut_in_place_as_in_a_copy(log_dir: Path, tmp_path: Path) -> None:
     before = content(log_dir)
-    kafkalog.truncate(log_dir, to_offset=100, to=tmp_path / "copy")
+    kafkalog.truncate(log_dir, to_offset=100, output=tmp_path / "copy")
     report = kafkalog.truncate(log_dir, to_offset=100, in_place=True, backup=tmp_path / "old")
     assert content(log_dir) == content(tmp_path / "copy")
     kept = content(tmp_path / "old")
@@ -78,7 +78,7 @@ def test_a_log_dir_is_cut_in_place_as_in_a_copy(log_dir: Path, tmp_path: Path) -
 def test_it_refuses_what_cannot_be(log_dir: Path, tmp_path: Path) -> None:
     before = content(tmp_path)
     source = log_dir / "p-multi-0"
-    for options in ({}, {"to_offset": 1, "to_epoch": 1}, {"to_offset": 1, "to": "x", "in_place": True}):
+    for options in ({}, {"to_offset": 1, "to_epoch": 1}, {"to_offset": 1, "output": "x", "in_place": True}):
         with pytest.raises(ValueError):
             kafkalog.truncate(source, **options)  # type: ignore[arg-type]
     for options in ({}, {"before_offset": 126, "dry_run": True}, {"before_offset": 1, "in_place": True}):
@@ -87,7 +87,7 @@ def test_it_refuses_what_cannot_be(log_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="go with in_place"):
         kafkalog.trim(source, before_offset=1, dry_run=True, backup="x")
     with pytest.raises(UnsafePathError):
-        kafkalog.trim(source, before_offset=1, to=log_dir / "x")
+        kafkalog.trim(source, before_offset=1, output=log_dir / "x")
     assert content(tmp_path) == before
     (log_dir / START).write_text("0\n1\np-multi 0 50\n")
     with pytest.raises(ValueError, match="starts at 50"):

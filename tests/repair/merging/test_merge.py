@@ -117,7 +117,7 @@ def test_simulated_leader_changes(tmp_path: Path) -> None:
             )
             for n, log in enumerate(logs)
         ]
-        report = kafkalog.merge(paths, to=folder / "out")
+        report = kafkalog.merge(paths, output=folder / "out")
         [merged] = report.partitions
         assert logs[[str(path) for path in paths].index(merged.leader)] == wanted
         offsets = {
@@ -159,7 +159,7 @@ def test_what_the_leader_lost_is_taken_from_a_follower(tmp_path: Path) -> None:
     a = replica(tmp_path / "a", log, bases=(0, 17), damaged=(5, 6, 21))
     b = replica(tmp_path / "b", log[:30], bases=(0, 9), damaged=(12,))
     before = hashes(tmp_path)
-    report = kafkalog.merge([a, b], to=tmp_path / "out")
+    report = kafkalog.merge([a, b], output=tmp_path / "out")
     assert content(tmp_path / "out" / "t-0") == expected(log)
     assert sound(tmp_path / "out" / "t-0") == []
     assert report.ok
@@ -185,7 +185,7 @@ def test_a_follower_that_diverged_heals_only_what_it_shares(tmp_path: Path) -> N
     other = [(0, 1), (0, 2), (0, 3), (1, 7), (1, 8), (1, 9), (1, 10)]
     a = replica(tmp_path / "a", leader, damaged=(1, 3))
     b = replica(tmp_path / "b", other)
-    report = kafkalog.merge([b, a], to=tmp_path / "out")
+    report = kafkalog.merge([b, a], output=tmp_path / "out")
     assert content(tmp_path / "out" / "t-0") == [one for n, one in enumerate(expected(leader)) if n != 3]
     [merged] = report.partitions
     assert (merged.leader, merged.replicas[0].truncate_to) == (str(a), 3)
@@ -198,7 +198,7 @@ def test_without_the_epoch_file_a_hole_over_an_election_is_not_filled_by_guess(t
     other = [(1, 1), (1, 2), (1, 9)]  # 9 was truncated by the others
     a = replica(tmp_path / "a", leader, damaged=(2,), epochs=False)
     b = replica(tmp_path / "b", other)
-    report = kafkalog.merge([a, b], to=tmp_path / "out")
+    report = kafkalog.merge([a, b], output=tmp_path / "out")
     assert content(tmp_path / "out" / "t-0") == [one for n, one in enumerate(expected(leader)) if n != 2]
     assert not report.ok
 
@@ -208,7 +208,7 @@ def test_another_epoch_where_the_leaders_history_is_lost_is_a_cut(tmp_path: Path
     a = replica(tmp_path / "a", leader, damaged=(0,), epochs=False)
     b = replica(tmp_path / "b", leader[:2], epochs=False)
     c = replica(tmp_path / "c", [(0, 8), (0, 9)])
-    report = kafkalog.merge([c, a, b], to=tmp_path / "out")
+    report = kafkalog.merge([c, a, b], output=tmp_path / "out")
     assert content(tmp_path / "out" / "t-0") == expected(leader)
     [merged] = report.partitions
     assert (merged.replicas[0].truncate_to, merged.replicas[0].differs_from) == (0, None)
@@ -221,7 +221,7 @@ def test_lost_segments_and_older_ones_come_from_a_copy(tmp_path: Path) -> None:
     b = replica(tmp_path / "b", log[:25], bases=(0, 7, 14, 21))
     (a / kf.segment_file_name(0)).unlink()
     (a / kf.segment_file_name(10)).write_bytes(bytes(500))
-    report = kafkalog.merge([a, b], to=tmp_path / "out")
+    report = kafkalog.merge([a, b], output=tmp_path / "out")
     assert content(tmp_path / "out" / "t-0") == expected(log)
     assert sound(tmp_path / "out" / "t-0") == []
     assert report.ok
@@ -236,7 +236,7 @@ def test_copies_that_differ_in_one_epoch_are_not_mixed(tmp_path: Path) -> None:
     other = [*leader[:4], (0, 99), *leader[5:]]
     a = replica(tmp_path / "a", leader, damaged=(2, 6))
     b = replica(tmp_path / "b", other[:9])
-    report = kafkalog.merge([a, b], to=tmp_path / "out")
+    report = kafkalog.merge([a, b], output=tmp_path / "out")
     assert content(tmp_path / "out" / "t-0") == [one for n, one in enumerate(expected(leader)) if n != 6]
     assert report.partitions[0].replicas[1].differs_from == 4
     assert not report.ok
@@ -269,7 +269,7 @@ def test_a_leader_epoch_that_may_be_wrong_is_named(tmp_path: Path) -> None:
 def test_a_lost_end_is_said(tmp_path: Path) -> None:
     log = [(0, offset) for offset in range(10)]
     a = replica(tmp_path / "a", log, damaged=(9,))
-    report = kafkalog.merge([a], to=tmp_path / "out")
+    report = kafkalog.merge([a], output=tmp_path / "out")
     assert content(tmp_path / "out" / "t-0") == expected(log)[:9]
     assert [(one.start_offset, one.end_offset) for one in report.partitions[0].missing] == [(9, None)]
     b = replica(tmp_path / "b", log)
@@ -283,10 +283,10 @@ def test_a_copy_without_segments(tmp_path: Path) -> None:
     a = replica(tmp_path / "a", log)
     b = replica(tmp_path / "b", log)
     (b / kf.segment_file_name(0)).unlink()
-    assert kafkalog.merge([b, a], to=tmp_path / "out").ok
+    assert kafkalog.merge([b, a], output=tmp_path / "out").ok
     assert content(tmp_path / "out" / "t-0") == expected(log)
     (a / kf.segment_file_name(0)).write_bytes(bytes(100))
-    kafkalog.merge([b, a], to=tmp_path / "nothing")
+    kafkalog.merge([b, a], output=tmp_path / "nothing")
     assert content(tmp_path / "nothing" / "t-0") == []
 
 
@@ -297,7 +297,7 @@ def test_log_dirs(tmp_path: Path, log_dir: Path) -> None:
         data = bytearray(path.read_bytes())
         data[len(data) // 2 : len(data) // 2 + 50] = bytes(50)
         path.write_bytes(data)
-    report = kafkalog.merge([copy, log_dir], to=tmp_path / "out")
+    report = kafkalog.merge([copy, log_dir], output=tmp_path / "out")
     assert report.ok
     for path in sorted(log_dir.glob("p-*")):
         assert content(tmp_path / "out" / path.name) == content(path), path.name
@@ -309,9 +309,9 @@ def test_refusals_and_the_command(tmp_path: Path, log_dir: Path, capsys: pytest.
     b = replica(tmp_path / "b", [(0, 1), (0, 2)])
     (tmp_path / "out").mkdir()
     with pytest.raises(OutputExistsError):
-        kafkalog.merge([a, b], to=tmp_path / "out")
+        kafkalog.merge([a, b], output=tmp_path / "out")
     with pytest.raises(UnsafePathError):
-        kafkalog.merge([a, b], to=a / "out")
+        kafkalog.merge([a, b], output=a / "out")
     with pytest.raises(NotKafkaError, match="no copies of one partition"):
         kafkalog.merge([log_dir / "p-multi-0", log_dir / "p-multi-1"], dry_run=True)
     with pytest.raises(ValueError, match="say where to"):
@@ -321,7 +321,7 @@ def test_refusals_and_the_command(tmp_path: Path, log_dir: Path, capsys: pytest.
     with pytest.raises(NotKafkaError, match="topic id"):
         kafkalog.merge([a, b], dry_run=True)
     (b / "partition.metadata").unlink()
-    assert main(["merge", str(a), str(b), "--to", str(tmp_path / "new")]) == 0
+    assert main(["merge", str(a), str(b), "-o", str(tmp_path / "new")]) == 0
     assert f"offsets  1..2: from {b}" in capsys.readouterr().out
     assert main(["merge", str(a), "--dry-run", "--json"]) == 1
     assert not json.loads(capsys.readouterr().out)["ok"]

@@ -55,7 +55,7 @@ def flip(path: Path, position: int) -> None:
 def test_files_are_those_that_the_broker_left_when_it_recovered(tmp_path: Path) -> None:
     unclean = golden_sets.unpacked("k44", "unclean")
     before = content(unclean)
-    report = recover(unclean, to=tmp_path / "out")
+    report = recover(unclean, output=tmp_path / "out")
     assert report.is_clean
     assert report.n_bytes_lost == 0  # preallocated zeros are no records
     recovered = golden_sets.unpacked("k44", "unclean_recovered")
@@ -77,7 +77,7 @@ def test_files_are_those_that_the_broker_left_when_it_recovered(tmp_path: Path) 
 def test_the_log_dir_is_as_after_a_clean_shutdown(tmp_path: Path, set_name: str) -> None:
     unclean = golden_sets.unpacked(set_name, "unclean")
     out = tmp_path / "out"
-    report = recover(unclean, to=out)
+    report = recover(unclean, output=out)
     assert report.checkpoints[-1] == MARKER
     marker = (out / MARKER).read_bytes()
     assert marker == (b"" if set_name == "k28" else b'{"version":0,"brokerEpoch":-1}')
@@ -93,7 +93,7 @@ def test_the_log_dir_is_as_after_a_clean_shutdown(tmp_path: Path, set_name: str)
 
 @pytest.mark.parametrize("all_segments", [False, True])
 def test_a_second_recovery_has_nothing_to_do(tmp_path: Path, all_segments: bool) -> None:
-    recover(golden_sets.unpacked("k44", "unclean"), to=tmp_path / "out", all_segments=all_segments)
+    recover(golden_sets.unpacked("k44", "unclean"), output=tmp_path / "out", all_segments=all_segments)
     again = recover(tmp_path / "out", dry_run=True, all_segments=all_segments)
     assert again.n_bytes_lost == 0
     assert not again.findings.rows
@@ -107,11 +107,11 @@ def test_damage_below_the_recovery_point_is_kept_and_cut_only_if_asked_for(tmp_p
     flip(first, first.stat().st_size // 2)
     (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
 
-    kept = row(recover(log_dir, to=tmp_path / "kept"), "p-txn-0")
+    kept = row(recover(log_dir, output=tmp_path / "kept"), "p-txn-0")
     assert [one.action for one in kept.segments] == ["kept"] * 5 + ["recovered"]
     assert content(tmp_path / "kept" / "p-txn-0")[first.name] == first.read_bytes()
 
-    cut = row(recover(log_dir, to=tmp_path / "cut", all_segments=True), "p-txn-0")
+    cut = row(recover(log_dir, output=tmp_path / "cut", all_segments=True), "p-txn-0")
     assert [one.action for one in cut.segments] == ["cut"] + ["deleted"] * 5
     assert cut.n_bytes_lost == sum(path.stat().st_size for path in logs(log_dir / "p-txn-0")) - cut.n_bytes
     out = tmp_path / "cut" / "p-txn-0"
@@ -129,7 +129,7 @@ def test_an_old_segment_without_an_index_is_recovered_alone_and_later_ones_stay(
     first.with_suffix(".index").unlink()
     flip(first, first.stat().st_size - 10)
     second.with_suffix(".index").unlink()
-    found = row(recover(log_dir, to=tmp_path / "out"), "p-txn-0")
+    found = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0")
     assert [one.action for one in found.segments] == ["cut", "recovered", "kept", "kept", "kept", "recovered"]
     clean = golden_sets.partitions("k44")["p-txn-0"]
     assert (tmp_path / "out" / "p-txn-0" / f"{second.stem}.index").read_bytes() == (
@@ -142,7 +142,7 @@ def test_segments_behind_a_damaged_one_without_an_index_stay_as_with_a_broker(tm
     first, second, *_ = logs(log_dir / "p-txn-0")
     first.with_suffix(".index").unlink()
     flip(first, first.stat().st_size - 10)
-    found = row(recover(log_dir, to=tmp_path / "out"), "p-txn-0")
+    found = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0")
     assert [one.action for one in found.segments] == ["cut", *["recovered"] * 5]
     assert found.log_end_offset == kafkalog.open(golden_sets.partitions("k44")["p-txn-0"]).log_end_offset
     foretold = kafkalog.preflight(log_dir, clean=False).partitions[0]
@@ -169,7 +169,7 @@ def test_what_a_crash_left_half_done_is_finished(tmp_path: Path) -> None:
     base = logs(multi)[0]
     shutil.copy(base, f"{base}.swap")
     (multi / f"{base.name}.cleaned").write_bytes(b"")
-    report = recover(log_dir, to=tmp_path / "out")
+    report = recover(log_dir, output=tmp_path / "out")
     found = row(report, "p-txn-0")
     assert set(found.renamed.values()) == {
         second.with_suffix(suffix).name for suffix in (".log", ".index", ".timeindex")
@@ -191,7 +191,7 @@ def test_what_a_crash_left_half_done_is_finished(tmp_path: Path) -> None:
 def test_a_log_start_above_the_end_leaves_an_empty_log_there(tmp_path: Path) -> None:
     log_dir = small_log_dir(tmp_path)
     (log_dir / "log-start-offset-checkpoint").write_text("0\n1\np-multi 0 1000\n")
-    found = row(recover(log_dir, to=tmp_path / "out"), "p-multi-0")
+    found = row(recover(log_dir, output=tmp_path / "out"), "p-multi-0")
     assert {one.action for one in found.segments} == {"deleted"}
     assert (found.log_start_offset, found.log_end_offset) == (1000, 1000)
     partition = kafkalog.open(tmp_path / "out" / "p-multi-0")
@@ -208,7 +208,7 @@ def test_in_place_gives_what_a_copy_gives_and_the_backup_has_all_that_changed(tm
     (log_dir / MARKER).write_bytes(b"")
     (log_dir / "p-ooo-0" / "leader-epoch-checkpoint").unlink()
     before = content(log_dir)
-    recover(log_dir, to=tmp_path / "out")
+    recover(log_dir, output=tmp_path / "out")
     assert content(log_dir) == before
 
     report = recover(log_dir, in_place=True, backup=tmp_path / "backup")
@@ -226,7 +226,7 @@ def test_a_dry_run_writes_nothing_and_says_the_same(tmp_path: Path) -> None:
     dry = recover(log_dir, dry_run=True)
     assert content(tmp_path) == before
     assert not dry.is_written
-    written = recover(log_dir, to=tmp_path / "out")
+    written = recover(log_dir, output=tmp_path / "out")
     assert [one.as_dict() for one in dry.partitions] == [one.as_dict() for one in written.partitions]
     assert repr(dry) == f"RecoveryReport(3 partitions, {dry.n_bytes_lost:,} bytes lost)"
 
@@ -235,7 +235,7 @@ def test_a_partition_is_recovered_alone(tmp_path: Path) -> None:
     log_dir = small_log_dir(tmp_path)
     path = logs(log_dir / "p-txn-0")[-1]
     path.write_bytes(path.read_bytes() + bytes(100))
-    report = recover(log_dir / "p-txn-0", to=tmp_path / "p-txn-0")
+    report = recover(log_dir / "p-txn-0", output=tmp_path / "p-txn-0")
     assert report.n_bytes_lost == 0
     assert logs(tmp_path / "p-txn-0")[-1].stat().st_size == path.stat().st_size - 100
     assert not report.checkpoints
@@ -251,7 +251,7 @@ def test_what_cannot_be_recovered_is_said_and_there_is_no_marker(tmp_path: Path)
     (log_dir / "p-multi-0" / "notes.log").write_text("mine")
     (log_dir / "lost+found").mkdir()
     (log_dir / MARKER).write_bytes(b"")
-    report = recover(log_dir, to=tmp_path / "out")
+    report = recover(log_dir, output=tmp_path / "out")
     errors = {Path(one.path).name: one.error for one in report.partitions if one.error}
     assert set(errors) == {"p-ooo-0", "p-multi-0", "lost+found"}
     assert "splits the segment" in (errors["p-ooo-0"] or "")
@@ -266,7 +266,7 @@ def test_what_cannot_be_recovered_is_said_and_there_is_no_marker(tmp_path: Path)
     assert content(log_dir / "p-ooo-0") == before
     assert not (log_dir / MARKER).exists()
     with pytest.raises(CorruptionError) as raised:
-        recover(log_dir / "p-ooo-0", to=tmp_path / "alone")
+        recover(log_dir / "p-ooo-0", output=tmp_path / "alone")
     assert raised.value.reason is Reason.OFFSET_OUTSIDE_SEGMENT
     assert not (tmp_path / "alone").exists()
 
@@ -275,7 +275,7 @@ def test_unreadable_checkpoints_count_as_none(tmp_path: Path) -> None:
     log_dir = small_log_dir(tmp_path)
     (log_dir / RECOVERY_POINTS).write_text("0\n5\nhalf")
     (log_dir / "log-start-offset-checkpoint").write_text("what")
-    report = recover(log_dir, to=tmp_path / "out")
+    report = recover(log_dir, output=tmp_path / "out")
     assert [one.reason for one in report.findings.rows] == [Reason.CHECKPOINT_SYNTAX] * 2
     assert {one.action for each in report.partitions for one in each.segments} == {"recovered"}
     assert read_offset_checkpoint(tmp_path / "out" / "log-start-offset-checkpoint") == {}
@@ -287,17 +287,17 @@ def test_it_refuses_what_would_do_harm(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "old").write_text("1")
     before = content(tmp_path)
-    for options in ({"to": log_dir / "out"}, {"in_place": True, "backup": log_dir / "backup"}):
+    for options in ({"output": log_dir / "out"}, {"in_place": True, "backup": log_dir / "backup"}):
         with pytest.raises(UnsafePathError):
             recover(log_dir, **options)  # type: ignore[arg-type]
-    for options in ({"to": tmp_path / "full"}, {"in_place": True, "backup": tmp_path / "full"}):
+    for options in ({"output": tmp_path / "full"}, {"in_place": True, "backup": tmp_path / "full"}):
         with pytest.raises(OutputExistsError):
             recover(log_dir, **options)  # type: ignore[arg-type]
     wrong: list[dict[str, object]] = [
         {},
-        {"to": "x", "in_place": True},
+        {"output": "x", "in_place": True},
         {"in_place": True},
-        {"to": "x", "backup": "y"},
+        {"output": "x", "backup": "y"},
         {"dry_run": True, "stage_in": "x"},
         {"dry_run": True, "threads": 0},
     ]
@@ -310,7 +310,7 @@ def test_it_refuses_what_would_do_harm(tmp_path: Path) -> None:
 def test_it_refuses_where_a_broker_runs(tmp_path: Path) -> None:
     log_dir = small_log_dir(tmp_path)
     with hold_locks([log_dir]):
-        for options in ({"to": tmp_path / "out"}, {"in_place": True, "backup": tmp_path / "b"}, {"dry_run": True}):
+        for options in ({"output": tmp_path / "out"}, {"in_place": True, "backup": tmp_path / "b"}, {"dry_run": True}):
             with pytest.raises(UnsafePathError, match="a broker holds the lock"):
                 recover(log_dir, **options)  # type: ignore[arg-type]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
@@ -341,10 +341,10 @@ def killed(n: int, log_dir: Path, **options: object) -> bool:
 def test_a_copy_that_is_killed_at_any_step_is_absent_or_complete(tmp_path: Path) -> None:
     log_dir = crash_dir(tmp_path)
     before = content(log_dir)
-    recover(log_dir, to=tmp_path / "wanted")
+    recover(log_dir, output=tmp_path / "wanted")
     wanted, n = content(tmp_path / "wanted"), 1
     step = 7 if not os.environ.get("KAFKALOG_THOROUGH") else 1
-    while killed(n, log_dir, to=tmp_path / "out"):
+    while killed(n, log_dir, output=tmp_path / "out"):
         if (tmp_path / "out").exists():
             assert content(tmp_path / "out") == wanted
             shutil.rmtree(tmp_path / "out")
@@ -359,7 +359,7 @@ def test_a_copy_that_is_killed_at_any_step_is_absent_or_complete(tmp_path: Path)
 def test_in_place_killed_at_any_step_nothing_is_lost_and_another_run_finishes(tmp_path: Path) -> None:
     first = crash_dir(tmp_path)
     before = content(first)
-    recover(first, to=tmp_path / "wanted")
+    recover(first, output=tmp_path / "wanted")
     wanted = content(tmp_path / "wanted")
     n, step = 1, 7 if not os.environ.get("KAFKALOG_THOROUGH") else 1
     while True:
@@ -400,7 +400,7 @@ def test_a_failed_write_leaves_the_partition_as_it_was(tmp_path: Path) -> None:
     while True:
         with Faulty(n, fail).installed():
             try:
-                recover(log_dir, to=tmp_path / "out", threads=1)
+                recover(log_dir, output=tmp_path / "out", threads=1)
                 break
             except WriteError:
                 pass

@@ -72,7 +72,7 @@ def output_of(path: Path) -> list[bytes]:
 
 def test_a_healthy_log_dir_comes_out_as_it_was(tmp_path: Path, log_dir: Path) -> None:
     before = hashes(log_dir)
-    report = kafkalog.salvage(log_dir, to=tmp_path / "out")
+    report = kafkalog.salvage(log_dir, output=tmp_path / "out")
     assert report.ok
     assert report.total("n_bytes_lost") == 0 == report.total("n_bytes_suspect")
     after = hashes(tmp_path / "out")
@@ -101,7 +101,7 @@ def test_the_210_intact_batches_of_a_4_mb_segment_with_one_hit(tmp_path: Path, h
         data[start + 100 : start + 4196] = bytes(4096)
     else:
         data[start + 8 : start + 12] = (0x7FFFFF00).to_bytes(4, "big")
-    report = kafkalog.salvage(written(tmp_path, bytes(data)), to=tmp_path / "out")
+    report = kafkalog.salvage(written(tmp_path, bytes(data)), output=tmp_path / "out")
     assert output_of(tmp_path / "out" / "t-0") == batches[:105] + batches[106:]
     [hole] = report.partitions[0].lost
     assert (hole.first_offset, hole.end_offset, hole.n_records) == (945, 954, 9)
@@ -163,7 +163,7 @@ def test_batches_in_values_are_never_taken_for_the_logs_own(tmp_path: Path, magi
         shutil.rmtree(tmp_path, ignore_errors=True)
         tmp_path.mkdir()
         report = kafkalog.salvage(
-            written(tmp_path, bytes(data)) if 0 not in hit else _named(tmp_path, data), to=tmp_path / "out"
+            written(tmp_path, bytes(data)) if 0 not in hit else _named(tmp_path, data), output=tmp_path / "out"
         )
         kept = output_of(tmp_path / "out" / "t-0")
         assert kept == [one for number, one in enumerate(outer) if number not in hit], (trial, sorted(hit))
@@ -182,7 +182,7 @@ def test_bad_sectors_are_stepped_over(tmp_path: Path) -> None:
     partition = written(tmp_path, log_of(*batches))
     log = next(partition.glob("*.log"))
     with salvage_trials.bad_sectors(log, [(1024, 1536), (20_480, 21_504)]):
-        report = kafkalog.salvage(partition, to=tmp_path / "out")
+        report = kafkalog.salvage(partition, output=tmp_path / "out")
     kept = output_of(tmp_path / "out" / "t-0")
     places = builder.batch_positions(log_of(*batches))
     bad = ((1024, 1536), (20_480, 21_504))
@@ -199,7 +199,7 @@ def test_bad_sectors_are_stepped_over(tmp_path: Path) -> None:
 def test_kept_lost_padding_and_suspect_bytes_add_up(tmp_path: Path) -> None:
     batches = dense(20)
     data = log_of(*batches[:10], batches[3], b"\xff" * 100, *batches[10:], bytes(5000))
-    report = kafkalog.salvage(written(tmp_path, data), to=tmp_path / "out")
+    report = kafkalog.salvage(written(tmp_path, data), output=tmp_path / "out")
     [segment] = report.partitions[0].segments
     assert output_of(tmp_path / "out" / "t-0") == batches
     assert segment.n_bytes_kept == sum(map(len, batches))
@@ -214,7 +214,7 @@ def test_a_batch_with_a_wrong_offset_or_epoch_is_a_suspect(tmp_path: Path) -> No
         changed = bytearray(batches[number])
         changed[at : at + width] = value.to_bytes(width, "big")
         batches[number] = bytes(changed)
-    report = kafkalog.salvage(written(tmp_path, log_of(*batches)), to=tmp_path / "out")
+    report = kafkalog.salvage(written(tmp_path, log_of(*batches)), output=tmp_path / "out")
     assert output_of(tmp_path / "out" / "t-0") == [one for number, one in enumerate(batches) if number not in (4, 9)]
     assert report.total("n_batches_suspect") == 2
     assert [(hole.first_offset, hole.end_offset) for hole in report.partitions[0].lost] == [(12, 15), (27, 30)]
@@ -245,7 +245,7 @@ def test_transactions_that_may_have_lost_their_marker_are_named(tmp_path: Path) 
     )
     hit = bytearray(data)
     hit[len(data) - len(batch(8)) - 20] ^= 1  # the marker of producer 7
-    report = kafkalog.salvage(_named(tmp_path, hit), to=tmp_path / "out")
+    report = kafkalog.salvage(_named(tmp_path, hit), output=tmp_path / "out")
     [partition] = report.partitions
     assert partition.transactions_without_marker == [(7, 0)] == partition.open_transactions
     assert partition.lost[0].producer_ids == (7,)
@@ -257,7 +257,7 @@ def test_single_records_of_a_damaged_batch_are_marked_unverified(tmp_path: Path)
     hit = bytearray(log_of(*batches))
     at = len(batches[0]) + 61 + 4 * 37  # in the fifth record
     hit[at : at + 10] = b"\xee" * 10
-    report = kafkalog.salvage(_named(tmp_path, hit), to=tmp_path / "out", records=True)
+    report = kafkalog.salvage(_named(tmp_path, hit), output=tmp_path / "out", records=True)
     [partition] = report.partitions
     assert partition.unverified_records is not None
     rows = [json.loads(line) for line in Path(partition.unverified_records).read_text().splitlines()]
@@ -269,10 +269,10 @@ def test_single_records_of_a_damaged_batch_are_marked_unverified(tmp_path: Path)
 
 def test_the_source_and_what_is_there_are_never_touched(tmp_path: Path, log_dir_copy: Path) -> None:
     with pytest.raises(UnsafePathError):
-        kafkalog.salvage(log_dir_copy, to=log_dir_copy / "out")
+        kafkalog.salvage(log_dir_copy, output=log_dir_copy / "out")
     (tmp_path / "there").mkdir()
     with pytest.raises(OutputExistsError):
-        kafkalog.salvage(log_dir_copy, to=tmp_path / "there")
+        kafkalog.salvage(log_dir_copy, output=tmp_path / "there")
     with pytest.raises(ValueError, match="say where to"):
         kafkalog.salvage(log_dir_copy)
     with pytest.raises(ValueError, match="threads"):
@@ -291,7 +291,7 @@ def test_a_log_dir_with_a_running_broker_is_refused(tmp_path: Path, log_dir_copy
     os.read(reading, 1)
     try:
         with pytest.raises(UnsafePathError, match="a broker holds the lock"):
-            kafkalog.salvage(log_dir_copy, to=tmp_path / "out")
+            kafkalog.salvage(log_dir_copy, output=tmp_path / "out")
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -314,7 +314,7 @@ def test_a_failed_write_leaves_no_output(tmp_path: Path) -> None:
         faulty = Faulty(n, fail)
         try:
             with faulty.installed():
-                kafkalog.salvage(partition, to=tmp_path / "out")
+                kafkalog.salvage(partition, output=tmp_path / "out")
         except WriteError:
             assert {path.name for path in tmp_path.iterdir()} == {"t-0"}
         else:
@@ -336,7 +336,7 @@ def test_a_kill_leaves_no_output_or_all_of_it(tmp_path: Path) -> None:
         child = os.fork()
         if not child:
             with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-                kafkalog.salvage(partition, to=tmp_path / "out")
+                kafkalog.salvage(partition, output=tmp_path / "out")
             os._exit(0)
         _, status = os.waitpid(child, 0)
         n_killed += os.WIFSIGNALED(status)
@@ -364,7 +364,7 @@ def test_a_source_that_is_written_to_is_an_error(tmp_path: Path, monkeypatch: py
         os.truncate(log, 100)
 
     with pytest.raises(FileChangedError):
-        kafkalog.salvage(partition, to=tmp_path / "out", progress=progress)
+        kafkalog.salvage(partition, output=tmp_path / "out", progress=progress)
     assert not (tmp_path / "out").exists()
 
 
@@ -372,8 +372,8 @@ def test_the_report_does_not_depend_on_when_or_how_it_was_made(tmp_path: Path) -
     data = bytearray(log_of(*dense(300)))
     for at in range(1000, len(data), 5000):
         data[at] ^= 4
-    first = kafkalog.salvage(_named(tmp_path, data), to=tmp_path / "a")
-    again = kafkalog.salvage(tmp_path / "t-0", to=tmp_path / "b", threads=4)
+    first = kafkalog.salvage(_named(tmp_path, data), output=tmp_path / "a")
+    again = kafkalog.salvage(tmp_path / "t-0", output=tmp_path / "b", threads=4)
     text = (tmp_path / "a" / "salvage.json").read_text()
     assert text == (tmp_path / "b" / "salvage.json").read_text().replace(str(tmp_path / "b"), str(tmp_path / "a"))
     assert hashes(tmp_path / "a" / "t-0") == hashes(tmp_path / "b" / "t-0")
@@ -409,7 +409,7 @@ def test_holes_beyond_the_most_are_counted(tmp_path: Path) -> None:
     for number in range(1, 2500, 2):
         data[starts[number] + 66] ^= 1
     assert size > 66
-    report = kafkalog.salvage(_named(tmp_path, data), to=tmp_path / "out")
+    report = kafkalog.salvage(_named(tmp_path, data), output=tmp_path / "out")
     [partition] = report.partitions
     assert len(partition.lost) == 1000
     assert partition.n_more_lost == 250
@@ -451,13 +451,13 @@ def test_the_command_prints_the_report_and_ends_with_1_if_something_is_lost(
     assert "30 batches" in capsys.readouterr().out
     data[500] ^= 1
     next(partition.glob("*.log")).write_bytes(data)
-    assert main(["salvage", str(partition), "--to", str(tmp_path / "out"), "--json"]) == 1
+    assert main(["salvage", str(partition), "-o", str(tmp_path / "out"), "--json"]) == 1
     captured = capsys.readouterr()
     said = json.loads(captured.out)
     assert said == json.loads((tmp_path / "out" / "salvage.json").read_text())
     assert said["partitions"][0]["lost"][0]["reason"] == "crc_mismatch"
     assert "crc_mismatch" in captured.err
-    assert main(["salvage", str(partition), "--to", str(tmp_path / "out")]) == 6
+    assert main(["salvage", str(partition), "-o", str(tmp_path / "out")]) == 6
     assert main(["salvage", str(partition)]) == 2
 
 
@@ -494,6 +494,6 @@ def test_offsets_that_no_segment_has_are_noted(tmp_path: Path) -> None:
     bases = sorted(int(path.stem) for path in partition.glob("*.log"))
     for path in partition.glob(f"{bases[1]:020d}.*"):
         path.unlink()
-    report = kafkalog.salvage(tmp_path / "logs", to=tmp_path / "saved")
+    report = kafkalog.salvage(tmp_path / "logs", output=tmp_path / "saved")
     gap = [(one.reason, one.base_offset, one.last_offset, one.damage) for one in report.findings.rows]
     assert gap == [(Reason.OFFSET_GAP, bases[1], bases[2] - 1, False)]

@@ -59,7 +59,7 @@ def test_a_killed_task_leaves_nothing_that_is_seen_and_only_what_is_missing_is_r
 
     def dying(task: Any, writing: Any) -> Any:
         if any("p-zstd-java" in part.path for part in task.parts):
-            with staged_directory(writing.ledger.place(writing.key(task)) / "files") as directory:
+            with staged_directory(writing.ledger.make_directory(writing.key(task)) / "files") as directory:
                 directory.create("part-0.parquet").write(b"half of it")
                 os.kill(os.getpid(), signal.SIGKILL)
         return export(task, writing)
