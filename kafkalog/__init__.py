@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from kafkalog.internal.list_producers import PartitionProducers
     from kafkalog.internal.metadata import Metadata, metadata
     from kafkalog.internal.schemas import Schema, SchemaReference, Schemas, schemas
+    from kafkalog.internal.share_state import Delivery
     from kafkalog.internal.transactions import OpenTransaction, Transaction, Transactions, transactions
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import open, open_log_dir, open_partition, open_segment
@@ -119,6 +120,7 @@ _LAZY = {
     "Group": "internal.groups",
     "GroupMember": "internal.groups",
     "GroupOffset": "internal.groups",
+    "Delivery": "internal.share_state",
     "metadata": "internal.metadata",
     "Metadata": "internal.metadata",
     "history": "internal.history",
@@ -215,6 +217,7 @@ __all__ = [
     "CorruptionError",
     "CorruptionWarning",
     "DecodeWarning",
+    "Delivery",
     "Dump",
     "EpochEndOffset",
     "Explanation",

@@ -59,7 +59,13 @@ class HelpText:
 
 
 def add_command(
-    commands: Any, name: str, words: HelpText, *, paths: tuple[str, str, str] | None = None, writes: bool = False
+    commands: Any,
+    name: str,
+    words: HelpText,
+    *,
+    paths: tuple[str, str, str] | None = None,
+    needs_paths: bool = True,
+    writes: bool = False,
 ) -> argparse.ArgumentParser:
     """Add a command's parser, with the arguments that all commands have.
 
@@ -68,6 +74,8 @@ def add_command(
     paths : tuple of str, optional
         Name of the positional paths, their help, and a paragraph about them. Default: paths of log dirs, partition
         directories and segments.
+    needs_paths : bool
+        Whether at least one path has to be given.
     writes : bool
         Whether the command may change files at PATH.
     """
@@ -82,7 +90,7 @@ def add_command(
         allow_abbrev=False,
     )
     parser.short_help = (f"{words.description.partition(chr(10) * 2)[0]}", words.examples)
-    parser.add_argument("paths", metavar=metavar, nargs="+", help=path_help)
+    parser.add_argument("paths", metavar=metavar, nargs="+" if needs_paths else "*", help=path_help)
     speech = parser.add_mutually_exclusive_group()
     speech.add_argument(
         "-q", "--quiet", action="store_true", help="no progress bar, no notes; damage and errors are still said"

@@ -6,7 +6,7 @@ Expired offsets are among them until a broker has written their tombstones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -14,9 +14,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
-from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TopicPartition
+from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
 from kafkalog.internal.reading import AsOf
 from kafkalog.internal.replay import load_topic
+from kafkalog.internal.share_state import Delivery, ShareState, read_share_state
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.messages.decoder import MessageError
@@ -46,6 +47,8 @@ class GroupOffset:
         In ms.
     log_end_offset, lag : int or None
         None if the partition is not in this log dir.
+    deliveries : list of Delivery
+        Of a share group: records at and behind `offset` that were delivered, and in which state they are.
     """
 
     topic: str
@@ -56,6 +59,7 @@ class GroupOffset:
     commit_timestamp: int | None = None
     log_end_offset: int | None = None
     lag: int | None = None
+    deliveries: list[Delivery] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -179,6 +183,16 @@ _SCHEMA: Final = pa.schema(
         "commit_timestamp": pa.timestamp("ms", tz="UTC"),
         "log_end_offset": pa.int64(),
         "lag": pa.int64(),
+        "deliveries": pa.list_(
+            pa.struct(
+                {
+                    "first_offset": pa.int64(),
+                    "last_offset": pa.int64(),
+                    "state": pa.string(),
+                    "delivery_count": pa.int16(),
+                }
+            )
+        ),
     }
 )
 
@@ -219,10 +233,9 @@ def groups(
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     as_of = AsOf.of(end_offset, end_timestamp)
     loader = _Loader(log_dir)
-    for topic, apply in ((CONSUMER_OFFSETS, loader.group_record), (SHARE_GROUP_STATE, loader.share_record)):
-        for record, last in load_topic(log_dir, topic, as_of, loader.findings.append):
-            if record.key is not None and record.value is not None:
-                apply(record.type, record.key, record.value, last.offset)
+    for record, _ in load_topic(log_dir, CONSUMER_OFFSETS, as_of, loader.findings.append):
+        loader.apply(record.type, record.key or {}, record.value or {})
+    loader.share_states(read_share_state(log_dir, as_of, loader.findings.append))
     wanted = [groups] if isinstance(groups, str) else groups
     chosen = [one for one in loader.finished() if wanted is None or any(fnmatchcase(one.name, glob) for glob in wanted)]
     return Groups(chosen, loader.findings)
@@ -236,7 +249,6 @@ class _Loader:
         self.findings: list[Finding] = []
         self._groups: dict[str, Group] = {}
         self._members: dict[tuple[str, str], GroupMember] = {}
-        self._share: dict[tuple[str, str, int], tuple[int, int]] = {}
         self._names: dict[str, str] = {}
         for root in log_dir.paths:
             metadata = read_cluster_metadata(root)
@@ -244,7 +256,7 @@ class _Loader:
                 self.findings += metadata.findings
                 self._names |= {topic_id: name for name, topic_id in metadata.topic_ids.items()}
 
-    def group_record(self, kind: str, key: dict[str, Any], value: dict[str, Any], offset: int) -> None:
+    def apply(self, kind: str, key: dict[str, Any], value: dict[str, Any]) -> None:
         """Apply a record of `__consumer_offsets`."""
         name = key["group"] if "group" in key else key["groupId"]
         group = self._groups.setdefault(name, Group(name))
@@ -258,20 +270,18 @@ class _Loader:
                     group.type = prefix.lower()
                     self._modern(group, kind.removeprefix(f"{prefix}Group"), key, value)
 
-    def share_record(self, kind: str, key: dict[str, Any], value: dict[str, Any], offset: int) -> None:
-        """Apply a record of `__share_group_state`: the newest start offset counts; an update may leave it out."""
-        where = key["groupId"], key["topicId"], key["partition"]
-        known = self._share.get(where, (-1, -1))
-        if value["startOffset"] >= 0 and offset > known[0]:
-            self._share[where] = offset, value["startOffset"]
-        else:
-            self._share.setdefault(where, known)
+    def share_states(self, states: Mapping[tuple[str, str, int], ShareState]) -> None:
+        """Add where share groups stand."""
+        for (name, topic_id, number), state in states.items():
+            group = self._groups.setdefault(name, Group(name, "share"))
+            group.offsets.append(
+                GroupOffset(
+                    self._names.get(topic_id, topic_id), number, state.start_offset, deliveries=state.deliveries
+                )
+            )
 
     def finished(self) -> Iterable[Group]:
         """The groups, with their lags."""
-        for (name, topic_id, number), (_, start) in self._share.items():
-            group = self._groups.setdefault(name, Group(name, "share"))
-            group.offsets.append(GroupOffset(self._names.get(topic_id, topic_id), number, start))
         ends: dict[TopicPartition, int | None] = {}
         for name in sorted(self._groups):
             group = self._groups[name]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kafkalog.errors import Finding, KafkalogError, SidecarError
-from kafkalog.format import codec_name
+from kafkalog.errors import Finding, KafkalogError, Limits, SidecarError
+from kafkalog.format import META_PROPERTIES, TopicPartition, codec_name
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable
+from kafkalog.state.checkpoints import read_properties
+from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 
 @dataclass(slots=True)
@@ -124,6 +128,10 @@ class PartitionSummary(Summary):
     high_watermark: int | None = None
     leader_epoch: int | None = None
     topic_id: str | None = None
+    configs: dict[str, str] | None = None
+    """The topic's own settings; None without the cluster's metadata."""
+    stray: str | None = None
+    """Why a broker would set the directory apart; None if it would not, or without the cluster's metadata."""
     segments: list[SegmentSummary] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -134,6 +142,8 @@ class PartitionSummary(Summary):
             "kind": self.kind,
             "path": self.path,
             "topic_id": self.topic_id,
+            "configs": self.configs,
+            "stray": self.stray,
             "n_segments": len(self.segments),
             "size_in_bytes": self.size_in_bytes,
             "log_start_offset": self.start,
@@ -144,7 +154,54 @@ class PartitionSummary(Summary):
         }
 
 
-def summarise(partition: Partition, progress: Callable[[int], object]) -> PartitionSummary:
+class Clusters:
+    """The metadata logs in some log dirs, each read once.
+
+    Parameters
+    ----------
+    roots : iterable of Path
+        Log dirs. One without a metadata log belongs to the cluster of the first that has one.
+    limits : Limits
+    """
+
+    def __init__(self, roots: Iterable[Path], limits: Limits) -> None:
+        self.findings: list[Finding] = []
+        self._known: dict[Path, tuple[ClusterMetadata, int | None]] = {}
+        for root in dict.fromkeys(roots):
+            metadata = read_cluster_metadata(root, limits=limits)
+            if metadata is not None:
+                self.findings += metadata.findings
+                self._known[root] = metadata, _node_id(root)
+
+    def join(self, summary: PartitionSummary) -> None:
+        """Add the topic's settings to a summary, and whether its directory is a stray."""
+        root = Path(summary.path).absolute().parent
+        metadata, node_id = self._known.get(root) or next(iter(self._known.values()), (None, None))
+        if metadata is None or summary.topic is None or summary.partition is None or summary.kind is not None:
+            return
+        summary.configs = dict(metadata.settings.get((TOPIC, summary.topic), {}))
+        if summary.topic_id is not None:
+            key = TopicPartition(summary.topic, summary.partition)
+            summary.stray = metadata.why_stray(key, summary.topic_id, node_id)
+
+
+def clusters_beside(partitions: Iterable[Partition], limits: Limits) -> Clusters:
+    """Read the metadata logs in the log dirs of partitions."""
+    return Clusters((partition.path.absolute().parent for partition in partitions), limits)
+
+
+def _node_id(root: Path) -> int | None:
+    try:
+        properties = read_properties(root / META_PROPERTIES) or {}
+    except KafkalogError:
+        return None
+    text = properties.get("node.id", properties.get("broker.id", ""))
+    return int(text) if text.isdecimal() else None
+
+
+def summarise(
+    partition: Partition, progress: Callable[[int], object], *, clusters: Clusters | None = None
+) -> PartitionSummary:
     """Sum up a partition by walking its batch headers.
 
     Parameters
@@ -152,6 +209,8 @@ def summarise(partition: Partition, progress: Callable[[int], object]) -> Partit
     partition : Partition
     progress : callable
         Called with the number of bytes of the partition that are walked.
+    clusters : Clusters, optional
+        From which the topic's settings are.
     """
     key = partition.topic_partition
     topic, number = (None, None) if key is None else key
@@ -178,6 +237,8 @@ def summarise(partition: Partition, progress: Callable[[int], object]) -> Partit
         summary.topic_id = partition.topic_id
     except KafkalogError as error:
         summary.findings.append(error.to_finding())
+    if clusters is not None:
+        clusters.join(summary)
     # the partition reads its checkpoints on first access and adds findings then, so this comes last
     summary.findings = [*partition.findings, *summary.findings]
     return summary

@@ -18,7 +18,7 @@ from kafkalog.log.open import Paths, partitions_of
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.listing import PartitionSummary, summarise
+from kafkalog.operations.listing import PartitionSummary, clusters_beside, summarise
 from kafkalog.operations.trace_lookup import Trace, trace_offset, trace_timestamp
 from kafkalog.parsing import Time, parse_milliseconds
 from kafkalog.state.log_config import LogConfig
@@ -63,14 +63,17 @@ def ls(
     Returns
     -------
     list of PartitionSummary
-        Each has the summaries of its segments, and its findings: damage does not raise.
+        Each has the summaries of its segments, and its findings: damage does not raise. With the cluster's metadata
+        beside it, also the topic's settings, and whether a broker would set the directory apart as a stray.
 
     Examples
     --------
     >>> [(one.name, one.end) for one in kafkalog.ls("tests/golden/log_dir", topics="p-m*")]
     [('p-multi-0', 125), ('p-multi-1', 99), ('p-multi-2', 82)]
     """
-    return [summarise(one, lambda n_bytes: None) for one in _partitions(path, topics, partitions, limits)]
+    found = list(_partitions(path, topics, partitions, limits))
+    clusters = clusters_beside(found, DEFAULT_LIMITS if limits is None else limits)
+    return [summarise(one, lambda n_bytes: None, clusters=clusters) for one in found]
 
 
 def lookup(

@@ -7,13 +7,16 @@ credentials are not kept.
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding
+from kafkalog.errors import ConfigWarning, Finding
 from kafkalog.messages.framing import UnknownTypeError, decode_record
 from kafkalog.state.checkpoints import parse_topic_id
+from kafkalog.state.log_config import LogConfig
 
 BROKER, TOPIC = 4, 2
 """Types of resources that have settings (`ConfigResource.Type`)."""
@@ -131,12 +134,44 @@ class ClusterMetadata:
         """Return the name of a topic; None if the cluster does not have it."""
         return self._names.get(topic_id)
 
+    def why_stray(self, key: kf.TopicPartition, topic_id: str, node_id: int | None) -> str | None:
+        """Return why a broker sets a partition's directory apart when it starts; None if it does not.
+
+        Source: LogManager.isStrayKraftReplica, Kafka 4.3.
+        """
+        if key.topic == kf.METADATA_TOPIC:
+            return None
+        known, assigned = self.topic_ids.get(key.topic), self.partition(key)
+        if known is None:
+            return "the cluster has no such topic"
+        if known != topic_id:
+            return f"its topic id is {topic_id}, and the cluster's {known}"
+        if assigned is None or (node_id is not None and node_id not in assigned.replicas):
+            return "the broker is none of its replicas"
+        return None
+
     def settings_of(self, topic: str) -> dict[str, str]:
         """Return what is set for a topic: broker defaults of the whole cluster, and over them the topic's own.
 
         What brokers have in `server.properties` is in no metadata log.
         """
         return {**self.settings.get((BROKER, ""), {}), **self.settings.get((TOPIC, topic), {})}
+
+    def log_config(self, topic: str) -> LogConfig | None:
+        """Return a topic's settings, less values that no broker takes; None if the cluster does not have the topic."""
+        if topic not in self.topic_ids:
+            return None
+        valid = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConfigWarning)  # the broker has them already
+            for name, value in self.settings_of(topic).items():
+                with contextlib.suppress(ValueError):
+                    LogConfig.from_properties({name: value})
+                    valid[name] = value
+            try:
+                return LogConfig.from_properties(valid)
+            except ValueError:  # two that do not go together
+                return LogConfig()
 
     def apply(self, value: bytes | None) -> None:
         """Apply the value of a metadata record; a type that is not known is skipped.

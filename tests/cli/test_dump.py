@@ -134,6 +134,20 @@ def test_json_ends_with_the_error_that_the_text_ends_with(run: Any, damaged: Pat
     assert "zero_fill" in err
 
 
+def test_files_are_taken_as_the_tool_takes_them(run: Any) -> None:
+    first, second = (TXN / f"{offset:020d}.log" for offset in (0, 14))
+    _, expected, _ = run("--deep-iteration", first, second)
+    for arguments in (
+        ("--files", f"{first},{second}"),
+        ("--files", first, "--files", second),
+        (first, "--files", second),
+    ):
+        assert run("--deep-iteration", *arguments)[:2] == (0, expected)
+    code, _, err = run("--deep-iteration")
+    assert code == 2
+    assert "no FILE is given" in err
+
+
 def test_what_makes_no_sense_is_usage(run: Any, tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(builder.batch_v2([builder.record_v2(0, 0, b"abc")]))

@@ -334,3 +334,21 @@ def test_a_topic_id_that_is_none_is_an_error_about_its_file(text: str, tmp_path:
     with pytest.raises(kafkalog.SidecarError) as caught:
         kafkalog.install(tmp_path / "new" / "t-0", broker)
     assert caught.value.path == str(broker / "t-0" / "partition.metadata")
+
+
+def test_a_load_takes_the_topics_settings_from_the_cluster_unless_they_are_given(log_dir: Path, root: Path) -> None:
+    metadata = read_cluster_metadata(log_dir)
+    assert metadata is not None
+    assert metadata.settings[2, "p-compact-gzip"]["internal.segment.bytes"] == "12000"
+    keys, values = [bytes([n % 250]) for n in range(400)], [bytes(400)] * 400
+    path = root / "table.arrow"
+    table = pa.table({"topic": ["p-compact-gzip"] * 400, "key": keys, "value": values})
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    result = kafkalog.load(path, log_dir, install=True, partitions=1)
+    assert any("settings of p-compact-gzip are taken from the cluster's metadata" in note for note in result.notes)
+    assert len(list((log_dir / "p-compact-gzip-0").glob("*.log"))) > 5
+    given = kafkalog.LogConfig()
+    result = kafkalog.load(path, log_dir, install=True, replace=True, partitions=1, config=given)
+    assert not any("taken from" in note for note in result.notes)
+    assert len(list((log_dir / "p-compact-gzip-0").glob("*.log"))) == 1

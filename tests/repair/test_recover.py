@@ -150,7 +150,7 @@ def test_segments_behind_a_damaged_one_without_an_index_stay_as_with_a_broker(tm
     first, second, *_ = logs(log_dir / "p-txn-0")
     first.with_suffix(".index").unlink()
     flip(first, first.stat().st_size - 10)
-    found = row(recover(log_dir, to=tmp_path / "out"), "p-txn-0")
+    found = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0")
     assert [one.action for one in found.segments] == ["cut", *["recovered"] * 5]
     assert found.log_end_offset == kafkalog.open(golden_sets.partitions("k44")["p-txn-0"]).log_end_offset
     foretold = kafkalog.preflight(log_dir, clean=False).partitions[0]

@@ -48,7 +48,11 @@ def add_parser(commands: Any) -> None:
     )
     add_as_of(what)
     how = parser.add_argument_group("how it is shown")
-    how.add_argument("--members", action="store_true", help="also the members and their assignments")
+    how.add_argument(
+        "--members",
+        action="store_true",
+        help="also the members and their assignments, and what a share group was delivered",
+    )
     how.add_argument("--json", action="store_true", help="an object a line for each group, members included")
     add_limits(parser)
     parser.set_defaults(run=run)
@@ -90,6 +94,11 @@ def _text(group: Group, *, with_members: bool) -> Iterator[str]:
             numbers = [_number(value) for value in (one.offset, one.log_end_offset, one.lag)]
             rows.append([one.topic, str(one.partition), *numbers, iso_seconds(one.commit_timestamp), one.metadata])
         yield from (f"  {escape_line(line)}" for line in table(rows, [False, True, True, True, True, False, False]))
+    for one in group.offsets:
+        for part in one.deliveries if with_members else ():
+            span = f"{part.first_offset} to {part.last_offset}"
+            times = counted(part.delivery_count, "delivery", "deliveries")
+            yield escape_line(f"  {one.topic}-{one.partition}: {span} {part.state}, {times}")
     if with_members:
         for member in group.members:
             client = " ".join(part for part in (member.client_id, member.client_host) if part)

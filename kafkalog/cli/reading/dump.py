@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits, n_bytes
+from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, n_bytes, names
 from kafkalog.messages.framing import TOPIC_DECODERS
 
 if TYPE_CHECKING:
@@ -53,7 +53,11 @@ with the log beside it. Files are only read, never written."""
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "dump", _HELP, paths=("FILE", "files of segments", _FILES_HELP))
+    about = ("FILE", "files of segments", _FILES_HELP)
+    parser = add_command(commands, "dump", _HELP, paths=about, needs_paths=False)
+    parser.add_argument(
+        "--files", metavar="FILE,...", action="append", type=names, help="files, too, as the tool's option of that name"
+    )
     what = parser.add_argument_group("what is printed")
     what.add_argument("--deep-iteration", action="store_true", help="records, too, less their keys and values")
     what.add_argument("--print-data-log", action="store_true", help="records with their keys and values")
@@ -111,6 +115,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Print files."""
     if args.encoding is not None and not args.json:
         raise UsageError("--encoding is for --json; the tool's lines show bytes as its decoders do")
+    args.paths += flatten(args.files) or []
+    if not args.paths:
+        raise UsageError("no FILE is given")
     dump = _dump(args)
     for path in args.paths:
         if os.path.isdir(path):

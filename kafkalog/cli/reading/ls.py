@@ -29,7 +29,8 @@ is met is passed over: the line says so, and its numbers are those of the other 
 where compressed v0 or v1 messages hide how many they hold. It counts what is in the files: transaction markers do not
 count, records below the log start offset do. FIRST is the earliest
 first timestamp that a batch header names, LAST the latest of all, markers aside. Directories that a broker has set
-apart (-delete, -future, -stray) are listed below the others.""",
+apart (-delete, -future, -stray) are listed below the others. With the cluster's metadata log beside it, a directory is
+marked that a broker would set apart as a stray, and --json has the topics' settings.""",
     examples="""\
   kafkalog ls /var/lib/kafka
   kafkalog ls /disk1/kafka /disk2/kafka -t orders,payments
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """List partitions or segments."""
     from kafkalog.errors import KafkalogError
     from kafkalog.log.open import partitions_of
-    from kafkalog.operations.listing import summarise
+    from kafkalog.operations.listing import clusters_beside, summarise
 
     prepare_stdout(is_json=args.json)
     limits = make_limits(args.limits)
@@ -75,11 +76,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
     # a partition that cannot be opened matches too, and has been reported
     if not partitions and not selected_keys(log_dir, args):
         console.note("no partition to list" if len(log_dir) == 0 else "no partition matches")
+    clusters = clusters_beside(partitions, limits)
+    console.findings(clusters.findings)
     console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
     done = 0
     summaries: list[PartitionSummary] = []
     for partition in partitions:
-        summary = summarise(partition, partial(_reach, console, done))
+        summary = summarise(partition, partial(_reach, console, done), clusters=clusters)
         done += partition.size_in_bytes
         console.findings(summary.findings)
         if args.json:
@@ -168,7 +171,8 @@ def _cells(summary: PartitionSummary | SegmentSummary) -> list[str]:
 def _mark(summary: PartitionSummary | SegmentSummary) -> str:
     damage = [finding for finding in summary.findings if finding.damage]
     if not damage:
-        return ""
+        stray = getattr(summary, "stray", None)
+        return f"stray: {stray}" if stray else ""
     where = f" at {damage[0].position}" if damage[0].position is not None else ""
     name = os.path.basename(damage[0].path or "")
     more = f", {len(damage) - 1} more" if len(damage) > 1 else ""

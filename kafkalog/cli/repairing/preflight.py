@@ -33,6 +33,7 @@ The exit code is 1 if anything is lost or the broker dies.""",
     examples="""\
   kafkalog preflight /var/lib/kafka
   kafkalog preflight /var/lib/kafka --unclean --broker 2.8
+  kafkalog preflight /var/lib/kafka --config /etc/kafka/server.properties
   kafkalog preflight /mnt/disk/orders-0 --clean --json""",
 )
 
@@ -51,6 +52,11 @@ def add_parser(commands: Any) -> None:
         type=index_interval,
         help="the topics' index.interval.bytes (default: from the cluster's metadata, else from existing indexes)",
     )
+    how.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the broker's server.properties, for retention, index settings and log.dirs (topic settings come first)",
+    )
     how.add_argument("--threads", metavar="N", type=threads, help="partitions to read at a time (default: up to 4)")
     parser.add_argument("--json", action="store_true", help="one object with all of it")
     add_limits(parser)
@@ -67,7 +73,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     prepare_stdout(is_json=args.json)
 
     def show(row: PartitionForecast) -> None:
-        if not args.json and (row.verdict != "starts" or args.verbose):
+        is_told = row.verdict != "starts" or any(one.expires for one in row.segments)
+        if not args.json and (is_told or args.verbose):
             for line in _lines(row):
                 console.line(line)
 
@@ -76,6 +83,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         broker=args.broker,
         clean=args.clean,
         index_interval_bytes=args.index_interval_bytes,
+        config=args.config,
         threads=args.threads,
         on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
         progress=lambda n_bytes: console.progress.advance(n_bytes),
@@ -110,6 +118,12 @@ def _lines(row: PartitionForecast) -> list[str]:
         for suffix, action in segment.indexes.items():
             if segment.action == "kept":
                 lines.append(f"  {segment.name}: {suffix} {action}")
+    for setting in ("retention.ms", "retention.bytes"):
+        sizes = [one.n_bytes for one in row.segments if one.expires == setting]
+        if sizes:
+            lines.append(
+                f"  {counted(len(sizes), 'segment')} deleted by {setting} after the start, {sum(sizes):,} bytes"
+            )
     n_recovered = sum(segment.action == "recovered" for segment in row.segments)
     lines += [f"  {counted(n_recovered, 'segment')} recovered, with indexes"] if n_recovered else []
     lines += [f"  {name} deleted: {why}" for name, why in row.removed.items()]

@@ -207,10 +207,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
     _show(result, args, console)
 
 
-def _config(args: argparse.Namespace, console: Console) -> LogConfig:
-    """Return the settings of ``--config-file``, overridden by those of ``--config``."""
+def _config(args: argparse.Namespace, console: Console) -> LogConfig | None:
+    """Return the settings of ``--config-file``, overridden by those of ``--config``; None if neither is given."""
     from kafkalog.state.log_config import read_properties_file
 
+    if args.config_file is None and not args.config:
+        return None
     with usage_errors():
         given: dict[str, object] = {} if args.config_file is None else read_properties_file(args.config_file)
     named = dict(args.config)

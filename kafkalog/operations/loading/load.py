@@ -107,9 +107,8 @@ class LoadOptions:
         return TopicPatterns(self.only_topics, internal=self.internal).wants(topic)
 
     def writer_options(self) -> dict[str, Any]:
-        """The options for every `PartitionWriter`."""
+        """The options for every `PartitionWriter`, less its config."""
         return {
-            "config": self.config,
             "compression": self.compression,
             "compression_level": self.compression_level,
             "batch_size": self.batch_size,
@@ -154,7 +153,8 @@ def write_table(
     dry_run : bool
         Read everything, write nothing, and report what would be written.
     config : LogConfig, optional
-        Settings of the topics: sizes and times of segments, timestamp type, compression.
+        Settings of the topics: sizes and times of segments, timestamp type, compression. Default: with `install` what
+        the cluster's metadata has of each topic, which a note says; else Kafka's.
     compression, compression_level, batch_size, max_records_per_batch, leader_epoch, topic_id, timestamp_type, \
 log_append_time
         See `PartitionWriter`.
@@ -336,6 +336,7 @@ class _Load:
     def __init__(self, log_dir: Path, stage: Path | None, options: LoadOptions, targets: BrokerLogDir | None) -> None:
         self._log_dir, self._stage, self._options, self._targets = log_dir, stage, options, targets
         self._writers: dict[kf.TopicPartition, PartitionWriter] = {}
+        self._configs: dict[str, LogConfig | None] = {}
         self._router = Router(
             self._n_partitions, topic=options.topic, sticky_bytes=options.batch_size, wants=options.wants
         )
@@ -431,8 +432,19 @@ class _Load:
             raise OutputExistsError(Reason.OUTPUT_EXISTS, "the partition is there already", path=target)
         if self._stage is None:
             return None
-        self._writers[key] = writer = PartitionWriter(self._stage / str(key), **self._options.writer_options())
+        self._writers[key] = writer = PartitionWriter(
+            self._stage / str(key), config=self._config_of(key.topic), **self._options.writer_options()
+        )
         return writer
+
+    def _config_of(self, topic: str) -> LogConfig | None:
+        """The settings given, else those that the cluster's metadata has of the topic; None for Kafka's defaults."""
+        cluster = None if self._targets is None else self._targets.cluster
+        if self._options.config is not None or cluster is None:
+            return self._options.config
+        if topic not in self._configs:
+            self._configs[topic] = cluster.log_config(topic)
+        return self._configs[topic]
 
     def finish(self) -> LoadResult:
         """Write the waiting records and finish all partitions."""
@@ -448,12 +460,19 @@ class _Load:
     def _notes(self) -> list[str]:
         options, now_ms = self._options, time.time_ns() // 10**6
         newest = {key: partition.max_timestamp for key, partition in self._waiting.partitions.items()}
-        if (options.timestamp_type or (options.config or LogConfig()).message_timestamp_type) in _STAMPED:
-            stamp = now_ms if options.log_append_time is None else options.log_append_time
-            newest = {key: stamp for key, partition in self._waiting.partitions.items() if partition.n_records}
+        stamp = now_ms if options.log_append_time is None else options.log_append_time
+        for key, partition in self._waiting.partitions.items():
+            config = self._config_of(key.topic) or LogConfig()
+            if (options.timestamp_type or config.message_timestamp_type) in _STAMPED:
+                if partition.n_records:
+                    newest[key] = stamp
+                else:
+                    del newest[key]
         cluster = None if self._targets is None else self._targets.cluster
         note = retention_note(newest, config=options.config, cluster=cluster, now_ms=now_ms)
-        return [*self._left_out(), *([] if note is None else [note])]
+        taken = [topic for topic, config in self._configs.items() if config is not None]
+        origin = f"settings of {', '.join(sorted(taken))} are taken from the cluster's metadata"
+        return [*self._left_out(), *([origin] if taken else []), *([] if note is None else [note])]
 
     def _left_out(self) -> list[str]:
         """Notes about topics that were skipped, or that were asked for and have no records."""

@@ -5,6 +5,7 @@
     `loading`     one partition, as `LogLoader` loads it
     `log_end`     the log end offset as a broker finds it, from whatever the offset index says
     `file_names`  files that a broker deletes, renames or cannot load, by their names alone
+    `settings`    the cluster's and the broker's settings, and what retention deletes by them
     `load_plan`   which segments it recovers, by the checkpoints and by which indexes there are
 
 Mirrors `LogManager` and `LogLoader`.

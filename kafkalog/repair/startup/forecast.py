@@ -53,6 +53,8 @@ class SegmentForecast:
         By suffix; other index files stay as they are.
     finding : Finding or None
         The damage, or the torn tail.
+    expires : {"retention.ms", "retention.bytes"} or None
+        The setting by which the broker deletes the segment soon after its start, if its settings are known.
     """
 
     name: str
@@ -62,6 +64,7 @@ class SegmentForecast:
     n_bytes: int
     indexes: dict[str, IndexAction] = field(default_factory=dict)
     finding: Finding | None = None
+    expires: Literal["retention.ms", "retention.bytes"] | None = None
 
     @property
     def n_bytes_lost(self) -> int:

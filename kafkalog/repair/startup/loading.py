@@ -12,23 +12,14 @@ from kafkalog import format as kf
 from kafkalog.errors import Findings, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
-from kafkalog.operations.rebuilding.index_interval import index_interval, max_index_bytes
 from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast, SegmentForecast
 from kafkalog.repair.startup.load_plan import LoadPlan, why_recovered
 from kafkalog.repair.startup.log_end import CorruptRecord, is_walkable, next_offset
+from kafkalog.repair.startup.settings import Cluster, expire
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
-from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.producers import read_snapshot
 
 _INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
-
-
-@dataclass(slots=True)
-class Cluster:
-    """What is known of the cluster: topic ids and settings, and which broker this is."""
-
-    metadata: ClusterMetadata | None
-    node_id: int | None
 
 
 @dataclass(slots=True)
@@ -43,6 +34,8 @@ class PartitionLoading:
     is_whole_dir : bool
         Whether the log dir was named, so that directories of other topics are looked for.
     index_interval_bytes : int or None
+    now_ms : int
+        For retention.
     findings : Findings
         Gets the damage.
     progress : callable
@@ -53,11 +46,13 @@ class PartitionLoading:
     broker: str
     is_whole_dir: bool
     index_interval_bytes: int | None
+    now_ms: int
     findings: Findings
     progress: Callable[[int], object]
     row: PartitionForecast = field(init=False)
     _split_end: int = 0
     _read: dict[int, RecoveredSegment] = field(default_factory=dict)
+    _newest_read: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         partition = self.plan.partition
@@ -103,6 +98,22 @@ class PartitionLoading:
             end = self.plan.log_start
         self.row.log_end_offset = end
         self._check_producers(segments[: last + 1], rows, end)
+        config = self.cluster.config(self.plan.partition)
+        if config is not None:
+            left = [(one, row) for one, row in zip(segments, rows, strict=True) if row.action != "deleted"]
+            expire([row for _, row in left], [self._newest(*one) for one in left], config, self.now_ms)
+
+    def _newest(self, segment: Segment, row: SegmentForecast) -> int:
+        """The largest timestamp of a segment, by its time index: a broker asks nothing else.
+
+        Source: LogSegment.largestTimestamp, Kafka 4.3.
+        """
+        entries = segment.time_index if row.action == "kept" else None
+        if row.action != "kept":
+            newest = self._newest_read.get(segment.base_offset, -1)
+        else:
+            newest = int(entries.entries["timestamp"][-1]) if entries is not None and len(entries) else -1
+        return newest if newest >= 0 else segment.path.stat().st_mtime_ns // 10**6
 
     def _note_end_before(self, segments: list[Segment]) -> None:
         if not segments:
@@ -149,7 +160,7 @@ class PartitionLoading:
         if segment.base_offset not in self._read:
             interval = self.index_interval_bytes
             if interval is None:
-                interval = index_interval(self.plan.partition, self.cluster.metadata).n_bytes
+                interval = self.cluster.index_interval(self.plan.partition)
             self._read[segment.base_offset] = recover(segment, interval, with_producers=False, progress=self.progress)
             self.row.n_bytes_read += segment.size_in_bytes
         return self._read[segment.base_offset]
@@ -171,12 +182,14 @@ class PartitionLoading:
             row.action, row.n_bytes = "emptied", 0
         elif found.is_cut:
             row.action, row.n_bytes = "cut", found.n_valid_bytes
-        limit = max_index_bytes(self.plan.partition, self.cluster.metadata)
+        limit = self.cluster.max_index_bytes(self.plan.partition)
         for entries in (found.offset_entries, found.time_entries):
             if entries.size > limit // entries.dtype.itemsize:
                 detail = f"the index needs {entries.nbytes} bytes, and segment.index.bytes is {limit}"
                 self._dies("IllegalArgumentException", row.name, detail)
                 break
+        if found.time_entries.size:
+            self._newest_read[segment.base_offset] = int(found.time_entries["timestamp"][-1])
         found.drop_entries()
 
     def _outside(self, segment: Segment, row: SegmentForecast, found: RecoveredSegment) -> None:
@@ -291,15 +304,7 @@ class PartitionLoading:
         if topic_id is None:
             self.row.stray = "it has no topic id (partition.metadata; kafkalog.install writes the broker's)"
         elif metadata is not None and key is not None:
-            known, assigned = metadata.topic_ids.get(key.topic), metadata.partition(key)
-            if known is None:
-                self.row.stray = "the cluster has no such topic"
-            elif known != topic_id:
-                self.row.stray = f"its topic id is {topic_id}, and the cluster's {known}"
-            elif assigned is None or (
-                self.cluster.node_id is not None and self.cluster.node_id not in assigned.replicas
-            ):
-                self.row.stray = "the broker is none of its replicas"
+            self.row.stray = metadata.why_stray(key, topic_id, self.cluster.node_id) or self.row.stray
 
     def _fails(self, file: str, error: KafkalogError) -> None:
         """A small file that cannot be read takes the log dir offline; 2.8 does not start."""

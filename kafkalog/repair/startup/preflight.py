@@ -10,18 +10,22 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import is_partition_directory
+from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.startup.file_names import partition_directories
 from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast, Preflight
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
-from kafkalog.repair.startup.loading import Cluster, PartitionLoading
+from kafkalog.repair.startup.loading import PartitionLoading
+from kafkalog.repair.startup.settings import Cluster
 from kafkalog.state.checkpoints import read_properties
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.log_config import read_properties_file
 
 BrokerVersion = Literal["4.3", "2.8"]
 BROKERS: tuple[BrokerVersion, ...] = ("4.3", "2.8")
@@ -33,6 +37,8 @@ def preflight(
     broker: BrokerVersion = "4.3",
     clean: bool | None = None,
     index_interval_bytes: int | None = None,
+    config: str | os.PathLike[str] | None = None,
+    now: int | datetime | None = None,
     threads: int | None = None,
     on_start: Callable[[int], object] = lambda n_bytes: None,
     progress: Callable[[int], object] = lambda n_bytes: None,
@@ -51,6 +57,10 @@ def preflight(
         Whether it takes the log dir for cleanly shut down. Default: whether the marker of a clean shutdown is there.
     index_interval_bytes : int, optional
         See `reindex`; it decides whether an index outgrows `segment.index.bytes`.
+    config : path-like, optional
+        The broker's `server.properties`: for the settings of indexes, for retention, and for its log dirs.
+    now : int (ms) or aware datetime, optional
+        The time from which retention counts. Default: now.
     threads : int, optional
         Partitions read at a time; default: the number of processors, up to four.
     on_start : callable
@@ -75,8 +85,10 @@ def preflight(
     After a clean shutdown a broker reads hardly anything: it serves damaged batches, and does not start if the last
     segment ends in zeros or garbage. After an unclean one it recovers the segments from the recovery point on.
 
-    What a broker's own settings decide and no log dir shows is not foretold: retention, and index settings in
-    `server.properties`.
+    What a broker's own settings decide and no log dir shows is foretold with `config` only: which segments retention
+    deletes half a minute after the start (`SegmentForecast.expires`; that is no loss in the verdict, and all records
+    count as replicated), and whether an index outgrows `log.index.size.max.bytes`. Settings of topics and of the
+    cluster in its metadata come before those of the file.
 
     Source: LogManager.loadLogs, LogLoader.load, Kafka 4.3 and 2.8.
 
@@ -107,6 +119,11 @@ def preflight(
         else:
             directories.append(one)
     cluster = _cluster(log_dir, result, limits)
+    cluster.properties = None if config is None else read_properties_file(config)
+    now_ms = time.time_ns() // 10**6 if now is None else parse_milliseconds("now", now)
+    if not cluster.has_log_dir(log_dir):
+        detail = f"{os.fspath(config or '')} does not name this log dir in log.dirs: the broker does not load it"
+        result.findings.add(Finding(Reason.UNKNOWN_FILE, detail, path=os.fspath(log_dir), damage=False))
     plans = []
     for directory in directories:
         try:
@@ -125,7 +142,9 @@ def preflight(
     def load(plan: LoadPlan) -> tuple[PartitionForecast, Findings, float]:
         found = Findings(limits.max_findings)
         start = time.thread_time()
-        loading = PartitionLoading(plan, cluster, broker, not is_partition, index_interval_bytes, found, advance)
+        loading = PartitionLoading(
+            plan, cluster, broker, not is_partition, index_interval_bytes, now_ms, found, advance
+        )
         return loading.run(), found, time.thread_time() - start
 
     with ThreadPoolExecutor(threads or min(os.cpu_count() or 1, 4), "kafkalog-preflight") as pool:

@@ -1,0 +1,135 @@
+"""Where share groups stand in each partition, out of `__share_group_state`: the start offset, and what is behind it.
+
+A snapshot replaces what is known of a partition; updates behind it add to it. Mirrors `ShareCoordinatorShard.replay`,
+`ShareCoordinatorShard.merge` and `PersisterStateBatchCombiner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+from kafkalog.format import SHARE_GROUP_STATE, TopicPartition
+from kafkalog.internal.reading import AsOf, Report, read_records
+from kafkalog.internal.replay import undecoded
+from kafkalog.log.log_dir import LogDir
+from kafkalog.messages.decoder import MessageError
+from kafkalog.messages.framing import decode_record
+
+_STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
+"""By number (`RecordState`)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Delivery:
+    """Records of a share group that were delivered.
+
+    Attributes
+    ----------
+    first_offset, last_offset : int
+        Both ends included.
+    state : str
+        ``available``, ``acquired``, ``acknowledged`` or ``archived``.
+    delivery_count : int
+        How often they were delivered.
+    """
+
+    first_offset: int
+    last_offset: int
+    state: str
+    delivery_count: int
+
+
+@dataclass(slots=True)
+class ShareState:
+    """Where a share group stands in a partition.
+
+    Attributes
+    ----------
+    start_offset : int
+        The first offset that is not done with; -1 for none.
+    leader_epoch, state_epoch : int
+    deliveries : list of Delivery
+        At and behind the start offset, sorted.
+    """
+
+    start_offset: int = -1
+    leader_epoch: int = -1
+    state_epoch: int = -1
+    deliveries: list[Delivery] = field(default_factory=list)
+
+    def update(self, value: Mapping[str, Any]) -> None:
+        """Apply an update."""
+        if value["startOffset"] >= 0:
+            self.start_offset = value["startOffset"]
+        if value["leaderEpoch"] >= 0:
+            self.leader_epoch = value["leaderEpoch"]
+        self.state_epoch = value.get("stateEpoch", self.state_epoch)
+        self.deliveries = _combined([*self.deliveries, *map(_delivery, value["stateBatches"])], self.start_offset)
+
+
+def read_share_state(log_dir: LogDir, as_of: AsOf, report: Report) -> dict[tuple[str, str, int], ShareState]:
+    """Read where share groups stand, by group, topic id and partition."""
+    found: dict[tuple[str, str, int], ShareState] = {}
+    for record in read_records(log_dir, SHARE_GROUP_STATE, as_of, report):
+        if record.is_control:
+            continue
+        try:
+            decoded = decode_record(SHARE_GROUP_STATE, record.key, record.value)
+        except MessageError as error:
+            where = TopicPartition(SHARE_GROUP_STATE, record.partition or 0)
+            report(undecoded(log_dir, where, record.offset, error))
+            continue
+        key = decoded.key or {}
+        which = key["groupId"], key["topicId"], key["partition"]
+        if decoded.value is None:
+            found.pop(which, None)
+            continue
+        if decoded.type == "ShareSnapshot" or which not in found:
+            found[which] = ShareState()
+        found[which].update(decoded.value)
+    return found
+
+
+def _delivery(batch: Mapping[str, Any]) -> Delivery:
+    number = batch["deliveryState"]
+    state = _STATES.get(number, f"unknown({number})")
+    return Delivery(batch["firstOffset"], batch["lastOffset"], state, batch["deliveryCount"])
+
+
+_RANKS: Final = {name: number for number, name in _STATES.items()}
+
+
+def _combined(deliveries: Iterable[Delivery], start: int) -> list[Delivery]:
+    """Deliveries without overlaps: where two overlap, the one of more deliveries counts, then the later state."""
+    known = sorted(one for one in deliveries if max(one.first_offset, start) <= one.last_offset)
+    if all(before.last_offset < after.first_offset for before, after in pairwise(known)):
+        pieces = known
+    else:
+        ends = {one.last_offset + 1 for one in known}
+        cuts = sorted({max(one.first_offset, start) for one in known} | ends)
+        pieces = []
+        active: list[Delivery] = []
+        waiting = known[::-1]
+        for begin, end in pairwise(cuts):
+            while waiting and max(waiting[-1].first_offset, start) <= begin:
+                active.append(waiting.pop())
+            active = [one for one in active if one.last_offset >= begin]
+            if active:
+                best = max(active, key=lambda one: (one.delivery_count, _RANKS.get(one.state, -1)))
+                pieces.append(Delivery(begin, end - 1, best.state, best.delivery_count))
+    joined: list[Delivery] = []
+    for one in pieces:
+        first = max(one.first_offset, start)
+        last = joined[-1] if joined else None
+        if last is not None and (last.last_offset + 1, last.state, last.delivery_count) == (
+            first,
+            one.state,
+            one.delivery_count,
+        ):
+            joined[-1] = Delivery(last.first_offset, one.last_offset, one.state, one.delivery_count)
+        else:
+            joined.append(Delivery(first, one.last_offset, one.state, one.delivery_count))
+    return joined
