@@ -32,7 +32,7 @@ from kafkalog.records.compress import compressor
 from kafkalog.records.decode import RecordReader, decode
 from kafkalog.records.header_walk import ALL_OFFSETS, walk, walk_with
 from kafkalog.records.selection import FunctionFailure, Mask, Selection
-from kafkalog.records.spans import Spans
+from kafkalog.records.spans import Spans, new_codecs
 from kafkalog.storage.source import BufferSource, open_source
 
 CODECS = [kf.Codec.GZIP, kf.Codec.SNAPPY, kf.Codec.LZ4, kf.Codec.ZSTD]
@@ -274,7 +274,7 @@ def payloads() -> Iterator[bytes]:
 
 
 def codecs_for(codec: kf.Codec) -> kernels.Codecs:
-    codecs = filling.new_codecs()
+    codecs = new_codecs()
     if not codecs.knows(codec):
         pytest.skip("no library for it here")
     return codecs

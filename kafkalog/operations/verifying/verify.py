@@ -26,6 +26,7 @@ from kafkalog.errors import (
     Reason,
     add_loss,
 )
+from kafkalog.html import HtmlReport
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
@@ -89,7 +90,7 @@ class VerifiedPartition:
 
 
 @dataclass(slots=True)
-class Verification:
+class Verification(HtmlReport):
     """The result of `verify`.
 
     Attributes
