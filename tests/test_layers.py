@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 # each imports from those before it; names in one tuple stand side by side and do not import one another
 ORDER: tuple[tuple[str, ...], ...] = (
     ("_kernels",),
-    ("format", "functions", "text"),
+    ("format", "functions", "html", "text"),
     ("errors",),
     ("parsing", "verbs"),
     ("storage", "messages"),

@@ -12,7 +12,56 @@ from libc.stdlib cimport free
 cdef extern from "stdlib.h":
     int posix_memalign(void** pointer, size_t alignment, size_t size) noexcept nogil
 
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    #if defined(__linux__)
+    #include <sys/mman.h>
+    #define KL_REMAPS 1
+    #else
+    #include <stdlib.h>
+    #define KL_REMAPS 0
+    #endif
+    /* Memory of another size with the same content, NULL if there is none. On Linux pages move, without a copy. */
+    static void *kl_resize(void *pointer, size_t size, size_t wanted) {
+    #if KL_REMAPS
+        void *moved = pointer ? mremap(pointer, size, wanted, MREMAP_MAYMOVE)
+            : mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        return moved == MAP_FAILED ? NULL : moved;
+    #else
+        (void)size;
+        return realloc(pointer, wanted);
+    #endif
+    }
+    static void kl_release(void *pointer, size_t size) {
+    #if KL_REMAPS
+        if (pointer) (void)munmap(pointer, size);
+    #else
+        (void)size;
+        free(pointer);
+    #endif
+    }
+    /* Faults of 2 MiB cost a fraction of those of 4 KiB. */
+    static void kl_advise_huge(void *pointer, size_t size) {
+    #if KL_REMAPS && defined(MADV_HUGEPAGE)
+        (void)madvise(pointer, size, MADV_HUGEPAGE);
+    #else
+        (void)pointer; (void)size;
+    #endif
+    }
+    """
+    enum:
+        KL_REMAPS
+    void* resized "kl_resize"(void* pointer, size_t size, size_t wanted) noexcept nogil
+    void release "kl_release"(void* pointer, size_t size) noexcept nogil
+    void advise_huge "kl_advise_huge"(void* pointer, size_t size) noexcept nogil
+
 cdef enum:
+    # from here on, huge pages pay
+    HUGE = 4194304
+    # addresses, no memory: so much may come without another place for what is there
+    RESERVED = 67108864
     SLOTS = 64
     SMALLEST = 65536
     LARGEST = 16777216
@@ -97,6 +146,75 @@ cdef class Block:
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.pointer, self.size, 0, flags)
+
+    def __len__(self):
+        return self.size
+
+
+@cython.final
+cdef class Growing:
+    """Writable bytes to which more are added, on Linux without copying those that are there.
+
+    While a view of them exists, they stay where they are: what would move them is a BufferError.
+    """
+
+    cdef void* pointer
+    cdef int64_t size
+    cdef int64_t capacity
+    cdef int n_views
+
+    def __cinit__(self):
+        self.pointer = NULL
+        self.size = self.capacity = 0
+        self.n_views = 0
+
+    def __dealloc__(self):
+        release(self.pointer, self.capacity)
+
+    def extend(self, int64_t n):
+        """Make room for `n` more bytes, which are not initialised; where they begin."""
+        cdef int64_t start = self.size
+        cdef int64_t wanted
+        if n < 0 or n > (<int64_t>1 << 60) - start:
+            raise ValueError("a negative size, or one beyond all memory")
+        if start + n > self.capacity:
+            wanted = start + n + start // 2
+            if KL_REMAPS:
+                wanted = max(2 * (start + n), RESERVED)
+            self.resize(wanted, start + n)
+        if start < HUGE <= start + n:
+            advise_huge(self.pointer, self.capacity)
+        self.size = start + n
+        return start
+
+    def trim(self):
+        """Give back the room that is not used."""
+        self.resize(self.size, self.size)
+
+    cdef int resize(self, int64_t wanted, int64_t least) except -1:
+        cdef void* pointer
+        if self.n_views:
+            raise BufferError("there are views of these bytes")
+        wanted = max((wanted + ALIGNMENT - 1) // ALIGNMENT, 1) * ALIGNMENT
+        least = max((least + ALIGNMENT - 1) // ALIGNMENT, 1) * ALIGNMENT
+        pointer = resized(self.pointer, self.capacity, wanted)
+        if pointer == NULL and least < wanted:
+            wanted = least
+            pointer = resized(self.pointer, self.capacity, wanted)
+        if pointer == NULL:
+            raise MemoryError()
+        self.pointer = pointer
+        self.capacity = wanted
+        if self.size >= HUGE:
+            advise_huge(pointer, wanted)
+        return 0
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.pointer, self.size, 0, flags)
+        self.n_views += 1
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        self.n_views -= 1
 
     def __len__(self):
         return self.size

@@ -210,12 +210,19 @@ static uint32_t kl_crc32c_sse42(const uint8_t *p, size_t n) {
 }
 
 /* Multiplier and crc32 instruction are units of their own: a block is a run that is folded and three streams, all four
- * at once, about as many bytes for the one as for the other. */
-#define KL_STEPS 32
-#define KL_FOLDED (128 * KL_STEPS)
-#define KL_STREAM (40 * KL_STEPS)
-#define KL_BLOCK (KL_FOLDED + 3 * KL_STREAM)
-static uint32_t kl_stream_1, kl_stream_2, kl_stream_3;
+ * at once, about as many bytes for the one as for the other. Large blocks for large batches, small ones for the rest. */
+#define KL_BLOCK(steps) (128 * (steps) + 3 * 40 * (steps))
+#define KL_MANY 32
+#define KL_FEW 8
+typedef struct { uint32_t by_1, by_2, by_3; } kl_shifts; /* over one, two and three streams */
+static kl_shifts kl_many, kl_few;
+
+static kl_shifts kl_shifts_of(uint32_t steps) {
+    const uint32_t bits = 8 * 40 * steps;
+    kl_shifts shifts = {kl_x_pow(bits - 33, KL_POLY_CRC32C), kl_x_pow(2 * bits - 33, KL_POLY_CRC32C),
+                        kl_x_pow(3 * bits - 33, KL_POLY_CRC32C)};
+    return shifts;
+}
 
 /* Four places at once are more than what the machine reads ahead by itself can follow, so the next block is asked for
  * meanwhile: 256 bytes a step. Asking for memory that is not there does nothing. */
@@ -225,12 +232,12 @@ static uint32_t kl_stream_1, kl_stream_2, kl_stream_3;
 #define KL_STREAM_STEP(words)                                                    \
     for (int k = 0; k < 5; k++) {                                                \
         b = _mm_crc32_u64(b, kl_load((words) + 8 * k));                          \
-        c = _mm_crc32_u64(c, kl_load((words) + KL_STREAM + 8 * k));              \
-        d = _mm_crc32_u64(d, kl_load((words) + 2 * KL_STREAM + 8 * k));          \
+        c = _mm_crc32_u64(c, kl_load((words) + 40 * steps + 8 * k));             \
+        d = _mm_crc32_u64(d, kl_load((words) + 80 * steps + 8 * k));             \
     }
 
-__attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
-static uint32_t kl_crc32c_block(uint32_t crc, const uint8_t *p) {
+__attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul"), always_inline))
+static inline uint32_t kl_crc32c_block(uint32_t crc, const uint8_t *p, const int steps, const kl_shifts *shifts) {
     const kl_folds *folds = &kl_folds_crc32c;
     __m128i narrow = _mm_set_epi64x((long long)folds->by_1024.second, (long long)folds->by_1024.first);
     __m256i by = _mm256_broadcastsi128_si256(narrow);
@@ -238,14 +245,16 @@ static uint32_t kl_crc32c_block(uint32_t crc, const uint8_t *p) {
     __m256i x = _mm256_loadu_si256((const __m256i *)(p + 32));
     __m256i y = _mm256_loadu_si256((const __m256i *)(p + 64));
     __m256i z = _mm256_loadu_si256((const __m256i *)(p + 96));
-    const uint8_t *stream = p + KL_FOLDED;
+    const uint8_t *stream = p + 128 * steps;
     uint64_t b = 0, c = 0, d = 0;
     uint8_t folded[16];
     KL_STREAM_STEP(stream)
-    for (int step = 1; step < KL_STEPS; step++) {
+    for (int step = 1; step < steps; step++) {
         const uint8_t *q = p + 128 * step;
         stream += 40;
-        KL_READ_AHEAD(p + KL_BLOCK + 256 * (step - 1))
+        if (steps == KL_MANY) {
+            KL_READ_AHEAD(p + KL_BLOCK(steps) + 256 * (step - 1))
+        }
         w = kl_fold_256(w, by, _mm256_loadu_si256((const __m256i *)q));
         x = kl_fold_256(x, by, _mm256_loadu_si256((const __m256i *)(q + 32)));
         KL_STREAM_STEP(stream)
@@ -263,15 +272,17 @@ static uint32_t kl_crc32c_block(uint32_t crc, const uint8_t *p) {
     word = kl_fold_128(word, narrow, _mm256_extracti128_si256(z, 1));
     _mm_storeu_si128((__m128i *)folded, word);
     uint32_t a = (uint32_t)kl_crc32c_more(0, folded, 16);
-    return (uint32_t)d ^ (uint32_t)_mm_crc32_u64(0, kl_times(a, kl_stream_3) ^ kl_times((uint32_t)b, kl_stream_2)
-                                                         ^ kl_times((uint32_t)c, kl_stream_1));
+    return (uint32_t)d ^ (uint32_t)_mm_crc32_u64(0, kl_times(a, shifts->by_3) ^ kl_times((uint32_t)b, shifts->by_2)
+                                                         ^ kl_times((uint32_t)c, shifts->by_1));
 }
 
 __attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
 static uint32_t kl_crc32c_vpclmul(const uint8_t *p, size_t n) {
     uint64_t a = 0xFFFFFFFFu;
-    for (; n >= KL_BLOCK; p += KL_BLOCK, n -= KL_BLOCK) a = kl_crc32c_block((uint32_t)a, p);
-    KL_THREE_STREAMS(KL_LONG, kl_long_1, kl_long_2)
+    for (; n >= KL_BLOCK(KL_MANY); p += KL_BLOCK(KL_MANY), n -= KL_BLOCK(KL_MANY))
+        a = kl_crc32c_block((uint32_t)a, p, KL_MANY, &kl_many);
+    for (; n >= KL_BLOCK(KL_FEW); p += KL_BLOCK(KL_FEW), n -= KL_BLOCK(KL_FEW))
+        a = kl_crc32c_block((uint32_t)a, p, KL_FEW, &kl_few);
     KL_THREE_STREAMS(KL_SHORT, kl_short_1, kl_short_2)
     return ~(uint32_t)kl_crc32c_more(a, p, n);
 }
@@ -320,9 +331,8 @@ static int kl_crc_setup(int level) {
     kl_long_2 = kl_x_pow(16 * KL_LONG - 33, KL_POLY_CRC32C);
     kl_short_1 = kl_x_pow(8 * KL_SHORT - 33, KL_POLY_CRC32C);
     kl_short_2 = kl_x_pow(16 * KL_SHORT - 33, KL_POLY_CRC32C);
-    kl_stream_1 = kl_x_pow(8 * KL_STREAM - 33, KL_POLY_CRC32C);
-    kl_stream_2 = kl_x_pow(16 * KL_STREAM - 33, KL_POLY_CRC32C);
-    kl_stream_3 = kl_x_pow(24 * KL_STREAM - 33, KL_POLY_CRC32C);
+    kl_many = kl_shifts_of(KL_MANY);
+    kl_few = kl_shifts_of(KL_FEW);
     kl_folds_crc32c = kl_folds_of(KL_POLY_CRC32C);
     kl_folds_crc32 = kl_folds_of(KL_POLY_CRC32);
     if (level >= KL_PCLMUL && __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul")) {

@@ -6,14 +6,15 @@ Decoding returns these columns and encoding takes them. A column owns its memory
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast, overload
+from typing import Any, Final, Protocol, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog._kernels import columns as kernels
+from kafkalog.storage.buffer_pool import GrowingArray
 from kafkalog.storage.source import Bytes
 from kafkalog.text import counted
 
@@ -369,3 +370,115 @@ def _empty_column(name: str) -> Column:
     offsets, data = np.zeros(1, np.int64), np.empty(0, np.uint8)
     binary = BinaryColumn(offsets, data)
     return binary if name in BINARY_COLUMNS else HeadersColumn(offsets.copy(), binary, binary)
+
+
+def gather(parts: Iterable[RecordColumns], names: Sequence[str]) -> RecordColumns:
+    """Concatenate records that come part by part; memory holds the result and one part.
+
+    Parameters
+    ----------
+    parts : iterable of RecordColumns
+        All with the same columns.
+    names : sequence of str
+        The columns if there is no part.
+    """
+    columns: dict[str, _Gathered] | None = None
+    n_records = 0
+    for part in parts:
+        if columns is None:
+            columns = {name: _GATHERED.get(type(column), _GatheredFixed)(column) for name, column in part.items()}
+        for name, gathered in columns.items():
+            gathered.add(part[name])
+        n_records += part.n_records
+        del part  # its memory can be reused for the next one
+    if columns is None:
+        return RecordColumns.empty(names)
+    return RecordColumns(n_records, {name: gathered.finish() for name, gathered in columns.items()})
+
+
+class _Gathered(Protocol):
+    def __init__(self, column: Any) -> None: ...
+    def add(self, column: Any) -> None: ...
+    def finish(self) -> Column: ...
+
+
+class _GatheredFixed:
+    def __init__(self, column: npt.NDArray[Any]) -> None:
+        self._array = GrowingArray(column.dtype)
+
+    def add(self, column: npt.NDArray[Any]) -> None:
+        self._array.extend(len(column))[:] = column
+
+    def finish(self) -> npt.NDArray[Any]:
+        return self._array.finish()
+
+
+class _GatheredMasked:
+    def __init__(self, column: np.ma.MaskedArray[Any, Any]) -> None:
+        self._data, self._mask = GrowingArray(column.dtype), GrowingArray(np.bool_)
+
+    def add(self, column: np.ma.MaskedArray[Any, Any]) -> None:
+        self._data.extend(len(column))[:] = np.ma.getdata(column)
+        self._mask.extend(len(column))[:] = np.ma.getmaskarray(column)
+
+    def finish(self) -> Column:
+        return np.ma.MaskedArray(self._data.finish(), self._mask.finish())
+
+
+class _GatheredOffsets:
+    """Offsets of parts that follow each other."""
+
+    def __init__(self) -> None:
+        self._array = GrowingArray(np.int64)
+        self._array.extend(1)[:] = 0
+        self._end = 0
+
+    def add(self, offsets: npt.NDArray[np.int64]) -> None:
+        np.add(offsets[1:], self._end - int(offsets[0]), out=self._array.extend(offsets.size - 1))
+        self._end += int(offsets[-1]) - int(offsets[0])
+
+    def finish(self) -> npt.NDArray[np.int64]:
+        return self._array.finish()
+
+
+class _GatheredBinary:
+    def __init__(self, column: BinaryColumn) -> None:
+        self._offsets, self._data = _GatheredOffsets(), GrowingArray(np.uint8)
+        self._validity: GrowingArray | None = None
+        self._n = 0
+
+    def add(self, column: BinaryColumn) -> None:
+        if column.validity is not None and self._validity is None:
+            self._validity = GrowingArray(np.bool_)
+            self._validity.extend(self._n)[:] = True
+        if self._validity is not None:
+            self._validity.extend(len(column))[:] = True if column.validity is None else column.validity
+        self._n += len(column)
+        self._offsets.add(column.offsets)
+        data = column.data[column.offsets[0] : column.offsets[-1]]
+        self._data.extend(data.size)[:] = data
+
+    def finish(self) -> BinaryColumn:
+        validity = None if self._validity is None else self._validity.finish()
+        return BinaryColumn(self._offsets.finish(), self._data.finish(), validity)
+
+
+class _GatheredHeaders:
+    def __init__(self, column: HeadersColumn) -> None:
+        self._offsets = _GatheredOffsets()
+        self._key, self._value = _GatheredBinary(column.key), _GatheredBinary(column.value)
+
+    def add(self, column: HeadersColumn) -> None:
+        self._offsets.add(column.offsets)
+        self._key.add(column.key)
+        self._value.add(column.value)
+
+    def finish(self) -> HeadersColumn:
+        return HeadersColumn(self._offsets.finish(), self._key.finish(), self._value.finish())
+
+
+_GATHERED: dict[type, type[_Gathered]] = {
+    BinaryColumn: _GatheredBinary,
+    HeadersColumn: _GatheredHeaders,
+    np.ma.MaskedArray: _GatheredMasked,
+}

@@ -34,7 +34,7 @@ from kafkalog.records.columns import (
     HeadersColumn,
     RecordColumns,
 )
-from kafkalog.records.fill import Filled, Form, can_decompress, fill, read_filled
+from kafkalog.records.fill import Filled, Form, fill, read_filled
 from kafkalog.records.header_walk import RUN_BYTES, WINDOW_BYTES, BatchReader, readable_descriptor
 from kafkalog.records.legacy import walk_legacy
 from kafkalog.records.selection import FunctionFailure, Selection
@@ -42,6 +42,7 @@ from kafkalog.records.spans import (
     ARENA_BYTES,
     Payloads,
     Spans,
+    can_decompress,
     decompress_payloads,
     limit_records,
     record_counts,

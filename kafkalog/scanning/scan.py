@@ -33,11 +33,11 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, near, optional_integer
-from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
+from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, gather
 from kafkalog.scanning.conditions.expressions import narrowed
 from kafkalog.scanning.decoded import DecodedScan, divide_options, schemas_beside
-from kafkalog.scanning.execution import Pass, Task
-from kafkalog.scanning.explain import Explanation
+from kafkalog.scanning.execution import Pass
+from kafkalog.scanning.explain import Explanation, html_of
 from kafkalog.scanning.planning import TASK_BYTES, plan
 from kafkalog.scanning.query import Opened, Query, ScanOptions, Target, offset_of
 from kafkalog.values.decoding import Decoding
@@ -103,6 +103,10 @@ class Scan(DecodedScan):
 
     def __repr__(self) -> str:
         return f"Scan({self._query.target!r}, columns={list(self.columns)})"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the columns, and the conditions at each level. Nothing is read."""
+        return html_of(repr(self), self.schema, self._query.conditions())
 
     @property
     def findings(self) -> list[Finding]:
@@ -198,12 +202,16 @@ class Scan(DecodedScan):
         if self._decoding is not None:
             raise ValueError("decoded columns are Arrow's: use to_table(), or read without decode=")
         names = [name for name in self.columns if name not in CONTEXT_COLUMNS]
-        parts: list[RecordColumns] = []
-        contexts: list[tuple[Task, int]] = []
-        for task, columns in self._pass().run(names or ["offset"]):
-            parts.append(columns)
-            contexts.append((task, columns.n_records))
-        records = RecordColumns.concatenate(parts) if parts else RecordColumns.empty(names or ["offset"])
+        contexts: list[tuple[kf.TopicPartition | None, str, int]] = []
+
+        def parts() -> Iterator[RecordColumns]:
+            for task, columns in self._pass().run(names or ["offset"]):
+                key, segment = task.partition.topic_partition, task.window.segment.path.name
+                contexts.append((key, segment, columns.n_records))
+                yield columns
+                del task, columns  # their memory can be reused for the next ones
+
+        records = gather(parts(), names or ["offset"])
         columns_out: dict[str, Column] = {}
         for name in (*self.columns, *self._derived):
             if name in CONTEXT_COLUMNS:
@@ -482,12 +490,11 @@ def check_columns(
     return names
 
 
-def _context_column(name: str, contexts: Sequence[tuple[Task, int]]) -> Column:
-    counts = np.array([n for _, n in contexts], np.int64)
+def _context_column(name: str, contexts: Sequence[tuple[kf.TopicPartition | None, str, int]]) -> Column:
+    counts = np.array([n for _, _, n in contexts], np.int64)
     if name == "segment":
-        names = [task.window.segment.path.name for task, _ in contexts]
-        return np.repeat(np.array(names, np.str_), counts)
-    keys = [task.partition.topic_partition or kf.TopicPartition("", -1) for task, _ in contexts]
+        return np.repeat(np.array([segment for _, segment, _ in contexts], np.str_), counts)
+    keys = [key or kf.TopicPartition("", -1) for key, _, _ in contexts]
     if name == "partition":
         return np.repeat(np.array([key.partition for key in keys], np.int32), counts)
     return np.repeat(np.array([key.topic for key in keys], np.str_), counts)

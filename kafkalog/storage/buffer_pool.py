@@ -1,4 +1,4 @@
-"""Memory for windows and columns that is reused once it is free: see `kafkalog._kernels.buffer_pool`."""
+"""Memory for windows and columns that is reused once it is free, or that grows: see `kafkalog._kernels.buffer_pool`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog._kernels.buffer_pool import Block
+from kafkalog._kernels.buffer_pool import Block, Growing
 
 _SMALL = 2**16
 
@@ -16,3 +16,31 @@ def empty(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Like `np.empty`; arrays of 64 KiB or more reuse freed memory if there is any."""
     size = n * np.dtype(dtype).itemsize
     return np.empty(n, dtype) if size < _SMALL else np.frombuffer(cast(Any, Block(size)), dtype)
+
+
+class GrowingArray:
+    """An array that is made of parts that come one by one; memory holds it and one part.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+    """
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._dtype = np.dtype(dtype)
+        self._bytes = Growing()
+
+    def __len__(self) -> int:
+        return len(self._bytes) // self._dtype.itemsize
+
+    def extend(self, n: int) -> npt.NDArray[Any]:
+        """Room for `n` more elements, not initialised; to be filled and forgotten before the next call."""
+        start = self._bytes.extend(n * self._dtype.itemsize)
+        return np.frombuffer(cast(Any, self._bytes), self._dtype)[start // self._dtype.itemsize :]
+
+    def finish(self) -> npt.NDArray[Any]:
+        """The array; nothing may be added after that."""
+        if not len(self._bytes):
+            return np.empty(0, self._dtype)
+        self._bytes.trim()
+        return np.frombuffer(cast(Any, self._bytes), self._dtype)

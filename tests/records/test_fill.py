@@ -27,12 +27,12 @@ from kafkalog.interchange.arrow_output import ArrowWriter, form_needed, record_s
 from kafkalog.records import fill as filling
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.codecs import Arena, Compression, decompress_into
-from kafkalog.records.columns import ALL_COLUMNS, RecordColumns
+from kafkalog.records.columns import ALL_COLUMNS, RecordColumns, gather
 from kafkalog.records.compress import compressor
 from kafkalog.records.decode import RecordReader, decode
 from kafkalog.records.header_walk import ALL_OFFSETS, walk, walk_with
 from kafkalog.records.selection import FunctionFailure, Mask, Selection
-from kafkalog.records.spans import Spans
+from kafkalog.records.spans import Spans, new_codecs
 from kafkalog.storage.source import BufferSource, open_source
 
 CODECS = [kf.Codec.GZIP, kf.Codec.SNAPPY, kf.Codec.LZ4, kf.Codec.ZSTD]
@@ -159,6 +159,27 @@ def test_golden_files_are_read_and_filled_as_they_are_walked(set_name: str) -> N
     assert n_read > 100
 
 
+@settings(max_examples=examples(60))
+@given(strategies.segments(), st.integers(1, 9))
+def test_records_gathered_part_by_part_are_those_concatenated(segment: strategies.Segment, step: int) -> None:
+    parts = []
+    for window in walk(BufferSource(segment.data)):
+        first = 0
+        while first < len(window.batches):
+            done = decode(window, ALL_COLUMNS, first=first, stop=min(first + step, len(window.batches)))
+            first += done.n_batches
+            if done.columns is not None:
+                parts += [done.columns, done.columns.slice(0, 1), done.columns.slice(1, 1)]
+    gathered = gather(iter(parts), ALL_COLUMNS)
+    assert list(gathered) == list(ALL_COLUMNS)
+    assert rows(gathered) == [row for part in parts for row in rows(part)]
+
+
+def test_masked_columns_are_gathered_with_their_masks() -> None:
+    parts = [RecordColumns(2, {"x": np.ma.MaskedArray([1, 2], mask)}) for mask in ([True, False], False)]
+    assert gather(parts, ["x"])["x"].tolist() == [None, 2, 1, 2]  # type: ignore[union-attr]
+
+
 @settings(max_examples=examples(100))
 @given(strategies.segments())
 def test_views_show_what_copies_hold(segment: strategies.Segment) -> None:
@@ -253,7 +274,7 @@ def payloads() -> Iterator[bytes]:
 
 
 def codecs_for(codec: kf.Codec) -> kernels.Codecs:
-    codecs = filling.new_codecs()
+    codecs = new_codecs()
     if not codecs.knows(codec):
         pytest.skip("no library for it here")
     return codecs

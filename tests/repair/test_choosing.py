@@ -36,7 +36,7 @@ def salvaged(folder: Path, *batches: bytes, next_base: int | None = None) -> tup
     (partition / kf.segment_file_name(0)).write_bytes(b"".join(batches))
     if next_base is not None:
         (partition / kf.segment_file_name(next_base)).write_bytes(batch(next_base))
-    report = kafkalog.salvage(partition, to=folder / "out")
+    report = kafkalog.salvage(partition, output=folder / "out")
     data = (folder / "out" / "t-0" / kf.segment_file_name(0)).read_bytes()
     segment = report.partitions[0].segments[0]
     total = segment.n_bytes_kept + segment.n_bytes_lost + segment.n_bytes_padding + segment.n_bytes_suspect

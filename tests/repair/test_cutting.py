@@ -59,7 +59,7 @@ def test_every_offset_below_stays_but_for_those_of_a_batch_that_reaches_it(
     assert offsets_of(tmp_path / "p-txn-0") == [one for one in offsets_of(source) if one < end]
     assert row.log_end_offset in (end, min(offset, 430))
     assert kafkalog.Partition(tmp_path / "p-txn-0").log_end_offset == row.log_end_offset
-    assert kafkalog.verify(tmp_path / "p-txn-0").is_ok
+    assert kafkalog.verify(tmp_path / "p-txn-0").ok
     snapshots = {path.name for path in (tmp_path / "p-txn-0").glob("*.snapshot")}
     if 0 < row.log_end_offset < 430:
         assert max(snapshots) == f"{row.log_end_offset:020d}.snapshot"
@@ -98,7 +98,7 @@ def test_a_log_dir_is_cut_in_place_as_in_a_copy(log_dir: Path, tmp_path: Path) -
     }
     assert (log_dir / ".kafka_cleanshutdown").exists()
     assert kafkalog.preflight(log_dir, broker="2.8").verdict == "starts"
-    assert kafkalog.verify(log_dir, topics=["p-multi", "p-txn", "p-epochs"]).is_ok
+    assert kafkalog.verify(log_dir, topics=["p-multi", "p-txn", "p-epochs"]).ok
 
 
 @pytest.mark.parametrize("offset", [0, 1, 14, 100, 156, 304, 429, 430])
@@ -117,7 +117,7 @@ def test_records_before_an_offset_go(log_dir: Path, tmp_path: Path, offset: int)
     assert partition.log_end_offset == 430
     assert offsets_of(out) == expected
     assert (read_offset_checkpoint(out / START) or {}).get(kafkalog.TopicPartition("p-txn", 0), 0) == offset
-    assert kafkalog.verify(out).is_ok
+    assert kafkalog.verify(out).ok
     assert kafkalog.preflight(out, broker="2.8").verdict == "starts"
     kept = content(tmp_path / "old")
     assert all(before[name] == data for name, data in kept.items())

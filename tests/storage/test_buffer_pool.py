@@ -8,8 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from kafkalog._kernels.buffer_pool import Block, kept_bytes
-from kafkalog.storage.buffer_pool import empty
+from kafkalog._kernels.buffer_pool import Block, Growing, kept_bytes
+from kafkalog.storage.buffer_pool import GrowingArray, empty
 
 pytestmark = pytest.mark.kernels
 
@@ -88,3 +88,33 @@ def test_threads_never_share_a_block() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_an_array_grows_part_by_part() -> None:
+    rng = np.random.default_rng(42)
+    for dtype in (np.uint8, np.int32, np.int64, np.bool_):
+        array, parts = GrowingArray(dtype), [np.empty(0, dtype)]
+        for size in (0, 1, 7, 100_000, 0, 3_000_000, 5):
+            parts.append(rng.integers(0, 2, size).astype(dtype))
+            array.extend(size)[:] = parts[-1]
+        assert len(array) == sum(map(len, parts))
+        assert np.array_equal(array.finish(), np.concatenate(parts))
+    assert GrowingArray(np.int64).finish().size == 0
+
+
+def test_bytes_that_somebody_looks_at_do_not_move() -> None:
+    growing = Growing()
+    assert [growing.extend(n) for n in (10, 20, 0)] == [0, 10, 30]
+    view = np.frombuffer(memoryview(growing), np.uint8)
+    with pytest.raises(BufferError):
+        growing.extend(2**27)
+    with pytest.raises(BufferError):
+        growing.trim()
+    del view
+    assert growing.extend(10_000) == 30
+    for n in (-1, 2**63 - 1):
+        with pytest.raises(ValueError, match="beyond"):
+            growing.extend(n)
+    with pytest.raises(MemoryError):
+        growing.extend(2**59)
+    assert len(growing) == 10_030

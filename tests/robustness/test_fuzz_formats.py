@@ -1,0 +1,147 @@
+"""Hostile bytes under each reader by itself: codecs, the search for intact batches, indexes, snapshots, checkpoints.
+
+Whatever the bytes are, nothing but a `KafkalogError` comes of them, soon. What a writer makes of any records is read
+back. Batches themselves are under `test_fuzz_records.py`, whole log dirs under `test_surfaces.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import builder
+import golden_sets
+import numpy as np
+import pytest
+import salvage_trials
+from fuzzing import LIMITS, N_INPUTS, SEED
+from guard import guarded
+from mutants import mutants, packed
+from writing import columns_of, draw
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Reason
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.records.batch_spec import BatchSpec
+from kafkalog.records.codecs import Arena, Compression, decompress_into
+from kafkalog.records.decode import decode
+from kafkalog.records.encode import encode_batches
+from kafkalog.records.header_walk import walk
+from kafkalog.repair.salvaging.choosing import choose
+from kafkalog.repair.salvaging.inside_links import with_batches_inside_links
+from kafkalog.repair.salvaging.resync import Found, find_batches
+from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties, read_topic_id
+from kafkalog.state.producers import read_snapshot
+from kafkalog.storage.source import BufferSource
+
+Target = Callable[[bytes, int, Path], None]
+
+
+def codecs(data: bytes, number: int, folder: Path) -> None:
+    arena = Arena()
+    codec = data[0] % 5 if data else 0
+    n = decompress_into(arena, codec, guarded(data[1:]), magic=(0, 1, 2)[number % 3], limits=LIMITS)
+    assert n == arena.used <= LIMITS.max_decompressed_bytes
+
+
+def search(data: bytes, number: int, folder: Path) -> None:
+    source = BufferSource(guarded(data))
+    found = Found.concatenate([part.joined() for part in find_batches(source)])
+    found = with_batches_inside_links(source, found, base_offset=0, limits=DEFAULT_LIMITS)
+    choice = choose(source, found, base_offset=0, next_base_offset=None, epochs=[(0, 0)])
+    assert (choice.kept.first_offset[1:] > choice.kept.last_offset[:-1]).all()
+    assert (np.diff(choice.places) >= 0).all()
+    order = np.argsort(choice.kept.start)
+    assert (choice.kept.start[order][1:] >= choice.kept.end[order][:-1]).all()
+    for start, end in zip(choice.kept.start.tolist(), choice.kept.end.tolist(), strict=True):
+        assert builder.batch_positions(data[start:end])[-1][1] == end - start
+
+
+def indexes(data: bytes, number: int, folder: Path) -> None:
+    content = guarded(data[: len(data) // 8 * 8])
+    OffsetIndex(content, 100).lookup([0, 105, 2**40])
+    TimeIndex(guarded(data[: len(data) // 12 * 12]), 100).lookup([0, 105, 2**40])
+    TransactionIndex(guarded(data[: len(data) // 34 * 34]), 100)
+
+
+def snapshot(data: bytes, number: int, folder: Path) -> None:
+    path = folder / "00000000000000000010.snapshot"
+    path.write_bytes(data)
+    assert len(read_snapshot(path).entries) <= len(data)
+
+
+def checkpoints(data: bytes, number: int, folder: Path) -> None:
+    names = (kf.LEADER_EPOCH_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT, kf.META_PROPERTIES, kf.PARTITION_METADATA)
+    name = names[number % 4]
+    (folder / name).write_bytes(data)
+    if name == kf.LEADER_EPOCH_CHECKPOINT:
+        read_leader_epochs(folder / name)
+    elif name == kf.RECOVERY_POINT_CHECKPOINT:
+        read_offset_checkpoint(folder / name)
+    elif name == kf.META_PROPERTIES:
+        read_properties(folder / name)
+    else:
+        read_topic_id(folder)
+
+
+def golden(pattern: str) -> list[bytes]:
+    found = [path.read_bytes() for path in sorted(golden_sets.unpacked("k44").rglob(pattern))]
+    return [data for data in found if 0 < len(data) <= 4096][:20]
+
+
+TEXT = b"the quick brown fox jumps over the lazy dog, " * 20
+TARGETS: dict[str, tuple[Target, Callable[[], list[bytes]], float]] = {
+    "codecs": (
+        codecs,
+        lambda: [bytes([codec]) + packed(codec, TEXT, magic) for codec in (1, 2, 3, 4) for magic in (1, 2)],
+        0.5,
+    ),
+    "search": (search, lambda: [salvage_trials.made(seed, 12).data for seed in range(8)], 0.1),
+    "indexes": (indexes, lambda: golden("*.*index"), 0.1),
+    "snapshot": (snapshot, lambda: golden("*.snapshot"), 0.05),
+    "checkpoints": (checkpoints, lambda: golden("*-checkpoint") + golden("partition.metadata"), 0.1),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_hostile_bytes_give_a_kafkalog_error_or_something_to_use(name: str, tmp_path: Path) -> None:
+    target, seeds, share = TARGETS[name]
+    rng, sources = np.random.default_rng((SEED, sum(name.encode()))), seeds()
+    assert len(sources) >= 4
+    reasons: Counter[str] = Counter()
+    n = int(N_INPUTS * share) // len(sources)
+    for number, data in enumerate(one for source in sources for one in mutants(rng, source, n)):
+        try:
+            target(data, number, tmp_path)
+        except KafkalogError as error:
+            reasons[error.reason] += 1
+        except Exception as error:
+            raise AssertionError(f"seed {SEED}, input {number} of {name}: {error!r} of {data.hex()}") from error
+    assert all(isinstance(reason, Reason) for reason in reasons)
+    assert reasons or name in ("search", "indexes")
+
+
+def test_what_is_written_of_any_records_is_read_back() -> None:
+    rng = np.random.default_rng((SEED, 9))
+    for number in range(max(N_INPUTS // 60, 10)):
+        records = [
+            one._replace(
+                offset=offset,
+                timestamp=int(rng.integers(-1, 2**40)),
+                key=None if rng.integers(3) == 0 else rng.bytes(int(rng.integers(0, 40))),
+                value=None if rng.integers(5) == 0 else rng.bytes(int(rng.choice([0, 1, 7, 63, 64, 5000]))),
+            )
+            for offset, one in enumerate(draw(int(rng.integers(1, 12)), number), int(rng.integers(0, 2**40)))
+        ]
+        codec = kf.Codec(int(rng.integers(0, 5)))
+        boundaries = np.unique([0, int(rng.integers(0, len(records) + 1)), len(records)])
+        written = encode_batches(columns_of(records), boundaries, BatchSpec(compression=Compression(codec)))
+        read = []
+        for window in walk(BufferSource(guarded(written.data))):
+            columns = decode(window, ("offset", "timestamp", "key", "value")).columns
+            assert columns is not None
+            numbers = (columns[name].tolist() for name in ("offset", "timestamp"))
+            blobs = (columns[name].to_pylist() for name in ("key", "value"))
+            read += list(zip(*numbers, *blobs, strict=True))
+        assert read == [(one.offset, one.timestamp, one.key, one.value) for one in records]
