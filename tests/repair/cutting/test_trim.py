@@ -30,7 +30,7 @@ def test_records_before_an_offset_go(log_dir: Path, tmp_path: Path, offset: int)
     assert partition.log_end_offset == 430
     assert offsets_of(out) == expected
     assert (read_offset_checkpoint(out / START) or {}).get(kafkalog.TopicPartition("p-txn", 0), 0) == offset
-    assert kafkalog.verify(out).is_ok
+    assert kafkalog.verify(out).ok
     assert kafkalog.preflight(out, broker="2.8").verdict == "starts"
     kept = content(tmp_path / "old")
     assert all(before[name] == data for name, data in kept.items())

@@ -33,7 +33,7 @@ def test_every_offset_below_stays_but_for_those_of_a_batch_that_reaches_it(
     assert offsets_of(tmp_path / "p-txn-0") == [one for one in offsets_of(source) if one < end]
     assert row.log_end_offset in (end, min(offset, 430))
     assert kafkalog.Partition(tmp_path / "p-txn-0").log_end_offset == row.log_end_offset
-    assert kafkalog.verify(tmp_path / "p-txn-0").is_ok
+    assert kafkalog.verify(tmp_path / "p-txn-0").ok
     snapshots = {path.name for path in (tmp_path / "p-txn-0").glob("*.snapshot")}
     if 0 < row.log_end_offset < 430:
         assert max(snapshots) == f"{row.log_end_offset:020d}.snapshot"
@@ -72,7 +72,7 @@ def test_a_log_dir_is_cut_in_place_as_in_a_copy(log_dir: Path, tmp_path: Path) -
     }
     assert (log_dir / ".kafka_cleanshutdown").exists()
     assert kafkalog.preflight(log_dir, broker="2.8").verdict == "starts"
-    assert kafkalog.verify(log_dir, topics=["p-multi", "p-txn", "p-epochs"]).is_ok
+    assert kafkalog.verify(log_dir, topics=["p-multi", "p-txn", "p-epochs"]).ok
 
 
 def test_it_refuses_what_cannot_be(log_dir: Path, tmp_path: Path) -> None:
