@@ -322,9 +322,8 @@ class Scan(DecodedScan):
     def plan(self, *, target_bytes: int = TASK_BYTES) -> list[Scan]:
         """Divide the scan into scans of parts of the files, which together read each record once, in the same order.
 
-        A part is a small value that pickles, so that other processes can read it; they need the same paths. It is read
-        by one thread. Partitions and offsets that `filters` rule out are in no part. With `latest`, no partition is
-        divided. Planning decodes no record.
+        A part is small and pickles, so that other processes with the same paths can read it, each with one thread. What
+        `filters` rule out of partitions and offsets is in no part. With `latest`, no partition is divided.
 
         Parameters
         ----------
