@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from kafkalog import html
+
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
@@ -45,6 +47,12 @@ _OTHER_NAMES: Final = {
 
 class Verbs:
     """What can be read of a log dir, a partition or a segment. The options are those of the functions."""
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: a row for each segment."""
+        segments: list[Any] = getattr(self, "segments", [self])
+        rows = ((one.path.name, one.base_offset, one.size_in_bytes) for one in segments[: html.MOST_ROWS])
+        return html.table(repr(self), ("segment", "base offset", "bytes"), rows, n_rows=len(segments))
 
     def scan(self, **options: Unpack[ScanOptions]) -> kafkalog.Scan:
         """See `kafkalog.scan`."""

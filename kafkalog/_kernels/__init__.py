@@ -15,6 +15,7 @@
     `batch_spec`   headers of v2 batches
     `partitioner`  murmur2 of keys
     `indexes`      which batches get an index entry; when a segment is full; lookups of many queries
+    `avro`         Avro values to columns, by a program made of their schema
     `dump_walk`    batches and records as Kafka's DumpLogSegments finds them
     `dump_text`    the lines that it prints of them
     `dump_chain`   batches at positions, without their records

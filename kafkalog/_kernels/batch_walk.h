@@ -17,10 +17,12 @@
 #if defined(__GNUC__) || defined(__clang__)
 #define KL_LIKELY(x) __builtin_expect(!!(x), 1)
 #define KL_INLINE static inline __attribute__((always_inline))
+#define KL_API static __attribute__((unused)) /* kernels that fill columns through others do not call it */
 #define kl_prefetch(p) __builtin_prefetch(p)
 #else
 #define KL_LIKELY(x) (x)
 #define KL_INLINE static inline
+#define KL_API static
 #define kl_prefetch(p) ((void)(p))
 #endif
 
@@ -322,7 +324,7 @@ KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int k
 }
 
 /* Whether the columns have room for whatever is in a payload of this size. */
-static int kl_has_room(const kl_columns *columns, int64_t size, int64_t count) {
+KL_API int kl_has_room(const kl_columns *columns, int64_t size, int64_t count) {
     const kl_binary *key = &columns->key, *value = &columns->value;
     if (count > columns->capacity - columns->n_records) return 0;
     if (key->mode == KL_COPY && size > key->room - key->used) return 0;
@@ -359,14 +361,14 @@ static int kl_walk_avx2(const kl_batch *batch, kl_columns *columns) { return kl_
 static int (*kl_walk_best)(const kl_batch *, kl_columns *) = kl_walk_portable;
 
 /* Take the best code up to `level` (1: AVX2) that the machine can run; the level taken. */
-static int kl_walk_setup(int level) {
+KL_API int kl_walk_setup(int level) {
     int taken = level >= 1 && KL_HAS_AVX2();
     kl_walk_best = taken ? kl_walk_avx2 : kl_walk_portable;
     return taken;
 }
 
 /* Walk one batch for whose payload there is room; on 0 something is wrong with it, and no record of it is kept. */
-static int kl_walk_batch(const kl_batch *batch, kl_columns *columns) {
+KL_API int kl_walk_batch(const kl_batch *batch, kl_columns *columns) {
     const kl_columns before = *columns;
     int good = kl_walk_best(batch, columns);
     if (!good) *columns = before;

@@ -67,4 +67,18 @@ def fill_columns(
     check_crc: bool,
     filler: Filler,
 ) -> tuple[int, int]: ...
+def decompress_payloads(
+    data: _Bytes,
+    payload_start: _I64,
+    payload_end: _I64,
+    attributes: npt.NDArray[np.int16],
+    records_count: _I32,
+    max_records: int,
+    max_decompressed: int,
+    codecs: Codecs,
+    arena: _Bytes,
+    used: int,
+    stop_at: int,
+    ends: _I64,
+) -> int: ...
 def view_strings(offsets: _I64, data: _Bytes, views: _Bytes) -> None: ...

@@ -325,6 +325,55 @@ def fill_columns(const uint8_t[::1] data not None, const int64_t[::1] payload_st
     return ending, done
 
 
+def decompress_payloads(const uint8_t[::1] data not None, const int64_t[::1] payload_start not None,
+                        const int64_t[::1] payload_end not None, const int16_t[::1] attributes not None,
+                        const int32_t[::1] records_count not None, int32_t max_records, int64_t max_decompressed,
+                        Codecs codecs not None, uint8_t[::1] arena not None, int64_t used, int64_t stop_at,
+                        int64_t[::1] ends not None):
+    """Decompress payloads one behind the other into `arena`, from `used` on; how many of them.
+
+    Plain ones are copied, and of batches without records nothing is taken. `ends` tells where each ends. The call ends
+    once `stop_at` bytes are used, and before a batch that is unusual or wrong, or for which there is no room.
+    """
+    cdef Py_ssize_t n = payload_start.shape[0]
+    cdef Py_ssize_t row
+    cdef Py_ssize_t done = 0
+    cdef int64_t size
+    cdef int64_t room = arena.shape[0] - KL_PAD
+    cdef int codec
+    cdef const uint8_t* origin = b""
+    if (payload_end.shape[0] != n or attributes.shape[0] != n or records_count.shape[0] != n or ends.shape[0] != n):
+        raise ValueError("batch columns differ in length")
+    for row in range(n):
+        if payload_start[row] < 0 or payload_end[row] < payload_start[row] or payload_end[row] > data.shape[0]:
+            raise ValueError("a payload lies outside data")
+    if used < 0:
+        raise ValueError("the place lies outside the arena")
+    if data.shape[0]:
+        origin = &data[0]
+    with nogil:
+        for row in range(n):
+            codec = attributes[row] & CODEC_MASK
+            if used >= stop_at or used > room or records_count[row] > max_records or codec > KL_ZSTD:
+                break
+            size = 0
+            if records_count[row] != 0:
+                size = payload_end[row] - payload_start[row]
+                if codec:
+                    size = kl_decompress(&codecs.codecs, codec, origin + payload_start[row], size, &arena[0] + used,
+                                         room - used)
+                    if size < 0 or size > max_decompressed:
+                        break
+                else:
+                    if size > room - used:
+                        break
+                    memcpy(&arena[0] + used, origin + payload_start[row], size)
+            used += size
+            ends[row] = used
+            done += 1
+    return done
+
+
 def view_strings(const int64_t[::1] offsets not None, const uint8_t[::1] data not None, uint8_t[::1] views not None):
     """Write 16 bytes for each byte string of a column: its size, then up to 12 bytes of it, or the first four and where
     it begins. Raises ValueError if a string does not lie in the column's first 2 GiB."""

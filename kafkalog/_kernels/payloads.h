@@ -270,13 +270,13 @@ static int64_t kl_gzip(kl_codecs *codecs, const uint8_t *p, int64_t size, uint8_
 }
 
 /* Whether this machine has what a codec needs. */
-static int kl_knows(const kl_codecs *codecs, int codec) {
+KL_API int kl_knows(const kl_codecs *codecs, int codec) {
     return codec == KL_SNAPPY || codec == KL_LZ4 || (codec == KL_ZSTD && codecs->of.zstd_decompress != NULL)
         || (codec == KL_GZIP && codecs->of.deflate_gzip != NULL);
 }
 
 /* Decompress a payload: its size, KL_DOUBT or KL_NO_ROOM. */
-static int64_t kl_decompress(kl_codecs *codecs, int codec, const uint8_t *p, int64_t size, uint8_t *to, int64_t room) {
+KL_API int64_t kl_decompress(kl_codecs *codecs, int codec, const uint8_t *p, int64_t size, uint8_t *to, int64_t room) {
     switch (codec) {
     case KL_GZIP: return kl_gzip(codecs, p, size, to, room);
     case KL_SNAPPY: return kl_snappy(p, size, to, room);

@@ -8,12 +8,24 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, ReadError, Reason, SidecarError
+from kafkalog import html
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    Finding,
+    KafkalogError,
+    Limits,
+    NotKafkaError,
+    ReadError,
+    Reason,
+    SidecarError,
+)
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import open_segment
 from kafkalog.log.segment_reader import Known
@@ -71,6 +83,7 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
         self._options: dict[str, Any] = {"memory_map": memory_map, "limits": limits}
         self._found: dict[kf.TopicPartition, PartitionPath] = {}
         self._opened: dict[kf.TopicPartition, Partition] = {}
+        self._topic: str | None = None
         files: dict[Path, list[Path]] = {}
         for path in self.paths:
             if path.is_dir():
@@ -84,7 +97,14 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
             self._add_partition(directory, tuple(segments), None, None)
         self._found = dict(sorted(self._found.items()))
 
-    def __getitem__(self, key: kf.TopicPartition | tuple[str, int] | str) -> Partition:
+    @overload
+    def __getitem__(self, key: tuple[str, int]) -> Partition: ...
+    @overload
+    def __getitem__(self, key: str) -> Any: ...
+    def __getitem__(self, key: tuple[str, int] | str) -> Partition | LogDir:
+        """Return the partition ``("orders", 0)`` or ``"orders-0"``, or all partitions of the topic ``"orders"``."""
+        if isinstance(key, str) and key in self.topics and not self.__contains__(key):
+            return self._of_topic(key)
         key = self._key(key)
         if key not in self._opened:
             found = self._found[key]
@@ -95,6 +115,17 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
             )
             self._opened[key] = partition
         return self._opened[key]
+
+    def _of_topic(self, topic: str) -> LogDir:
+        """The partitions of one topic, which is named by this even if it is an internal one."""
+        one = copy(self)
+        one._found = {key: found for key, found in self._found.items() if key.topic == topic}
+        one._topic = topic
+        return one
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return what a shell completes in ``log_dir["``: topics, then partitions."""
+        return [*self.topics, *map(str, self)]
 
     def select(
         self,
@@ -131,7 +162,7 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
     def _is_named(self, key: kf.TopicPartition) -> bool:
         """Whether a partition's directory, or files of it, are among `paths`."""
         found = self._found[key]
-        return found.segments is not None or found.path in self.paths
+        return found.segments is not None or found.path in self.paths or key.topic == self._topic
 
     def path_of(self, key: kf.TopicPartition) -> PartitionPath:
         """Where a partition is. Does not open it."""
@@ -164,7 +195,19 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
 
     def __repr__(self) -> str:
         where = ", ".join(map(str, self.paths))
-        return f"LogDir({where!r}, {counted(len(self.topics), 'topic')}, {counted(len(self), 'partition')})"
+        topics = counted(len(self.topics), "topic") if self._topic is None else repr(self._topic)
+        return f"LogDir({where!r}, {topics}, {counted(len(self), 'partition')})"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: a row for each partition."""
+        return html.table(repr(self), _SHOWN, map(self._row, islice(self, html.MOST_ROWS)), n_rows=len(self))
+
+    def _row(self, key: kf.TopicPartition) -> tuple[object, ...]:
+        try:
+            one = self[key]
+        except KafkalogError as error:
+            return str(key), None, None, None, str(error)
+        return str(key), len(one.segments), one.size_in_bytes, one.log_start_offset, str(one.path)
 
     @property
     def topics(self) -> list[str]:
@@ -245,6 +288,9 @@ _SIDECARS: Final = frozenset(
     {kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX, kf.PRODUCER_SNAPSHOT_SUFFIX}
 )
 _PARTITION_FILES: Final = frozenset({kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_METADATA})
+
+
+_SHOWN: Final = ("partition", "segments", "bytes", "log start offset", "path")
 
 
 def as_set(wanted: Iterable[Any] | int | None) -> set[Any] | None:

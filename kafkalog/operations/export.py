@@ -26,11 +26,11 @@ from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
 from kafkalog.interchange.record_writers import ROW_GROUP_BYTES, OutputFormat, RecordSink
-from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.scanning.query import ScanOptions
+from kafkalog.operations.resuming import ResumedExport, check_options
+from kafkalog.scanning.query import ScanOptions, Target
 from kafkalog.scanning.scan import Scan
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_directory, staged_file
@@ -75,6 +75,7 @@ class OutputOptions(TypedDict, total=False):
     null: str | None
     escape_formulas: bool
     overwrite: bool
+    resume: bool
 
 
 class ExportOptions(OutputOptions, ScanOptions, total=False):
@@ -103,8 +104,10 @@ class Exporter:
         self._to = to = output
         self._overwrite = given.pop("overwrite", False)
         self._keys = check_keys(given.pop("partition_by", ()))
+        is_resumed = given.pop("resume", False)
+        self._resumed: ResumedExport | None = None
         format, compression = _format_of(
-            to, given.pop("format", None), given.pop("compression", None), bool(self._keys)
+            to, given.pop("format", None), given.pop("compression", None), bool(self._keys) or is_resumed
         )
         self._options = OutputFormat(format, compression, **given)
         if self._keys and not isinstance(to, (str, os.PathLike)):
@@ -115,6 +118,25 @@ class Exporter:
         self._schema = pa.schema([self.scan.schema.field(name) for name in shown if name not in self._keys])
         if not self._schema.names:
             raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
+        if is_resumed:
+            self._resume(path, scan, format)
+
+    def _resume(self, path: Any, options: dict[str, Any], format: str) -> None:
+        """Restrict the scan to what is new since the last run."""
+        if not isinstance(self._to, (str, os.PathLike)) or isinstance(path, Scan) or self._overwrite:
+            raise ValueError("resume takes a path to a log, a directory to add to, and no overwrite")
+        check_options(options)
+        check_outside(self._to, _sources(self.scan))
+        self._resumed = resumed = ResumedExport(self._to)
+        try:
+            output = {"format": format, "partition_by": list(self._keys)}
+            ranges = resumed.begin(self.scan, options, output)
+            # limits and memory_map are those of the target, which is open
+            options = {name: value for name, value in options.items() if name not in ("limits", "memory_map")} | ranges
+            self.scan = self._open(self.scan.target, options)
+        except BaseException:
+            resumed.close()
+            raise
 
     def _open(self, path: Any, options: dict[str, Any]) -> Scan:
         """Return the scan, with the columns that `partition_by` needs added to those that are written."""
@@ -145,6 +167,8 @@ class Exporter:
             n_records, n_bytes = self._write(to)
             return ExportResult(n_records, n_bytes, 1, self.scan.findings)
         check_outside(to, _sources(self.scan))
+        if self._resumed is not None:
+            return self._add(self._resumed)
         if not self._keys:
             with staged_file(to, overwrite=self._overwrite) as file:
                 n_records, n_bytes = self._write(file)
@@ -152,16 +176,35 @@ class Exporter:
         if self._overwrite:
             check_replaceable(Path(to))
         with staged_directory(to, overwrite=self._overwrite) as directory:
-            files = PartitionedFiles(directory, self._schema, self._options, self._limits.max_directories)
-            try:
-                for batch in self._batches():
-                    for key, part in split_by_directory(batch, self._keys):
-                        files.write(key, part)
-                files.close()
-            except BaseException:
-                files.abandon()
-                raise
+            files = self._write_files(directory, "part")
         return ExportResult(files.n_records, files.n_bytes, files.n_files, self.scan.findings)
+
+    def _add(self, resumed: ResumedExport) -> ExportResult:
+        """Write what is new, and add it to the directory."""
+        try:
+            directory = resumed.stage()
+            try:
+                files = self._write_files(directory, f"part-{resumed.n_run}")
+                resumed.commit(directory)
+            finally:
+                directory.discard()
+        finally:
+            resumed.close()
+        findings = [*resumed.findings, *self.scan.findings]
+        return ExportResult(files.n_records, files.n_bytes, files.n_files, findings)
+
+    def _write_files(self, directory: StagedDirectory, name: str) -> PartitionedFiles:
+        """Write all records to files `name` in a directory, in directories by the values of the keys."""
+        files = PartitionedFiles(directory, self._schema, self._options, self._limits.max_directories, name)
+        try:
+            for batch in self._batches():
+                for key, part in split_by_directory(batch, self._keys):
+                    files.write(key, part)
+            files.close()
+        except BaseException:
+            files.abandon()
+            raise
+        return files
 
     def _write(self, file: Any) -> tuple[int, int]:
         sink = self._options.open(file, self._schema)
@@ -192,6 +235,8 @@ class PartitionedFiles:
     options : OutputFormat
     max_directories : int
         The most directories to make.
+    name : str
+        What the names of files begin with.
 
     Attributes
     ----------
@@ -200,10 +245,15 @@ class PartitionedFiles:
     """
 
     def __init__(
-        self, directory: StagedDirectory, schema: pa.Schema, options: OutputFormat, max_directories: int
+        self,
+        directory: StagedDirectory,
+        schema: pa.Schema,
+        options: OutputFormat,
+        max_directories: int,
+        name: str = "part",
     ) -> None:
         self._directory, self._schema, self._options = directory, schema, options
-        self._max_directories = max_directories
+        self._max_directories, self._name = max_directories, name
         self._open: OrderedDict[str, tuple[RecordSink, StagedFile]] = OrderedDict()
         self._n_parts: dict[str, int] = {}
         self.n_records = self.n_bytes = self.n_files = 0
@@ -229,7 +279,8 @@ class PartitionedFiles:
         while len(self._open) >= MAX_OPEN_FILES:
             self._close(next(iter(self._open)))  # the least recently used
         self._n_parts[key] = part + 1
-        file = self._directory.create(f"{key}/part-{part}{self._options.suffix}")
+        name = f"{self._name}-{part}{self._options.suffix}"
+        file = self._directory.create(f"{key}/{name}" if key else name)
         self._open[key] = self._options.open(file, self._schema), file
 
     def _close(self, key: str) -> None:
@@ -355,7 +406,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def export(
-    path: Paths | LogDir | Partition | Segment | Scan,
+    path: Paths | Target | Scan,
     output: str | os.PathLike[str] | BinaryIO,
     **options: Unpack[ExportOptions],
 ) -> ExportResult:
@@ -387,6 +438,10 @@ def export(
         carriage return in front). Such values are changed.
     overwrite : bool
         Replace a file, or a directory that an export made.
+    resume : bool
+        Add to a directory what is new in each partition since the last export into it, exactly once. The directory has
+        a manifest, `kafkalog.operations.resuming.MANIFEST`; the first export makes both. The other options must be the
+        same each time. If an export is killed, the next one finishes or repeats it.
     columns, topics, start_offset, on_corruption, threads, ...
         The options of `scan`.
 

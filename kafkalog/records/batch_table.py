@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog import html
 from kafkalog._kernels.crc import check_crcs
 from kafkalog._kernels.header_walk import walk_batches
 from kafkalog._kernels.wire import STATUS
@@ -122,6 +123,11 @@ class BatchTable:
             f"BatchTable({counted(len(self), 'batch')}, offsets {first}..{int(self.last_offset[-1]) + 1}, "
             f"{counted(int(self.size_in_bytes.sum(dtype=np.int64)), 'byte')})"
         )
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the first rows."""
+        rows = zip(*(getattr(self, name)[: html.MOST_ROWS].tolist() for name in COLUMNS), strict=True)
+        return html.table(repr(self), [*COLUMNS], rows, n_rows=len(self))
 
     @property
     def next_position(self) -> npt.NDArray[np.int64]:

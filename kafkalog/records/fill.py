@@ -7,13 +7,9 @@ wrong with it.
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -25,7 +21,7 @@ from kafkalog._kernels import header_walk as header_kernels
 from kafkalog.errors import Limits
 from kafkalog.records.batch_table import COLUMNS, BatchTable
 from kafkalog.records.columns import HEADERS, BinaryColumn, Column, HeadersColumn, ViewColumn
-from kafkalog.records.spans import Payloads, scratch
+from kafkalog.records.spans import Payloads, scratch, thread_codecs, uses_kernels
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes
 
@@ -42,7 +38,6 @@ _ROWS: Final = 2**14  # batches per reading call
 _LEAST_LARGEST: Final = 2**14
 _INT32_MAX: Final = 2**31 - 1
 _COLUMNS_FULL, _ARENA_FULL = kernels.ENDINGS["columns full"], kernels.ENDINGS["arena full"]
-_DECODERS_VARIABLE: Final = "KAFKALOG_DECODERS"
 
 
 class Filled(NamedTuple):
@@ -156,7 +151,7 @@ def read_filled(
     FilledBatches or None
         None if the first batch has to be read by others.
     """
-    if os.environ.get(_DECODERS_VARIABLE) == "python":
+    if not uses_kernels():
         return None
     rates = _thread_rates()
     columns = [scratch(f"batch.{name}", _ROWS, dtype) for name, dtype in COLUMNS.items()]
@@ -390,75 +385,3 @@ def _column(arrays: Any, n: int, n_bytes: int, n_null: int) -> BinaryColumn:
 
 def _validity(valid: npt.NDArray[np.uint8], n: int, n_null: int) -> npt.NDArray[np.bool_] | None:
     return valid[:n].view(np.bool_) if n_null else None
-
-
-# --- decompressors ----------------------------------------------------------------------------------------------------
-
-
-def thread_codecs() -> kernels.Codecs:
-    """The thread's decompressors."""
-    codecs: kernels.Codecs | None = getattr(_threads, "codecs", None)
-    if codecs is None:
-        codecs = _threads.codecs = new_codecs(os.environ.get(_DECODERS_VARIABLE, ""))
-    return codecs
-
-
-def can_decompress(codecs: npt.NDArray[np.int8]) -> bool:
-    """Whether the kernel can decompress payloads of all these codecs; ids that do not exist are its business, too."""
-    if os.environ.get(_DECODERS_VARIABLE) == "python":
-        return False
-    known = thread_codecs()
-    return all(known.knows(codec) for codec in kf.Codec if codec and (codecs == codec).any())
-
-
-def new_codecs(decoders: str = "") -> kernels.Codecs:
-    """Decompressors with the libraries that this machine has.
-
-    Parameters
-    ----------
-    decoders : str
-        ``"own"`` takes no library; anything else takes all that are found.
-
-    Notes
-    -----
-    The functions are looked up by name in libraries that are there, the one in the `zstandard` package first. Nothing
-    is lost where there are none: the same streams are then decompressed by `kafkalog.records.codecs`.
-    """
-    global _found
-    if decoders == "own":
-        return kernels.Codecs()
-    if _found is None:
-        zstd, deflate = _functions("ZSTD_", _ZSTD, _zstd_files()), _functions("libdeflate_", _DEFLATE, _DEFLATE_FILES)
-        _found = (zstd, deflate)
-    zstd, deflate = _found
-    return kernels.Codecs(
-        None if zstd is None else zstd[1],
-        None if deflate is None else deflate[1],
-        [each and each[0] for each in _found],
-    )
-
-
-_Functions = tuple[ctypes.CDLL, list[int]]
-_found: tuple[_Functions | None, _Functions | None] | None = None  # two threads may both look: they find the same
-
-_ZSTD: Final = ("createDCtx", "freeDCtx", "decompressDCtx", "findFrameCompressedSize")
-_DEFLATE: Final = ("alloc_decompressor", "free_decompressor", "gzip_decompress_ex")
-_DEFLATE_FILES: Final = ["libdeflate.so.0"]
-
-
-def _zstd_files() -> list[str]:
-    package = Path(sys.modules["zstandard"].__file__ or "").parent
-    return [*map(str, sorted(package.glob("_cffi*.so"))), "libzstd.so.1"]
-
-
-def _functions(prefix: str, names: Sequence[str], files: Sequence[str]) -> _Functions | None:
-    """The first library with functions of all these names, and their addresses."""
-    for file in files:
-        try:
-            library = ctypes.CDLL(file)
-            addresses = [ctypes.cast(getattr(library, prefix + name), ctypes.c_void_p).value for name in names]
-        except (OSError, AttributeError):
-            continue
-        if all(addresses):
-            return library, [address or 0 for address in addresses]
-    return None

@@ -7,9 +7,13 @@ continues with another call. Mirrors `DefaultRecordBatch` and its iterators; `ka
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +21,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import decode as kernels
+from kafkalog._kernels import fill as fill_kernels
 from kafkalog._kernels import header_walk as batch_kernels
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import (
@@ -36,6 +41,8 @@ ARENA_BYTES: Final = 2 * 2**20
 """Number of decompressed bytes after which a call stops; the rest of the window is left to the next call."""
 
 _OK = STATUS["OK"]
+_INT32_MAX: Final = 2**31 - 1
+_DECODERS_VARIABLE: Final = "KAFKALOG_DECODERS"
 
 
 @dataclass(slots=True)
@@ -149,19 +156,41 @@ def decompress_payloads(
         n_valid = _first_bad_crc(window, batches)
         if n_valid < len(batches):
             error = batch_error(STATUS["CRC_MISMATCH"], batches, n_valid, path)
-    payload_start = (batches.position - window.start + kf.RECORD_BATCH_OVERHEAD).tolist()
-    payload_stop = (batches.next_position - window.start).tolist()
+    starts = batches.position - window.start + kf.RECORD_BATCH_OVERHEAD
+    stops = batches.next_position - window.start
     counts = batches.records_count.tolist()
     codecs = (batches.attributes & kf.CODEC_MASK).tolist()
     arena = thread_arena()
     ends = [0]
-    for row in range(n_valid):
+    in_kernel = can_decompress(batches.codec)
+    while (row := len(ends) - 1) < n_valid:
+        if in_kernel and ends[-1] < room:
+            new_ends = np.empty(n_valid - row, np.int64)
+            n_done = fill_kernels.decompress_payloads(
+                window.data,
+                starts[row:n_valid],
+                stops[row:n_valid],
+                batches.attributes[row:n_valid],
+                batches.records_count[row:n_valid],
+                min(limits.max_records_per_batch, _INT32_MAX),
+                limits.max_decompressed_bytes,
+                thread_codecs(),
+                arena.data,
+                ends[-1],
+                room,
+                new_ends,
+            )
+            if n_done:
+                ends += new_ends[:n_done].tolist()
+                arena.used = ends[-1]
+                continue
+        # the next one is unusual, or wrong, or there is no room for it
         # Kafka does not read the payload of a batch whose record count is 0
         if counts[row] != 0:
             if ends[-1] >= room or arena.used > MAX_ARENA - limits.max_decompressed_bytes:
                 error = None  # the batch with the wrong checksum was not reached: the next call finds it again
                 break
-            payload = window.data[payload_start[row] : payload_stop[row]]
+            payload = window.data[starts[row] : stops[row]]
             try:
                 decompress_into(arena, codecs[row], payload, magic=2, limits=limits)
             except KafkalogError as problem:
@@ -317,6 +346,7 @@ def _first_bad_crc(window: Window, batches: BatchTable) -> int:
 
 
 MAX_ARENA: Final = 2**31 - 1
+_ARENA_MORE = 2**18  # for the batch that goes beyond, and what kernels write behind it
 _KEPT_ARENA = 2 * ARENA_BYTES
 _KEPT_SCRATCH_BYTES = 2**23
 _threads = threading.local()
@@ -329,7 +359,7 @@ def thread_arena() -> Arena:
     """
     arena: Arena | None = getattr(_threads, "arena", None)
     if arena is None or arena.data.size > _KEPT_ARENA:
-        arena = _threads.arena = Arena(ARENA_BYTES)
+        arena = _threads.arena = Arena(ARENA_BYTES + _ARENA_MORE)
     arena.used = 0
     return arena
 
@@ -350,3 +380,80 @@ def concatenate_columns(
 ) -> dict[str, npt.NDArray[Any]]:
     """Concatenate the columns of several walks."""
     return {name: np.concatenate(column) for name, column in zip(names, zip(*parts, strict=True), strict=True)}
+
+
+# --- decompressors ----------------------------------------------------------------------------------------------------
+
+
+def thread_codecs() -> fill_kernels.Codecs:
+    """The thread's decompressors."""
+    codecs: fill_kernels.Codecs | None = getattr(_threads, "codecs", None)
+    if codecs is None:
+        codecs = _threads.codecs = new_codecs(os.environ.get(_DECODERS_VARIABLE, ""))
+    return codecs
+
+
+def uses_kernels() -> bool:
+    """Whether kernels decompress; the variable is for tests."""
+    return os.environ.get(_DECODERS_VARIABLE) != "python"
+
+
+def can_decompress(codecs: npt.NDArray[np.int8]) -> bool:
+    """Whether the kernel can decompress payloads of all these codecs; ids that do not exist are its business, too."""
+    if not uses_kernels():
+        return False
+    known = thread_codecs()
+    return all(known.knows(codec) for codec in kf.Codec if codec and (codecs == codec).any())
+
+
+def new_codecs(decoders: str = "") -> fill_kernels.Codecs:
+    """Decompressors with the libraries that this machine has.
+
+    Parameters
+    ----------
+    decoders : str
+        ``"own"`` takes no library; anything else takes all that are found.
+
+    Notes
+    -----
+    The functions are looked up by name in libraries that are there, the one in the `zstandard` package first. Nothing
+    is lost where there are none: the same streams are then decompressed by `kafkalog.records.codecs`.
+    """
+    global _found
+    if decoders == "own":
+        return fill_kernels.Codecs()
+    if _found is None:
+        zstd, deflate = _functions("ZSTD_", _ZSTD, _zstd_files()), _functions("libdeflate_", _DEFLATE, _DEFLATE_FILES)
+        _found = (zstd, deflate)
+    zstd, deflate = _found
+    return fill_kernels.Codecs(
+        None if zstd is None else zstd[1],
+        None if deflate is None else deflate[1],
+        [each and each[0] for each in _found],
+    )
+
+
+_Functions = tuple[ctypes.CDLL, list[int]]
+_found: tuple[_Functions | None, _Functions | None] | None = None  # two threads may both look: they find the same
+
+_ZSTD: Final = ("createDCtx", "freeDCtx", "decompressDCtx", "findFrameCompressedSize")
+_DEFLATE: Final = ("alloc_decompressor", "free_decompressor", "gzip_decompress_ex")
+_DEFLATE_FILES: Final = ["libdeflate.so.0"]
+
+
+def _zstd_files() -> list[str]:
+    package = Path(sys.modules["zstandard"].__file__ or "").parent
+    return [*map(str, sorted(package.glob("_cffi*.so"))), "libzstd.so.1"]
+
+
+def _functions(prefix: str, names: Sequence[str], files: Sequence[str]) -> _Functions | None:
+    """The first library with functions of all these names, and their addresses."""
+    for file in files:
+        try:
+            library = ctypes.CDLL(file)
+            addresses = [ctypes.cast(getattr(library, prefix + name), ctypes.c_void_p).value for name in names]
+        except (OSError, AttributeError):
+            continue
+        if all(addresses):
+            return library, [address or 0 for address in addresses]
+    return None

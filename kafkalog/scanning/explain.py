@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
+from kafkalog import html
 from kafkalog.log.segment_reader import ScanStatistics
 
 
@@ -40,9 +43,20 @@ class Explanation:
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the table, as it is printed."""
+        return html.preformatted(str(self))
+
     def as_dict(self) -> dict[str, Any]:
         """Conditions and counts as a dict, for JSON."""
         return {"conditions": self.conditions, **self.statistics.as_dict()}
+
+
+def html_of(title: str, schema: pa.Schema, conditions: dict[str, list[str]]) -> str:
+    """Return HTML for a notebook: the columns of a scan, and its conditions at each level."""
+    columns = html.table(title, ("column", "type"), ((one.name, str(one.type)) for one in schema))
+    plan = [(level, "; ".join(said)) for level, said in conditions.items() if said]
+    return columns + "\n" + html.table("conditions" if plan else "all records", ("level", "taken by"), plan)
 
 
 def _number(value: int | None) -> str:

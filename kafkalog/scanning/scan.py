@@ -37,7 +37,7 @@ from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, gather
 from kafkalog.scanning.conditions.expressions import narrowed
 from kafkalog.scanning.decoded import DecodedScan, divide_options, schemas_beside
 from kafkalog.scanning.execution import Pass
-from kafkalog.scanning.explain import Explanation
+from kafkalog.scanning.explain import Explanation, html_of
 from kafkalog.scanning.planning import TASK_BYTES, plan
 from kafkalog.scanning.query import Opened, Query, ScanOptions, Target, offset_of
 from kafkalog.values.decoding import Decoding
@@ -103,6 +103,10 @@ class Scan(DecodedScan):
 
     def __repr__(self) -> str:
         return f"Scan({self._query.target!r}, columns={list(self.columns)})"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the columns, and the conditions at each level. Nothing is read."""
+        return html_of(repr(self), self.schema, self._query.conditions())
 
     @property
     def findings(self) -> list[Finding]:

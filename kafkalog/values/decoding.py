@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
 from kafkalog.errors import Finding, LimitExceededError, Reason
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS, record_schema
 from kafkalog.parsing import near
+from kafkalog.values.columns import column_decoder
 from kafkalog.values.conditions import Groups, columns_of, matching
-from kafkalog.values.frames import HEADER_NAMES, strip_frames
-from kafkalog.values.json_text import JsonValues
+from kafkalog.values.formats.plain import TYPES
 from kafkalog.values.options import ColumnFormat
-from kafkalog.values.payloads import Decoded, Payloads
-from kafkalog.values.plain import TYPES, decode_plain
+from kafkalog.values.payloads import Payloads
 from kafkalog.values.schemas import SchemaSource
 from kafkalog.values.types import Path, TooWideError, field_at, narrow_type, text_array
 
@@ -32,83 +31,6 @@ _OTHER: Final = "for other reasons"
 
 class DecodeWarning(UserWarning):
     """Keys or values did not decode (`decode=`) and are null; the findings list them, with reasons."""
-
-
-class ColumnDecoder(Protocol):
-    """Decodes the key or the value of records."""
-
-    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
-        """Take a first look at values."""
-
-    def full_type(self) -> pa.DataType:
-        """The type of the values that were looked at, with all fields."""
-
-    def narrow(self, paths: list[Path] | None) -> None:
-        """From now on decode only these fields."""
-
-    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
-        """Values, of the type with these fields."""
-
-
-class PlainColumn:
-    """Text or numbers."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
-        """See `ColumnDecoder`."""
-
-    def full_type(self) -> pa.DataType:
-        """See `ColumnDecoder`."""
-        return TYPES[self._name]
-
-    def narrow(self, paths: list[Path] | None) -> None:
-        """See `ColumnDecoder`."""
-
-    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
-        """See `ColumnDecoder`."""
-        return decode_plain(self._name, payloads)
-
-
-class JsonColumn:
-    """JSON; with a header name, in Confluent's frames. Their schemas are not read: JSON says its types itself."""
-
-    def __init__(self, header_name: str | None) -> None:
-        self._header_name = header_name
-        self._values = JsonValues()
-        self._paths: list[Path] | None = None
-
-    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
-        """See `ColumnDecoder`."""
-        self._values.learn(self._stripped(payloads, headers)[0])
-
-    def full_type(self) -> pa.DataType:
-        """See `ColumnDecoder`."""
-        return self._values.common.type
-
-    def narrow(self, paths: list[Path] | None) -> None:
-        """See `ColumnDecoder`."""
-        self._paths = paths
-
-    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
-        """See `ColumnDecoder`."""
-        inner, failures = self._stripped(payloads, headers)
-        decoded = self._values.decode(inner, self._paths)
-        decoded.failures |= failures
-        return decoded
-
-    def _stripped(self, payloads: Payloads, headers: pa.Array | None) -> tuple[Payloads, dict[int, str]]:
-        return (payloads, {}) if self._header_name is None else strip_frames(payloads, headers, self._header_name)
-
-
-def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) -> ColumnDecoder:
-    """The decoder of a column."""
-    if how.format in TYPES:
-        return PlainColumn(how.format)
-    if how.format in ("json", "jsonschema"):
-        return JsonColumn(HEADER_NAMES[column] if how.has_frames else None)
-    raise ValueError(f"{how.format} is not decoded yet")
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from kafkalog.records.compress import compressor
 from kafkalog.records.decode import RecordReader, decode
 from kafkalog.records.header_walk import ALL_OFFSETS, walk, walk_with
 from kafkalog.records.selection import FunctionFailure, Mask, Selection
-from kafkalog.records.spans import Spans
+from kafkalog.records.spans import Spans, new_codecs
 from kafkalog.storage.source import BufferSource, open_source
 
 CODECS = [kf.Codec.GZIP, kf.Codec.SNAPPY, kf.Codec.LZ4, kf.Codec.ZSTD]
@@ -145,6 +145,9 @@ def test_a_file_is_read_and_filled_as_its_windows_are_walked(
         with ThreadPoolExecutor(2) as pool:
             ahead = {"submit": lambda call: pool.submit(call).result, "n_ahead": 2}
             assert outcome_read(path, window_bytes=window_bytes, check_crcs=check_crcs, **ahead) == expected
+            hints = np.array(sorted(data.draw(st.sets(st.integers(0, len(content)), max_size=8))), np.int64)
+            options = {"window_bytes": window_bytes, "check_crcs": check_crcs, "hints": hints, **ahead}
+            assert outcome_read(path, **options) == expected
 
 
 @pytest.mark.parametrize("set_name", ["k44", "k28"])
@@ -274,7 +277,7 @@ def payloads() -> Iterator[bytes]:
 
 
 def codecs_for(codec: kf.Codec) -> kernels.Codecs:
-    codecs = filling.new_codecs()
+    codecs = new_codecs()
     if not codecs.knows(codec):
         pytest.skip("no library for it here")
     return codecs

@@ -154,6 +154,14 @@ def _fill_columns(a: Arguments, n: int) -> None:
     fill_kernels.fill_columns(data, *a.columns("qqqqqhiI", n % 5), bool(n % 2), _filler(a, n))
 
 
+def _decompress_payloads(a: Arguments, n: int) -> None:
+    data = a.bytes()
+    batches = a.columns("qqhi", n % 5)
+    arena = _room.ending(bytes(int(a.rng.integers(0, 2000))))
+    numbers = a.number(32), a.number(), _codecs, arena, a.number(), a.number()
+    fill_kernels.decompress_payloads(data, *batches, *numbers, a.column("q", n % 5))
+
+
 def _read_intact(a: Arguments, n: int) -> None:
     """From the file with the same bytes; half of the calls say what a caller says."""
     content = a.bytes().tobytes()
@@ -327,6 +335,7 @@ KERNEL_CALLS = (
     _walk_message_set,
     _walk_records,
     _fill_columns,
+    _decompress_payloads,
     _read_intact,
     _find_boundary,
     _view_strings,

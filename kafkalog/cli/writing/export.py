@@ -44,6 +44,10 @@ included, or on Ctrl-C, what was there before is untouched and nothing temporary
 with --overwrite, a directory only if an export made it. Nothing is ever written into a log dir. Memory is bounded,
 whatever the size of the log: about 200 MiB for Parquet.
 
+--resume adds to a directory what is new in each partition since the last export with --resume, exactly once; all other
+options have to be the same. A file in the directory, _kafkalog_export.json, says up to which offset each partition is
+there. If such an export is killed, the next one finishes it.
+
 Faithful: null and empty, headers in their order and with duplicates, and timestamps are kept as in the log (null for a
 v0 record, -1 where a record has none). Bytes are bytes in Parquet and Arrow, and base64 in CSV and JSON lines unless
 --encoding says otherwise. In CSV null is nothing and an empty value is "" (in quotes); for readers that do not tell
@@ -54,6 +58,7 @@ JSON lines are those of 'kafkalog cat --json'. A spreadsheet runs text in CSV th
   kafkalog export /backup/kafka -t orders -o orders.parquet
   kafkalog export /backup/kafka -o lake --partition-by topic,partition,date
   kafkalog export orders-0 --columns offset,timestamp,value -o orders.csv.gz --encoding utf8
+  kafkalog export /backup/kafka -o lake --partition-by topic,date --resume
   kafkalog export damaged-0 --on-corruption skip -o intact.parquet
   kafkalog export orders-0 -o - --format jsonl | jq .offset""",
 )
@@ -67,6 +72,11 @@ def add_parser(commands: Any) -> None:
     where = parser.add_argument_group("where to")
     where.add_argument("-o", "--output", metavar="TO", required=True, help="file or directory to make; - for stdout")
     where.add_argument("--overwrite", action="store_true", help="replace what is there, if an export can have made it")
+    where.add_argument(
+        "--resume",
+        action="store_true",
+        help="add to the directory what is new in each partition since the last such export, exactly once",
+    )
     where.add_argument(
         "--format",
         choices=("parquet", "arrow", "arrows", "csv", "jsonl"),
@@ -128,6 +138,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             null=args.null,
             escape_formulas=args.escape_formulas,
             overwrite=args.overwrite,
+            resume=args.resume,
             **options,
         )
     from kafkalog.interchange.text_output import NotTextError
@@ -144,7 +155,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             error.add_note("--on-corruption skip would export what is intact")
             raise
         except OutputExistsError as error:
-            if not args.overwrite:
+            if not (args.overwrite or args.resume):
                 error.add_note("--overwrite replaces it")
             raise
         except NotTextError as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Loss
+from kafkalog.html import HtmlReport
 from kafkalog.operations.converting.rewrite import Counts
 from kafkalog.text import counted
 
@@ -72,7 +73,7 @@ class ConvertedPartition:
 
 
 @dataclass(slots=True)
-class ConversionReport:
+class ConversionReport(HtmlReport):
     """What `kafkalog.convert` did.
 
     Attributes

@@ -29,6 +29,7 @@ from kafkalog.errors import (
     TruncatedTailError,
     UnsafePathError,
 )
+from kafkalog.html import HtmlReport
 from kafkalog.log.partition import Partition
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.operations.rebuilding.rebuild import reindex
@@ -62,7 +63,7 @@ _SIDECARS: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_
 
 
 @dataclass(slots=True)
-class InstallReport:
+class InstallReport(HtmlReport):
     """What was installed.
 
     Attributes
@@ -396,7 +397,7 @@ def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits:
         not _lacks_files(partition, staged.path)
         and verify_path(
             Partition(staged.path, log_start_offset=partition.log_start_offset, limits=limits), indexes_only=True
-        ).is_ok
+        ).ok
     ):
         return False
     interval = index_interval(partition, read_cluster_metadata(root, limits=limits))

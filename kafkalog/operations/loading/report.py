@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkalog.html import HtmlReport
 from kafkalog.text import counted
 from kafkalog.writing.routing import RoutedPartition
 
@@ -43,7 +44,7 @@ class LoadedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadResult:
+class LoadResult(HtmlReport):
     """What a load wrote.
 
     Attributes

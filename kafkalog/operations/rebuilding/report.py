@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from kafkalog.errors import DEFAULT_LIMITS, Findings
+from kafkalog.html import HtmlReport
 from kafkalog.operations.rebuilding.index_interval import IndexInterval
+from kafkalog.text import counted
 
 Kind = Literal["offset", "time", "txn", "snapshot", "epochs"]
 Change = Literal["new", "changed", "same", "removed"]
@@ -51,7 +53,7 @@ class Skipped:
 
 
 @dataclass(slots=True)
-class RebuildReport:
+class RebuildReport(HtmlReport):
     """What `reindex` did.
 
     Attributes
@@ -74,6 +76,10 @@ class RebuildReport:
     n_bytes_read: int = 0
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     is_written: bool = False
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n:,} {change}" for change in get_args(Change) if (n := self.count(change)))
+        return f"RebuildReport({counted(len(self.files), 'file')}{counts and ': '}{counts})"
 
     def count(self, change: Change) -> int:
         """Number of files with a given change."""

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, Findings
+from kafkalog.html import HtmlReport
+from kafkalog.text import counted
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ class MergedPartition:
 
 
 @dataclass(slots=True)
-class MergeReport:
+class MergeReport(HtmlReport):
     """What `merge` took from where.
 
     Attributes
@@ -123,6 +125,11 @@ class MergeReport:
     partitions: list[MergedPartition] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     is_written: bool = False
+
+    def __repr__(self) -> str:
+        n_missing = sum(len(partition.missing) for partition in self.partitions)
+        missing = f"{counted(n_missing, 'range')} of offsets in no copy" if n_missing else "nothing missing"
+        return f"MergeReport({counted(len(self.partitions), 'partition')}, {missing})"
 
     @property
     def ok(self) -> bool:

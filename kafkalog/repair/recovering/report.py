@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Reason
+from kafkalog.html import HtmlReport
 from kafkalog.operations.rebuilding.report import RebuiltFile
 from kafkalog.text import counted
 
@@ -116,7 +117,7 @@ class RecoveredPartition:
 
 
 @dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(HtmlReport):
     """What `recover` did.
 
     Attributes

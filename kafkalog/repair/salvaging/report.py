@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, Certainty, Finding, Findings, Reason
+from kafkalog.html import HtmlReport
+from kafkalog.text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ class SalvagedPartition:
 
 
 @dataclass(slots=True)
-class SalvageReport:
+class SalvageReport(HtmlReport):
     """What `salvage` kept and lost.
 
     Attributes
@@ -231,6 +233,11 @@ class SalvageReport:
     partitions: list[SalvagedPartition] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     is_written: bool = False
+
+    def __repr__(self) -> str:
+        kept, lost = self.total("n_batches_kept"), self.total("n_bytes_lost")
+        n = counted(len(self.partitions), "partition")
+        return f"SalvageReport({n}, {counted(kept, 'batch')} kept, {counted(lost, 'byte')} lost)"
 
     @property
     def ok(self) -> bool:

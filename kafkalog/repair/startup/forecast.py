@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
+from kafkalog.html import HtmlReport
 from kafkalog.text import counted
 
 Verdict = Literal["starts", "recovers", "loses", "dies"]
@@ -150,7 +151,7 @@ class PartitionForecast:
 
 
 @dataclass(slots=True)
-class Preflight:
+class Preflight(HtmlReport):
     """The result of `preflight`.
 
     Attributes

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kafkalog.values.formats.plain import TYPES, decode_plain
 from kafkalog.values.payloads import Payloads
-from kafkalog.values.plain import TYPES, decode_plain
 
 NUMBERS = {"short": (">h", [0, -1, 32767, -32768]), "int": (">i", [0, -1, 2**31 - 1]), "long": (">q", [0, -(2**63)])}
 NUMBERS |= {"float": (">f", [0.0, -1.5, float("inf")]), "double": (">d", [0.1, -1e300])}  # type: ignore[dict-item]

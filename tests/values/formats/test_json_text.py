@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.values.json_text import JsonValues, NotJson, parse
+from kafkalog.values.formats.json_text import JsonValues, NotJson, parse
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, TooWideError
 

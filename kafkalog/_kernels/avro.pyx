@@ -1,0 +1,450 @@
+"""Decodes Avro: runs a program over the bytes of many values, and appends what they hold to columns.
+
+A program is a table of nodes, one for each type in the schema: what to read, the column to append it to (-1: pass over
+it), and the nodes inside. A schema that contains itself is a node that has itself inside; depth is bounded.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from kafkalog._kernels.value_columns cimport (
+    EMPTY, FLAT, LIST, STRUCT, TEXT, Column, Columns, append_flat, append_null, append_offset, append_text,
+    append_validity, cut,
+)
+from kafkalog._kernels.wire cimport OK, Cursor, distance, read_varlong, remaining
+
+cdef enum Op:
+    NULL_OP = 0
+    BOOL_OP = 1
+    INT_OP = 2         # b: 1 and 2 for a time of day in milliseconds and microseconds
+    LONG_OP = 3
+    FIXED_OP = 4       # a: size; floats and doubles too
+    BYTES_OP = 5
+    STRING_OP = 6
+    ENUM_OP = 7        # a, b: first symbol and number of symbols
+    ARRAY_OP = 8       # a: least bytes of an item
+    MAP_OP = 9         # a: least bytes of an item; children: key column's node, value
+    RECORD_OP = 10
+    NULLABLE_OP = 11   # a: which branch is null (-1: none); children: the branches
+    UNION_OP = 12      # a: which branch is null (-1: none); children: the branches
+    RAW_OP = 13        # the bytes of the value inside
+    DECIMAL_OP = 14    # a: size of a fixed, -1 for bytes; b: digits
+
+cdef enum Failure:
+    TRUNCATED = 100
+    OVERLONG = 101
+    TRAILING = 102
+    BAD_LENGTH = 103
+    BAD_BOOL = 104
+    BAD_INT = 105
+    BAD_ENUM = 106
+    BAD_BRANCH = 107
+    TOO_DEEP = 108
+    NOT_UTF8 = 109
+    TOO_MANY_ITEMS = 110
+    BAD_DECIMAL = 111
+    NO_MEMORY = 112
+    BAD_TIME = 113
+
+OPS = {
+    "null": NULL_OP, "boolean": BOOL_OP, "int": INT_OP, "long": LONG_OP, "fixed": FIXED_OP, "bytes": BYTES_OP,
+    "string": STRING_OP, "enum": ENUM_OP, "array": ARRAY_OP, "map": MAP_OP, "record": RECORD_OP,
+    "nullable": NULLABLE_OP, "union": UNION_OP, "raw": RAW_OP, "decimal": DECIMAL_OP,
+}
+KINDS = {"flat": FLAT, "text": TEXT, "list": LIST, "struct": STRUCT, "empty": EMPTY}
+FAILURES = {
+    TRUNCATED: "the bytes end inside the value",
+    OVERLONG: "a variable-length integer is too long",
+    TRAILING: "bytes are left behind the value",
+    BAD_LENGTH: "a length is negative or larger than what is left",
+    BAD_BOOL: "a boolean is neither 0 nor 1",
+    BAD_INT: "an int has more than 32 bits",
+    BAD_ENUM: "an enum has no such symbol",
+    BAD_BRANCH: "a union has no such branch",
+    TOO_DEEP: "the value is nested too deeply",
+    NOT_UTF8: "a string is not UTF-8",
+    TOO_MANY_ITEMS: "an array or a map has too many items for its bytes",
+    BAD_DECIMAL: "a decimal does not fit its precision",
+    BAD_TIME: "a time is not within a day",
+    NO_MEMORY: "the value takes too much memory",
+}
+
+cdef enum:
+    MOST_DEPTH = 100
+    MOST_EMPTY_ITEMS = 1024
+
+
+cdef int64_t DAY_MS = 86400000
+
+
+cdef struct Node:
+    int32_t op
+    int32_t column
+    int32_t first
+    int32_t count
+    int32_t a
+    int32_t b
+
+
+cdef struct State:
+    const Node* nodes
+    const int32_t* node_children
+    Columns columns
+    const int32_t* symbol_offsets
+    const uint8_t* symbols
+
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    /* strict UTF-8, eight ASCII bytes at a time */
+    /* whether a little-endian number of 16 bytes has at most so many decimal digits */
+    static int kl_has_digits(const uint8_t *p, int digits) {
+        __int128 value, limit = 1;
+        memcpy(&value, p, 16);
+        for (int i = 0; i < digits; i++) limit *= 10;
+        return value < limit && value > -limit;
+    }
+    static int kl_is_utf8(const uint8_t *p, int64_t n) {
+        const uint8_t *end = p + n;
+        while (p < end) {
+            while (end - p >= 8) {
+                uint64_t eight;
+                memcpy(&eight, p, 8);
+                if (eight & 0x8080808080808080ull) break;
+                p += 8;
+            }
+            if (p >= end) return 1;
+            uint8_t c = *p;
+            if (c < 0x80) { p++; continue; }
+            int more = c >= 0xF0 ? 3 : c >= 0xE0 ? 2 : 1;
+            if (c < 0xC2 || c > 0xF4 || end - p <= more) return 0;
+            uint8_t d = p[1];
+            if ((d & 0xC0) != 0x80) return 0;
+            if ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F)) return 0;
+            if ((c == 0xF0 && d < 0x90) || (c == 0xF4 && d > 0x8F)) return 0;
+            for (int i = 2; i <= more; i++) if ((p[i] & 0xC0) != 0x80) return 0;
+            p += more + 1;
+        }
+        return 1;
+    }
+    """
+    bint has_digits "kl_has_digits"(const uint8_t* p, int digits) noexcept nogil
+    bint is_utf8 "kl_is_utf8"(const uint8_t* p, int64_t n) noexcept nogil
+
+
+cdef inline int read_long(Cursor* cursor, int64_t* value) noexcept nogil:
+    cdef uint8_t byte
+    if cursor.pointer < cursor.end:
+        byte = cursor.pointer[0]
+        if byte < 0x80:
+            cursor.pointer += 1
+            value[0] = (byte >> 1) ^ -<int64_t>(byte & 1)
+            return OK
+    else:
+        return TRUNCATED
+    if read_varlong(cursor, value) != OK:
+        if cursor.pointer >= cursor.end:
+            return TRUNCATED
+        return OVERLONG
+    return OK
+
+
+cdef inline int grown(int status) noexcept nogil:
+    if status != 0:
+        return NO_MEMORY
+    return OK
+
+
+cdef int read_decimal(State* state, Column* column, const uint8_t* source, int64_t size, int digits) noexcept nogil:
+    """A big-endian integer of any size as a little-endian one of the column's width."""
+    cdef uint8_t sign = 0xFF if size and source[0] >= 0x80 else 0
+    cdef int64_t i
+    cdef uint8_t* to
+    while size > column.width:
+        if source[0] != sign:
+            return BAD_DECIMAL
+        source += 1
+        size -= 1
+    if size == column.width and size and (0xFF if source[0] >= 0x80 else 0) != sign:
+        return BAD_DECIMAL
+    to = append_flat(&state.columns, column)
+    if to == NULL:
+        return NO_MEMORY
+    memset(to, sign, column.width)
+    for i in range(size):
+        to[size - 1 - i] = source[i]
+    # 31 bytes always fit the 76 digits of the wide type
+    if (column.width == 16 and not has_digits(to, digits)) or size > 31:
+        return BAD_DECIMAL
+    return OK
+
+
+cdef int read_items(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
+    """The blocks of an array or a map, up to the empty one."""
+    cdef Column* column = NULL
+    cdef Column* items = NULL
+    cdef int64_t count, size, _
+    cdef int64_t n = 0
+    cdef int32_t child
+    cdef int32_t k
+    cdef int status
+    if node.column >= 0:
+        column = &state.columns.all[node.column]
+        items = &state.columns.all[state.columns.children[column.first]]
+        if column.nullable and append_validity(&state.columns, column, 1) != OK:
+            return NO_MEMORY
+    while True:
+        status = read_long(cursor, &count)
+        if status != OK:
+            return status
+        if count == 0:
+            break
+        if count < 0:
+            if count < -0x7FFFFFFF:
+                return BAD_LENGTH
+            count = -count
+            status = read_long(cursor, &size)
+            if status != OK:
+                return status
+            if size < 0 or size > remaining(cursor):
+                return BAD_LENGTH
+        if node.a > 0:
+            if count > remaining(cursor) // node.a:
+                return TOO_MANY_ITEMS
+        else:
+            n += count
+            if count > MOST_EMPTY_ITEMS or n > MOST_EMPTY_ITEMS:
+                return TOO_MANY_ITEMS
+        for _ in range(count):
+            for k in range(node.count):
+                child = state.node_children[node.first + k]
+                status = read_value(state, &state.nodes[child], cursor, depth + 1)
+                if status != OK:
+                    return status
+            if items != NULL and node.op == MAP_OP:
+                items.n += 1  # a map's entry is a struct without validity
+    if column != NULL:
+        if append_offset(&state.columns, column, items.n) != OK:
+            return NO_MEMORY
+        column.n += 1
+    return OK
+
+
+cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
+    """One value of a node's type; what went wrong otherwise. Columns may then have part of it."""
+    cdef Column* column = NULL
+    cdef const uint8_t* begin
+    cdef uint8_t* to
+    cdef int64_t number = 0
+    cdef int32_t i, at
+    cdef int op = node.op
+    cdef int status
+    if depth > MOST_DEPTH:
+        return TOO_DEEP
+    if node.column >= 0:
+        column = &state.columns.all[node.column]
+    if op == INT_OP or op == LONG_OP:
+        status = read_long(cursor, &number)
+        if status != OK:
+            return status
+        if op == INT_OP and (number < -0x80000000 or number > 0x7FFFFFFF):
+            return BAD_INT
+        if node.b and (number < 0 or number >= (DAY_MS if node.b == 1 else 1000 * DAY_MS)):
+            return BAD_TIME
+        if column != NULL:
+            to = append_flat(&state.columns, column)
+            if to == NULL:
+                return NO_MEMORY
+            if column.width == 8:
+                (<int64_t*>to)[0] = number
+            else:
+                (<int32_t*>to)[0] = <int32_t>number
+        return OK
+    if op == STRING_OP or op == BYTES_OP:
+        status = read_long(cursor, &number)
+        if status != OK:
+            return status
+        if number < 0 or number > remaining(cursor):
+            return BAD_LENGTH
+        begin = cursor.pointer
+        cursor.pointer += number
+        if op == STRING_OP and not is_utf8(begin, number):
+            return NOT_UTF8
+        return OK if column == NULL else grown(append_text(&state.columns, column, begin, number))
+    if op == NULLABLE_OP or op == UNION_OP:
+        status = read_long(cursor, &number)
+        if status != OK:
+            return status
+        if number < 0 or number >= node.count:
+            return BAD_BRANCH
+        if number == node.a:
+            return OK if column == NULL else grown(append_null(&state.columns, node.column))
+        if op == UNION_OP and column != NULL:
+            if column.nullable and append_validity(&state.columns, column, 1) != OK:
+                return NO_MEMORY
+            at = 0
+            for i in range(node.count):
+                if i == node.a:
+                    continue
+                if i != number:
+                    if append_null(&state.columns, state.columns.children[column.first + at]) != OK:
+                        return NO_MEMORY
+                at += 1
+            column.n += 1
+        return read_value(state, &state.nodes[state.node_children[node.first + number]], cursor, depth + 1)
+    if op == FIXED_OP or op == BOOL_OP:
+        if node.a > remaining(cursor):
+            return TRUNCATED
+        begin = cursor.pointer
+        cursor.pointer += node.a
+        if op == BOOL_OP and begin[0] > 1:
+            return BAD_BOOL
+        if column != NULL:
+            to = append_flat(&state.columns, column)
+            if to == NULL:
+                return NO_MEMORY
+            memcpy(to, begin, node.a)
+        return OK
+    if op == RECORD_OP:
+        if column != NULL:
+            if column.nullable and append_validity(&state.columns, column, 1) != OK:
+                return NO_MEMORY
+            column.n += 1
+        for i in range(node.count):
+            status = read_value(state, &state.nodes[state.node_children[node.first + i]], cursor, depth + 1)
+            if status != OK:
+                return status
+        return OK
+    if op == ARRAY_OP or op == MAP_OP:
+        return read_items(state, node, cursor, depth)
+    if op == ENUM_OP:
+        status = read_long(cursor, &number)
+        if status != OK:
+            return status
+        if number < 0 or number >= node.b:
+            return BAD_ENUM
+        if column == NULL:
+            return OK
+        at = node.a + <int32_t>number
+        return grown(append_text(&state.columns, column, state.symbols + state.symbol_offsets[at],
+                                 state.symbol_offsets[at + 1] - state.symbol_offsets[at]))
+    if op == DECIMAL_OP:
+        number = node.a
+        if number < 0:
+            status = read_long(cursor, &number)
+            if status != OK:
+                return status
+        if number < 0 or number > remaining(cursor):
+            return BAD_LENGTH
+        begin = cursor.pointer
+        cursor.pointer += number
+        return OK if column == NULL else read_decimal(state, column, begin, number, node.b)
+    if op == RAW_OP:
+        begin = cursor.pointer
+        status = read_value(state, &state.nodes[state.node_children[node.first]], cursor, depth + 1)
+        if status != OK or column == NULL:
+            return status
+        return grown(append_text(&state.columns, column, begin, distance(begin, cursor.pointer)))
+    # NULL_OP
+    if column != NULL:
+        column.n += 1
+    return OK
+
+
+def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_children not None,
+           const int32_t[:, ::1] columns not None, const int32_t[::1] column_children not None,
+           const int32_t[::1] symbol_offsets not None, const uint8_t[::1] symbols not None,
+           const uint8_t[::1] data not None, const int64_t[::1] start not None, const int64_t[::1] stop not None,
+           int64_t room, int32_t[::1] failures not None):
+    """Decode values with the program whose first node is the value's, into columns of which the first is the value's.
+
+    Parameters
+    ----------
+    nodes : int32[n, 6]
+        op, column, first child, number of children, a, b.
+    columns : int32[m, 5]
+        kind, width, first child, number of children, nullable.
+    start, stop : int64[k]
+        Where each value lies in `data`; a negative start is null.
+    room : int
+        The most bytes that columns may take.
+    failures : int32[k]
+        Set to one of `FAILURES` where a value does not decode, which is null then.
+
+    Returns
+    -------
+    list of tuple
+        For each column: number of values, validity (a byte each) or None, offsets or None, data or None; each as bytes.
+    """
+    cdef Py_ssize_t n = start.shape[0]
+    cdef Py_ssize_t m = columns.shape[0]
+    cdef Py_ssize_t i, row
+    cdef State state
+    cdef Cursor cursor
+    cdef const uint8_t* origin = NULL
+    cdef int status = OK
+    cdef Column* column
+    if stop.shape[0] != n or failures.shape[0] != n or nodes.shape[1] != 6 or columns.shape[1] != 5 or not m:
+        raise ValueError("a program of another shape")
+    if data.shape[0]:
+        origin = &data[0]
+    state.columns.all = <Column*>calloc(m, sizeof(Column))
+    if state.columns.all == NULL:
+        raise MemoryError
+    try:
+        for i in range(m):
+            column = &state.columns.all[i]
+            column.kind, column.width, column.first = columns[i, 0], columns[i, 1], columns[i, 2]
+            column.count, column.nullable = columns[i, 3], columns[i, 4]
+        state.nodes = <const Node*>&nodes[0, 0]
+        state.node_children = &node_children[0] if node_children.shape[0] else NULL
+        state.columns.children = &column_children[0] if column_children.shape[0] else NULL
+        state.symbol_offsets = &symbol_offsets[0] if symbol_offsets.shape[0] else NULL
+        state.symbols = &symbols[0] if symbols.shape[0] else NULL
+        state.columns.room_left = room
+        with nogil:
+            for row in range(n):
+                if start[row] >= 0:
+                    if stop[row] < start[row] or stop[row] > data.shape[0]:
+                        status = BAD_LENGTH
+                    else:
+                        cursor.pointer = origin + start[row]
+                        cursor.end = origin + stop[row]
+                        status = read_value(&state, &state.nodes[0], &cursor, 0)
+                        if status == OK and cursor.pointer < cursor.end:
+                            status = TRAILING
+                    if status == OK:
+                        continue
+                    failures[row] = status
+                    cut(&state.columns, 0, row)
+                status = append_null(&state.columns, 0)
+                if status != OK:
+                    break
+        if status != OK:
+            raise MemoryError
+        return [copied(&state.columns.all[i]) for i in range(m)]
+    finally:
+        for i in range(m):
+            free(state.columns.all[i].data)
+            free(state.columns.all[i].valid)
+            free(state.columns.all[i].offsets)
+        free(state.columns.all)
+
+
+cdef object copied(Column* column):
+    """A column's buffers as bytes objects."""
+    valid = offsets = values = None
+    if column.nullable:
+        valid = copy_of(column.valid, column.n)
+    if column.kind == TEXT or column.kind == LIST:
+        offsets = copy_of(<uint8_t*>column.offsets, 4 * (column.n + 1)) if column.n else bytes(4)
+    if column.kind == FLAT or column.kind == TEXT:
+        values = copy_of(column.data, column.size)
+    return column.n, valid, offsets, values
+
+
+cdef object copy_of(const uint8_t* source, int64_t size):
+    return (<const char*>source)[:size] if size else b""

@@ -1,0 +1,150 @@
+# Columns that values are appended to. Their memory grows up to a limit, and is copied into arrays in the end.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport realloc
+from libc.string cimport memcpy, memset
+
+cdef enum:
+    FULL = 1
+
+cdef enum Kind:
+    FLAT = 0           # width bytes a value
+    TEXT = 1           # offsets and bytes
+    LIST = 2           # offsets; one child
+    STRUCT = 3         # children as long as itself
+    EMPTY = 4          # nothing but nulls
+
+
+cdef struct Column:
+    int32_t kind
+    int32_t width
+    int32_t first
+    int32_t count
+    int32_t nullable
+    int32_t unused
+    int64_t n
+    int64_t size
+    int64_t data_room
+    int64_t valid_room
+    int64_t offsets_room
+    uint8_t* data
+    uint8_t* valid
+    int32_t* offsets
+
+
+cdef struct Columns:
+    Column* all
+    const int32_t* children
+    int64_t room_left
+
+
+cdef inline int make_room(Columns* columns, void** memory, int64_t* room, int64_t need) noexcept nogil:
+    """Let a buffer have `need` bytes at least."""
+    cdef int64_t more
+    cdef void* moved
+    if need <= room[0]:
+        return 0
+    more = need + need // 2 + 64 - room[0]
+    if more > columns.room_left:
+        more = need - room[0]
+        if more > columns.room_left:
+            return FULL
+    moved = realloc(memory[0], room[0] + more)
+    if moved == NULL:
+        return FULL
+    memory[0] = moved
+    room[0] += more
+    columns.room_left -= more
+    return 0
+
+
+cdef inline int append_validity(Columns* columns, Column* column, uint8_t valid) noexcept nogil:
+    if column.n >= column.valid_room:
+        if make_room(columns, <void**>&column.valid, &column.valid_room, column.n + 1) != 0:
+            return FULL
+    column.valid[column.n] = valid
+    return 0
+
+
+cdef inline int append_offset(Columns* columns, Column* column, int64_t stop) noexcept nogil:
+    if stop > 0x7FFFFFFF:
+        return FULL
+    if 4 * (column.n + 2) > column.offsets_room:
+        if make_room(columns, <void**>&column.offsets, &column.offsets_room, 4 * (column.n + 2)) != 0:
+            return FULL
+    if column.n == 0:
+        column.offsets[0] = 0
+    column.offsets[column.n + 1] = <int32_t>stop
+    return 0
+
+
+cdef inline uint8_t* append_data(Columns* columns, Column* column, int64_t size) noexcept nogil:
+    """Where to put `size` more bytes; NULL if there is no memory."""
+    if column.size + size > column.data_room:
+        if make_room(columns, <void**>&column.data, &column.data_room, column.size + size) != 0:
+            return NULL
+    column.size += size
+    return column.data + column.size - size
+
+
+cdef inline int append_null(Columns* columns, int32_t number) noexcept nogil:
+    """Null; a column that has none gets zeros, which stand under a null of a struct around it."""
+    cdef Column* column = &columns.all[number]
+    cdef uint8_t* to
+    cdef int32_t i
+    cdef int status
+    if column.nullable and append_validity(columns, column, 0) != 0:
+        return FULL
+    if column.kind == FLAT:
+        to = append_data(columns, column, column.width)
+        if to == NULL:
+            return FULL
+        memset(to, 0, column.width)
+    elif column.kind == TEXT or column.kind == LIST:
+        if append_offset(columns, column, column.offsets[column.n] if column.n else 0) != 0:
+            return FULL
+    elif column.kind == STRUCT:
+        for i in range(column.count):
+            status = append_null(columns, columns.children[column.first + i])
+            if status != 0:
+                return status
+    column.n += 1
+    return 0
+
+
+cdef inline void cut(Columns* columns, int32_t number, int64_t n) noexcept nogil:
+    """Drop the values of a column from `n` on."""
+    cdef Column* column = &columns.all[number]
+    cdef int32_t i
+    if column.kind == FLAT:
+        column.size = n * column.width
+    elif column.kind == TEXT:
+        column.size = column.offsets[n] if n else 0
+    elif column.kind == LIST:
+        cut(columns, columns.children[column.first], column.offsets[n] if n else 0)
+    elif column.kind == STRUCT:
+        for i in range(column.count):
+            cut(columns, columns.children[column.first + i], n)
+    column.n = n
+
+
+cdef inline int append_text(Columns* columns, Column* column, const uint8_t* source, int64_t size) noexcept nogil:
+    cdef uint8_t* to
+    if column.nullable and append_validity(columns, column, 1) != 0:
+        return FULL
+    if append_offset(columns, column, column.size + size) != 0:
+        return FULL
+    if size:
+        to = append_data(columns, column, size)
+        if to == NULL:
+            return FULL
+        memcpy(to, source, size)
+    column.n += 1
+    return 0
+
+
+cdef inline uint8_t* append_flat(Columns* columns, Column* column) noexcept nogil:
+    if column.nullable and append_validity(columns, column, 1) != 0:
+        return NULL
+    column.n += 1
+    return append_data(columns, column, column.width)

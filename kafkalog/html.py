@@ -1,0 +1,104 @@
+"""HTML for notebooks: tables of what an object holds, every text escaped.
+
+Names of topics, paths and keys come from files that anybody may have written: markup in them is shown, not obeyed.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from itertools import islice
+from typing import Any, Final
+
+MOST_ROWS: Final = 50
+_MOST_FINDINGS: Final = 20
+_MOST_CHARACTERS: Final = 300
+_ROWS: Final = ("partitions", "files", "segments")
+_FINDING: Final = ("reason", "path", "position", "base_offset", "last_offset", "n_records", "damage", "detail")
+
+
+def escape(value: object) -> str:
+    """Return a value as text that is safe in HTML; characters that cannot be seen are written as escapes."""
+    text = str(value)
+    if len(text) > _MOST_CHARACTERS:
+        text = text[:_MOST_CHARACTERS] + "..."
+    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return html.escape(shown)
+
+
+def table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]], *, n_rows: int | None = None) -> str:
+    """Return a table with a title; at most `MOST_ROWS` rows, and how many more there are.
+
+    Parameters
+    ----------
+    title : str
+    names : sequence of str
+        Headers of the columns.
+    rows : iterable of sequence
+        Values. Numbers stand right; None is an empty cell.
+    n_rows : int, optional
+        Number of rows, if `rows` are only the first ones; default: the length of `rows`.
+    """
+    listed = list(rows)
+    shown = listed[:MOST_ROWS]
+    n_more = (len(listed) if n_rows is None else n_rows) - len(shown)
+    lines = [f"<p>{escape(title)}</p>"]
+    if shown:
+        lines.append(
+            "<table><thead><tr>" + "".join(f"<th>{escape(name)}</th>" for name in names) + "</tr></thead><tbody>"
+        )
+        lines += ["<tr>" + "".join(map(_cell, row)) + "</tr>" for row in shown]
+        lines.append("</tbody></table>")
+    if n_more:
+        lines.append(f"<p>and {n_more:,} more</p>")
+    return "\n".join(lines)
+
+
+def preformatted(text: str) -> str:
+    """Return lines of text as they are."""
+    return "<pre>" + "\n".join(map(escape, text.splitlines())) + "</pre>"
+
+
+class HtmlReport:
+    """The reports of operations in notebooks: a row for each partition or file, and the findings."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook."""
+        rows = next((list(getattr(self, name)) for name in _ROWS if hasattr(self, name)), [])
+        parts = [_objects(repr(self), rows)]
+        own = getattr(self, "all_findings", None)
+        findings = own() if own is not None else getattr(self, "findings", [])
+        found = list(getattr(findings, "rows", findings))
+        if found:
+            few = ([getattr(one, name) for name in _FINDING] for one in islice(found, _MOST_FINDINGS))
+            parts.append(table("findings", _FINDING, few, n_rows=len(found) + getattr(findings, "n_more", 0)))
+        return "\n".join(parts)
+
+
+def _objects(title: str, rows: Sequence[Any]) -> str:
+    """A table of dataclasses: their fields and properties, without those that are empty in all rows."""
+    if not rows:
+        return table(title, [], [])
+    kind = type(rows[0])
+    names = [one.name for one in fields(kind)] if is_dataclass(kind) else []
+    names += [name for name, value in vars(kind).items() if isinstance(value, property)]
+    shown = rows[:MOST_ROWS]
+    columns = {name: [_brief(getattr(row, name)) for row in shown] for name in names}
+    kept = {name: values for name, values in columns.items() if any(value or value is False for value in values)}
+    return table(title, [*kept], zip(*kept.values(), strict=True), n_rows=len(rows))
+
+
+def _brief(value: Any) -> object:
+    """A value for a cell; of a list or a dict its length."""
+    if isinstance(value, (list, dict)) or (type(value) is tuple):
+        return len(value)
+    return value if value is None or isinstance(value, (bool, int)) else str(value)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f'<td style="text-align:right">{value}</td>'
+    return f'<td style="text-align:left">{"" if value is None else escape(value)}</td>'

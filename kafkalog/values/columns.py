@@ -1,0 +1,208 @@
+"""What decodes the key or the value of records: by the schemas that values name, or without any."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalog.values.formats.avro import AvroValues
+from kafkalog.values.formats.avro_types import SchemaError
+from kafkalog.values.formats.json_text import JsonValues
+from kafkalog.values.formats.plain import TYPES, decode_plain
+from kafkalog.values.frames import HEADER_NAMES, Framed, SchemaKey, read_frames, strip_frames
+from kafkalog.values.options import ColumnFormat
+from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.schemas import Schema, SchemaSource, find_reference, find_schema
+from kafkalog.values.types import CommonType, Path, narrow_type
+
+_MOST_REFERENCES: Final = 200
+_TYPE_NAMES: Final = {"avro": "AVRO", "protobuf": "PROTOBUF"}
+
+
+class ColumnDecoder(Protocol):
+    """Decodes the key or the value of records."""
+
+    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
+        """Take a first look at values."""
+
+    def full_type(self) -> pa.DataType:
+        """The type of the values that were looked at, with all fields."""
+
+    def narrow(self, paths: list[Path] | None) -> None:
+        """From now on decode only these fields."""
+
+    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
+        """Values, of the type with these fields."""
+
+
+class PlainColumn:
+    """Text or numbers."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
+        """See `ColumnDecoder`."""
+
+    def full_type(self) -> pa.DataType:
+        """See `ColumnDecoder`."""
+        return TYPES[self._name]
+
+    def narrow(self, paths: list[Path] | None) -> None:
+        """See `ColumnDecoder`."""
+
+    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
+        """See `ColumnDecoder`."""
+        return decode_plain(self._name, payloads)
+
+
+class JsonColumn:
+    """JSON; with a header name, in Confluent's frames. Their schemas are not read: JSON says its types itself."""
+
+    def __init__(self, header_name: str | None) -> None:
+        self._header_name = header_name
+        self._values = JsonValues()
+        self._paths: list[Path] | None = None
+
+    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
+        """See `ColumnDecoder`."""
+        self._values.learn(self._stripped(payloads, headers)[0])
+
+    def full_type(self) -> pa.DataType:
+        """See `ColumnDecoder`."""
+        return self._values.common.type
+
+    def narrow(self, paths: list[Path] | None) -> None:
+        """See `ColumnDecoder`."""
+        self._paths = paths
+
+    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
+        """See `ColumnDecoder`."""
+        inner, failures = self._stripped(payloads, headers)
+        decoded = self._values.decode(inner, self._paths)
+        decoded.failures |= failures
+        return decoded
+
+    def _stripped(self, payloads: Payloads, headers: pa.Array | None) -> tuple[Payloads, dict[int, str]]:
+        return (payloads, {}) if self._header_name is None else strip_frames(payloads, headers, self._header_name)
+
+
+class SchemaColumn:
+    """Values whose schemas say what their bytes are; those of all versions of a schema have one type.
+
+    Parameters
+    ----------
+    column : {"key", "value"}
+    how : ColumnFormat
+    source : SchemaSource or None
+        Where the schemas are that values name. With a schema in `how`, that one counts instead.
+    """
+
+    def __init__(self, column: str, how: ColumnFormat, source: SchemaSource | None) -> None:
+        self._how, self._source = how, source
+        self._header_name = HEADER_NAMES[column]
+        self._common = CommonType()
+        self._paths: list[Path] | None = None
+        self._readers: dict[tuple[SchemaKey | None, tuple[int, ...]], AvroValues | str] = {}
+
+    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
+        """See `ColumnDecoder`."""
+        for group in self._groups(payloads, headers)[0]:
+            known = len(self._readers)
+            reader = self._reader(group)
+            if len(self._readers) > known and not isinstance(reader, str):
+                self._common.add(reader.type)
+
+    def full_type(self) -> pa.DataType:
+        """See `ColumnDecoder`."""
+        return self._common.type
+
+    def narrow(self, paths: list[Path] | None) -> None:
+        """See `ColumnDecoder`."""
+        if paths is not None and not self._common.as_text:
+            self._paths, self._readers = paths, {}
+            self._common.type = narrow_type(self._common.type, paths)
+
+    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
+        """See `ColumnDecoder`."""
+        n = len(payloads)
+        groups, failures = self._groups(payloads, headers)
+        arrays, order = [pa.nulls(1, self._common.type)], np.zeros(n, np.int64)
+        behind = 1
+        for group in groups:
+            reader = self._reader(group)
+            if isinstance(reader, str):
+                failures |= dict.fromkeys(group.rows.tolist(), reader)
+                continue
+            decoded = reader.decode(group.payloads)
+            failures |= {int(group.rows[row]): why for row, why in decoded.failures.items()}
+            array = self._common.fit(decoded.array)
+            if group.rows.size == n:
+                return Decoded(array, failures)
+            arrays.append(array)
+            order[group.rows] = np.arange(behind, behind + group.rows.size)
+            behind += group.rows.size
+        return Decoded(pa.concat_arrays(arrays).take(pa.array(order)), failures)
+
+    def _groups(self, payloads: Payloads, headers: pa.Array | None) -> tuple[list[Framed], dict[int, str]]:
+        has_indexes = self._how.format == "protobuf"
+        if self._how.schema is None:
+            return read_frames(payloads, headers, self._header_name, has_indexes=has_indexes)
+        if self._how.has_frames:
+            payloads, failures = strip_frames(payloads, headers, self._header_name, has_indexes=has_indexes)
+        else:
+            failures = {}
+        # null ones go along: then the group is all rows, and nothing is put together
+        return [Framed(None, (), np.arange(len(payloads)), payloads)], failures
+
+    def _reader(self, group: Framed) -> AvroValues | str:
+        """What decodes values of a schema; a text says why nothing does."""
+        key = group.key, group.indexes
+        if key not in self._readers:
+            try:
+                self._readers[key] = self._make(group)
+            except SchemaError as error:
+                self._readers[key] = f"schema {group.key}: {error}"
+        return self._readers[key]
+
+    def _make(self, group: Framed) -> AvroValues | str:
+        if self._how.schema is not None:
+            return AvroValues(self._how.schema, (), self._paths)
+        schema = None if self._source is None or group.key is None else find_schema(self._source, group.key)
+        if schema is None:
+            return f"no schema {group.key} is known"
+        if schema.type != _TYPE_NAMES[self._how.format]:
+            return f"schema {group.key} is {schema.type}"
+        referred: dict[tuple[str, str, int], str] = {}
+        self._refer(schema, referred)
+        return AvroValues(schema.schema, referred.values(), self._paths)
+
+    def _refer(self, schema: Schema, found: dict[tuple[str, str, int], str]) -> None:
+        """Collect the schemas that a schema refers to, those first that are referred to."""
+        for one in schema.references:
+            key = one.name, one.subject, one.version
+            if key in found:
+                continue
+            if len(found) >= _MOST_REFERENCES:
+                raise SchemaError(f"more than {_MOST_REFERENCES} references")
+            found[key] = ""
+            other = None if self._source is None else find_reference(self._source, one)
+            if other is None:
+                raise SchemaError(f"it refers to {one.subject} version {one.version}, which is not known")
+            self._refer(other, found)
+            found[key] = found.pop(key) or other.schema
+
+
+def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) -> ColumnDecoder:
+    """The decoder of a column."""
+    if how.format in TYPES:
+        return PlainColumn(how.format)
+    if how.format in ("json", "jsonschema"):
+        return JsonColumn(HEADER_NAMES[column] if how.has_frames else None)
+    if how.format == "avro":
+        if how.schema is not None:
+            AvroValues(how.schema)  # a given schema that is none is a mistake of the caller's
+        return SchemaColumn(column, how, source)
+    raise ValueError(f"{how.format} is not decoded yet")

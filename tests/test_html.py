@@ -1,0 +1,119 @@
+"""What notebooks show: tables in which text out of files is escaped."""
+
+from __future__ import annotations
+
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import html
+
+HOSTILE = "<script>alert(1)</script>&\"'\u202e\x1b[31m"
+ALLOWED = {"p", "table", "thead", "tbody", "tr", "th", "td", "pre"}
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes, and the texts of cells."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[tuple[str, str | None]] = set()
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+        assert set(self.tags) <= ALLOWED
+        assert {name for name, _ in self.attributes} <= {"style"}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.open.append(tag)
+        self.attributes.update(attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        assert all(one.isprintable() or one == "\n" for one in data)
+        if data.strip():
+            self.texts.append(data)
+
+
+def shown(value: Any) -> Reader:
+    return Reader(value._repr_html_())
+
+
+def test_text_is_shown_and_never_markup() -> None:
+    read = Reader(html.table(HOSTILE, [HOSTILE], [[HOSTILE], [1], [None], ["x" * 10_000]], n_rows=70))
+    assert read.texts[:3] == ["<script>alert(1)</script>&\"'\\u202e\\x1b[31m"] * 3
+    assert read.texts[-1] == "and 66 more"
+    assert len(read.texts[4]) < 400
+    assert Reader(html.preformatted(f"a\n{HOSTILE}")).tags == ["pre"]
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, log_dir: Path) -> Path:
+    """A log dir whose path is markup; names of topics cannot be."""
+    root = tmp_path / "<img src=x onerror=alert(1)>"
+    root.mkdir()
+    shutil.copytree(log_dir / "p-multi-1", root / "orders-0")
+    log = next((root / "orders-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[200] ^= 1
+    log.write_bytes(data)
+    return root
+
+
+def test_everything_that_a_notebook_shows_is_escaped(hostile: Path, tmp_path: Path) -> None:
+    log_dir = kafkalog.open_log_dir(hostile)
+    partition = log_dir["orders-0"]
+    scan = kafkalog.scan(hostile, topics="orders", filters=[("key", "==", "<script>")])
+    values = [
+        log_dir,
+        partition,
+        partition.segments[0],
+        scan,
+        scan.explain(),
+        partition.segments[0].batches,
+        kafkalog.verify(hostile),
+        kafkalog.preflight(hostile),
+        kafkalog.salvage(hostile, dry_run=True),
+        kafkalog.recover(hostile, dry_run=True),
+        kafkalog.reindex(hostile, dry_run=True),
+        kafkalog.write_table({"value": [b"<b>"]}, tmp_path / "<i>", topic="t"),
+    ]
+    for value in values:
+        assert shown(value).texts
+        assert len(repr(value)) < 1000
+    assert any("onerror" in text for text in shown(log_dir).texts)
+    assert any("crc_mismatch" in text for text in shown(kafkalog.verify(hostile)).texts)
+    assert any("<script>" in text for text in shown(scan).texts)
+
+
+def test_a_log_dir_gives_the_partitions_of_a_topic(log_dir: Path) -> None:
+    opened = kafkalog.open_log_dir(log_dir)
+    topic = opened["p-multi"]
+    assert [key.partition for key in topic] == [0, 1, 2]
+    assert repr(topic).endswith("'p-multi', 3 partitions)")
+    assert topic.count_rows() == opened.count_rows(topics="p-multi")
+    assert topic["p-multi", 1].path == opened["p-multi-1"].path
+    with pytest.raises(KeyError):
+        topic["p-txn"]
+    with pytest.raises(KeyError):
+        opened["no-such-topic"]
+    completions = opened._ipython_key_completions_()
+    assert completions[:2] == ["p-compact", "p-delrec"]
+    assert "p-multi-2" in completions
+
+
+def test_an_internal_topic_that_is_asked_for_is_read(tmp_path: Path) -> None:
+    kafkalog.write_table({"value": [b"x"]}, tmp_path / "log", topic="__transaction_state", internal=True)
+    opened = kafkalog.open_log_dir(tmp_path / "log")
+    assert opened.count_rows() == 0
+    assert opened["__transaction_state"].count_rows() == 1

@@ -1,0 +1,170 @@
+"""Avro: the kernel's columns against fastavro, and against bytes and schemas that mean harm."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from avro_cases import AvroCase
+from effort import fuzz_inputs
+
+from kafkalog.values.formats.avro import AvroValues
+from kafkalog.values.formats.avro_types import SchemaError
+from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.types import TooWideError, narrow_array
+
+
+def written(schema: Any, value: Any) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def decoded(schema: Any, values: list[bytes | None], **options: Any) -> Decoded:
+    reader = AvroValues(json.dumps(schema), **options)
+    found = reader.decode(Payloads.of(pa.array(values, pa.binary())))
+    found.array.validate(full=True)
+    assert found.array.type == reader.type
+    assert len(found.array) == len(values)
+    return found
+
+
+def record(*fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_schemas_come_back_as_fastavro_wrote_them(seed: int) -> None:
+    case = AvroCase(seed)
+    pairs = [case.value() for _ in range(8)]
+    values: list[bytes | None] = [written(case.schema, given) for given, _ in pairs]
+    values.insert(3, None)
+    expected = [shown for _, shown in pairs]
+    expected.insert(3, None)
+    found = decoded(case.schema, values)
+    assert not found.failures
+    assert found.array.to_pylist() == expected
+    for name in [one["name"] for one in case.schema["fields"]]:
+        part = decoded(case.schema, values, paths=[(name,)])
+        assert part.array.equals(narrow_array(found.array, part.array.type))
+
+
+def test_a_value_that_breaks_off_is_null_and_the_others_stay() -> None:
+    schema = record(("a", {"type": "array", "items": "string"}), ("m", {"type": "map", "values": "long"}))
+    good = written(schema, {"a": ["x", "yy"], "m": {"k": 7}})
+    shown = {"a": ["x", "yy"], "m": [("k", 7)]}
+    for cut in range(len(good)):
+        found = decoded(schema, [good, good[:cut], good])
+        assert found.array.to_pylist() == [shown, None, shown]
+        assert [*found.failures] == [1]
+    found = decoded(schema, [good + b"\0"])
+    assert found.failures == {0: "bytes are left behind the value"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "why"),
+    [
+        ("int", b"\xff\xff\xff\xff\x7f", "an int has more than 32 bits"),
+        ("long", b"\xff" * 11, "a variable-length integer is too long"),
+        ("boolean", b"\2", "a boolean is neither 0 nor 1"),
+        ("string", b"\4\xff\xff", "a string is not UTF-8"),
+        ("string", b"\1", "a length is negative or larger than what is left"),
+        ("bytes", b"\xfe\xff\xff\xff\x0f", "a length is negative or larger than what is left"),
+        (["null", "int"], b"\4", "a union has no such branch"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\2", "an enum has no such symbol"),
+        ({"type": "array", "items": "int"}, b"\xfe\xff\xff\xff\x0f", "an array or a map has too many items"),
+        ({"type": "array", "items": "null"}, b"\xfe\xff\xff\xff\x0f\0", "an array or a map has too many items"),
+        ({"type": "map", "values": "int"}, b"\xfe\xff\xff\xff\x0f", "an array or a map has too many items"),
+        ({"type": "int", "logicalType": "time-millis"}, b"\1", "a time is not within a day"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 2}, b"\4\x7f\xff", "a decimal does not fit"),
+    ],
+)
+def test_bytes_that_mean_harm_are_null_with_a_reason(kind: Any, data: bytes, why: str) -> None:
+    found = decoded(record(("f", kind)), [data])
+    assert found.array.to_pylist() == [None]
+    assert found.failures[0].startswith(why)
+
+
+def test_records_within_themselves_become_json_text() -> None:
+    tree = record(("v", "int"), ("next", ["null", "R"]), ("more", {"type": "map", "values": "R"}))
+    value = {"v": 1, "next": {"v": 2, "next": None, "more": {"k": {"v": 3, "next": None, "more": {}}}}, "more": {}}
+    found = decoded(tree, [written(tree, value), None])
+    (shown, nothing) = found.array.to_pylist()
+    assert nothing is None
+    assert shown["v"] == 1
+    assert json.loads(shown["next"]) == value["next"]
+
+
+def test_recursion_in_the_bytes_is_bounded() -> None:
+    chain = record(("next", ["null", "R"]))
+    found = decoded(chain, [b"\2" * 1_000_000 + b"\0", b"\2" * 10 + b"\0"])
+    assert found.failures == {0: "the value is nested too deeply"}
+    assert found.array.to_pylist()[1] is not None
+
+
+def test_a_short_schema_with_too_many_fields_is_refused() -> None:
+    bomb: Any = record(("x", "int")) | {"name": "L0"}
+    for level in range(1, 40):
+        fields = [{"name": "a", "type": bomb}, {"name": "b", "type": f"L{level - 1}"}]
+        bomb = {"type": "record", "name": f"L{level}", "fields": fields}
+    with pytest.raises(TooWideError):
+        AvroValues(json.dumps(bomb))
+    with pytest.raises(SchemaError, match="not JSON"):
+        AvroValues("[" * 100_000)
+    with pytest.raises(SchemaError):
+        AvroValues('{"type": "array", "items": ' * 100 + '"int"' + "}" * 100)
+
+
+def test_rows_that_would_fill_memory_are_null() -> None:
+    # each byte of the array makes a row of 2000 nulls
+    wide = {"type": "record", "name": "W", "fields": [{"name": f"f{i}", "type": "long"} for i in range(2000)]}
+    schema = record(("a", {"type": "array", "items": ["null", wide]}))
+    n = 200_000
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, "long", n)
+    found = decoded(schema, [b"\0", out.getvalue() + b"\0" * n + b"\0", b"\0"])
+    assert found.array.to_pylist() == [{"a": []}, None, {"a": []}]
+    assert found.failures == {1: "the value takes too much memory"}
+
+
+def test_schemas_that_are_none_say_why() -> None:
+    for text in (
+        "{",
+        "[]",
+        '["null", "null"]',
+        '"nothing"',
+        '{"type": "record", "name": "R"}',
+        '{"type": "fixed"}',
+        "7",
+    ):
+        with pytest.raises(SchemaError):
+            AvroValues(text)
+
+
+def test_names_of_other_schemas_resolve() -> None:
+    other = {"type": "record", "name": "x.Money", "fields": [{"name": "cents", "type": "long"}]}
+    reader = AvroValues(json.dumps(record(("price", "x.Money"))), [json.dumps(other)])
+    found = reader.decode(Payloads.of(pa.array([b"\x10"], pa.binary())))
+    assert found.array.to_pylist() == [{"price": {"cents": 8}}]
+
+
+def test_any_bytes_decode_or_are_null_with_a_reason() -> None:
+    rng = random.Random(18)
+    for number in range(max(fuzz_inputs() // 40, 20)):
+        case = AvroCase(number)
+        good = [written(case.schema, case.value()[0]) for _ in range(10)]
+        mutants = []
+        for _ in range(40):
+            data = bytearray(rng.choice(good))
+            for _ in range(rng.randrange(1, 4)):
+                if data:
+                    data[rng.randrange(len(data))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+            mutants.append(bytes(data[: rng.randrange(len(data) + 1)]) if rng.random() < 0.3 else bytes(data))
+        found = decoded(case.schema, [*mutants])
+        valid = found.array.is_valid().to_pylist()
+        assert [row for row, one in enumerate(valid) if not one] == sorted(found.failures)

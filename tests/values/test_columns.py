@@ -1,0 +1,209 @@
+"""Values whose schemas are looked up: in a log's own `_schemas`, in a directory, in a mapping; and their versions."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from avro_cases import AvroCase
+
+import kafkalog
+from kafkalog import PartitionWriter
+
+V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}, {"name": "note", "type": "string"}]}
+C = {"type": "record", "name": "C", "fields": [{"name": "n", "type": "string"}]}
+V2 = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {
+            "name": "customer",
+            "type": ["null", C],
+        },
+    ],
+}
+GUID = "0b7d6f0e-8a3d-4f3e-9a5e-0123456789ab"
+
+
+def avro(schema: Any, value: Any) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def framed(key: int | str, payload: bytes) -> bytes:
+    return (b"\0" + key.to_bytes(4, "big") if isinstance(key, int) else b"\1" + uuid.UUID(key).bytes) + payload
+
+
+def schema_record(schema_id: int, version: int, schema: Any, **more: Any) -> tuple[bytes, bytes]:
+    """A record as Confluent's registry writes it."""
+    key = {"keytype": "SCHEMA", "subject": "orders-value", "version": version, "magic": 1}
+    value = {"subject": "orders-value", "version": version, "id": schema_id, "schema": json.dumps(schema)}
+    return json.dumps(key).encode(), json.dumps({**value, "deleted": False, **more}).encode()
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("log")
+    noop = b'{"keytype":"NOOP","magic":0}', b""
+    schemas = [noop, schema_record(1, 1, V1), schema_record(2, 2, V2, guid=GUID), (b"junk", b"{")]
+    with PartitionWriter(root / "_schemas-0") as writer:
+        writer.append({"key": [key for key, _ in schemas], "value": [value for _, value in schemas]})
+    values: list[bytes | None] = [
+        framed(1, avro(V1, {"id": 1, "note": "one"})),
+        framed(2, avro(V2, {"id": 2**40, "customer": {"n": "Ann"}})),
+        None,
+        framed(GUID, avro(V2, {"id": 3, "customer": None})),
+        framed(9, b"unknown"),
+        framed(1, b"\2"),
+        b"plain",
+    ]
+    with PartitionWriter(root / "orders-0") as writer:
+        writer.append({"value": values})
+    return root
+
+
+BROKEN = pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+UNIFIED = [
+    {"id": 1, "note": "one", "customer": None},
+    {"id": 2**40, "note": None, "customer": {"n": "Ann"}},
+    None,
+    {"id": 3, "note": None, "customer": None},
+    None,
+    None,
+    None,
+]
+REASONS = [
+    None,
+    None,
+    None,
+    None,
+    "no schema 9 is known",
+    "the bytes end inside the value",
+    "no frame: the first byte is not 0 or 1",
+]
+
+
+@BROKEN
+@pytest.mark.parametrize("place", ["log dir", "partition", "segment"])
+def test_schemas_come_from_the_topic_beside_and_versions_are_unified(log_dir: Path, place: str) -> None:
+    segment = next((log_dir / "orders-0").glob("*.log"))
+    path = {"log dir": log_dir, "partition": log_dir / "orders-0", "segment": segment}[place]
+    topics = {"topics": "orders"} if place == "log dir" else {}
+    table = kafkalog.read_table(path, decode={"value": "avro"}, columns=["value", "value_error"], **topics)
+    assert table.column("value").to_pylist() == UNIFIED
+    assert table.column("value_error").to_pylist() == REASONS
+    customer = pa.struct([("n", pa.string())])
+    assert table.schema.field("value").type == pa.struct(
+        [("id", pa.int64()), ("note", pa.string()), ("customer", customer)]
+    )
+
+
+@BROKEN
+def test_fields_alone_are_decoded_and_filtered(log_dir: Path) -> None:
+    table = kafkalog.read_table(
+        log_dir / "orders-0", decode={"value": "avro"}, columns=["offset", "value.customer.n"], filters="value.id > 1"
+    )
+    assert table.to_pylist() == [{"offset": 1, "value.customer.n": "Ann"}, {"offset": 3, "value.customer.n": None}]
+
+
+@BROKEN
+def test_schemas_come_from_files_or_a_mapping(log_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "1.avsc").write_text(json.dumps(V1))
+    (tmp_path / "2.avsc").write_text(json.dumps(V2))
+    (tmp_path / f"{GUID}.avsc").write_text(json.dumps(V2))
+    by_key = {1: json.dumps(V1), 2: ("AVRO", json.dumps(V2)), GUID: json.dumps(V2)}
+    for schemas in (tmp_path, by_key, kafkalog.schemas(log_dir)):
+        table = kafkalog.read_table(log_dir / "orders-0", decode={"value": "avro"}, schemas=schemas, columns=["value"])
+        assert table.column("value").to_pylist() == UNIFIED
+
+
+def test_a_given_schema_needs_no_frame(tmp_path: Path) -> None:
+    with PartitionWriter(tmp_path / "bare-0") as writer:
+        writer.append({"value": [avro(V1, {"id": 1, "note": "a"}), None, avro(V1, {"id": 2, "note": "b"})]})
+    (tmp_path / "order.avsc").write_text(json.dumps(V1))
+    for schema in (tmp_path / "order.avsc", json.dumps(V1)):
+        how = {"format": "avro", "schema": schema, "framed": False}
+        table = kafkalog.read_table(tmp_path / "bare-0", decode={"value": how}, columns=["value"])
+        assert table.column("value").to_pylist() == [{"id": 1, "note": "a"}, None, {"id": 2, "note": "b"}]
+    with pytest.raises(ValueError, match="a type is a name"):
+        kafkalog.scan(tmp_path / "bare-0", decode={"value": {"format": "avro", "schema": "{\n}"}})
+
+
+def test_a_schema_refers_to_others(tmp_path: Path) -> None:
+    money = {"type": "record", "name": "x.Money", "fields": [{"name": "cents", "type": "long"}]}
+    price = {"type": "record", "name": "P", "fields": [{"name": "price", "type": "x.Money"}]}
+    (tmp_path / "7.avsc").write_text(json.dumps(price))
+    (tmp_path / "money.avsc").write_text(json.dumps(money))
+    schemas = tmp_path / "log" / "_schemas-0"
+    records = [
+        schema_record(1, 1, money),
+        schema_record(7, 2, price, references=[{"name": "x.Money", "subject": "orders-value", "version": 1}]),
+    ]
+    schemas.parent.mkdir()
+    with PartitionWriter(schemas) as writer:
+        writer.append({"key": [key for key, _ in records], "value": [value for _, value in records]})
+    with PartitionWriter(tmp_path / "log" / "p-0") as writer:
+        writer.append({"value": [framed(7, b"\x10")]})
+    table = kafkalog.read_table(tmp_path / "log" / "p-0", decode={"value": "avro"}, columns=["value.price.cents"])
+    assert table.column(0).to_pylist() == [8]
+
+
+def test_a_plan_divides_decoded_records_with_one_type(log_dir: Path) -> None:
+    import pickle
+
+    scan = kafkalog.scan(log_dir, topics="orders", decode={"value": "avro"}, columns=["value"], end_offset=4)
+    parts = pickle.loads(pickle.dumps(scan.plan()))
+    assert pa.concat_tables(part.to_table() for part in parts).column("value").to_pylist() == UNIFIED[:4]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_confluent_serializers_and_deserializers_agree(tmp_path: Path, seed: int) -> None:
+    registry = pytest.importorskip("confluent_kafka.schema_registry")
+    avro_module = pytest.importorskip("confluent_kafka.schema_registry.avro")
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    client = registry.SchemaRegistryClient.new_client({"url": "mock://values"})
+    known, values, headers, expected = {}, [], [], []
+    for number in range(10):
+        case = AvroCase(1000 * seed + number)
+        in_header = number % 3 == 2
+        options = {"auto.register.schemas": True, "subject.name.strategy": lambda ctx, name: f"{name}-{seed}"}
+        if in_header:
+            options["schema.id.serializer"] = registry.header_schema_id_serializer
+        write = avro_module.AvroSerializer(client, json.dumps(case.schema), conf=options)
+        for _ in range(10):
+            given, shown = case.value()
+            mine: list[tuple[str, bytes]] = []
+            data = write(given, SerializationContext("orders", MessageField.VALUE, mine))
+            if in_header:
+                known[str(uuid.UUID(bytes=mine[0][1][1:17]))] = json.dumps(case.schema)
+            else:
+                known[int.from_bytes(data[1:5], "big")] = json.dumps(case.schema)
+            values.append(data)
+            headers.append(mine)
+            expected.append(shown)
+    kafkalog.write_table(
+        pa.table(
+            {
+                "value": pa.array(values, pa.binary()),
+                "headers": pa.array(
+                    [[{"key": name, "value": data} for name, data in one] for one in headers],
+                    pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+                ),
+            }
+        ),
+        tmp_path / "log",
+        topic="orders",
+    )
+    for first in range(0, 100, 10):  # a schema at a time: together they would be one wide struct
+        options = {"start_offset": first, "end_offset": first + 10, "columns": ["value"]}
+        table = kafkalog.read_table(tmp_path / "log" / "orders-0", decode={"value": "avro"}, schemas=known, **options)
+        assert table.column("value").to_pylist() == expected[first : first + 10]
