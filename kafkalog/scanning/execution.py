@@ -249,6 +249,7 @@ class Pass:
             first = selection.start_offset
         if selection.end_offset is not None:
             stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
+        index = segment.offset_hint if query.threads > 1 else None
         return RecordReader(
             names,
             form=form,
@@ -258,6 +259,7 @@ class Pass:
             window_bytes=max(WINDOW_BYTES // query.threads, _MIN_WINDOW_BYTES),
             submit=partial(_submit, pool) if query.threads > 1 else None,
             n_ahead=query.threads,
+            hints=None if index is None else index.position,
         )
 
     def _leave(self, window: SegmentWindow) -> None:
