@@ -11,6 +11,7 @@ from pathlib import Path
 import golden_sets
 import pytest
 from faults import Faulty
+from files import content
 
 import kafkalog
 from kafkalog.errors import CorruptionError, OutputExistsError, Reason, UnsafePathError, WriteError
@@ -23,15 +24,6 @@ from kafkalog.storage.broker_lock import hold_locks
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 MARKER = ".kafka_cleanshutdown"
-
-
-def content(directory: Path) -> dict[str, bytes]:
-    """All files under a directory, but for the lock file that kafkalog creates as a broker does."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.name != ".lock"
-    }
 
 
 def small_log_dir(root: Path, names: tuple[str, ...] = ("p-multi-0", "p-txn-0", "p-ooo-0")) -> Path:
