@@ -121,7 +121,7 @@ def check(name: str, rows: list[Any], made: spark_logs.Made, folder: Path, facto
     if len(segments) != made.n_segments:
         return [f"{name}: {len(segments)} segments, not {made.n_segments}"]
     if name == "verify":
-        return [f"{row.path}: {row.findings[:1]}" for row in segments if row.status != "ok"][:3]
+        return [f"{row.path}: {row.findings[:1]}" for row in segments if not row.ok][:3]
     if name == "export":
         n = sum(row.n_records for row in rows)
         return [] if n == made.n_records else [f"export: {n} records, not {made.n_records}"]

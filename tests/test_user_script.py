@@ -35,7 +35,7 @@ for trace in partition.lookup(timestamp="2026-11-21T08:00Z"):
 for one in kafkalog.producers(partition, now="-1d"):
     print([producer.producer_id for producer in one.hanging])
 report: kafkalog.Verification = kafkalog.verify(log_dir, topics="orders*")
-print(report.is_ok, kafkalog.epochs(partition)[0].epochs, kafkalog.index_stats(partition)[0].n_segments)
+print(report.ok, kafkalog.epochs(partition)[0].epochs, kafkalog.index_stats(partition)[0].n_segments)
 print(kafkalog.export(scan.target, "orders.parquet", limit=5).n_records)
 print(kafkalog.reindex(partition, dry_run=True), kafkalog.convert(log_dir, "copy", drop="key == user-42", dry_run=True))
 print(kafkalog.load("orders.parquet", "log", dry_run=True).n_records, kafkalog.batches(partition).schema)

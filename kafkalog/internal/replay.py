@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog.errors import Finding, Reason
@@ -25,9 +25,10 @@ from kafkalog.messages.framing import InternalRecord, decode_record
 
 _COMMIT: Final = 1
 
+Rows = npt.NDArray[np.int64]
 
-@dataclass(frozen=True, slots=True)
-class LastRecord:
+
+class LastRecord(NamedTuple):
     """The last record of a key.
 
     Attributes
@@ -60,36 +61,64 @@ class LastRecords:
         self._pending: defaultdict[tuple[int, int], list[tuple[bytes, LastRecord]]] = defaultdict(list)
 
     def feed(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take the next records, as `read_topic` gives them: control records among them."""
+        """Take the next records, each batch of one partition, as `read_topic` gives them, control records among them.
+
+        Among records of a key that count, the one of the highest offset stays. So it does not matter when a commit is
+        seen, and a batch is taken at once.
+        """
         for batch in batches:
             if not len(batch):
                 continue
-            if batch.column("is_transactional").true_count:
-                self._take_one_by_one(batch)
+            if batch.column("is_transactional").true_count or batch.column("is_control").true_count:
+                self._take_last_of_each(batch, self._counted(batch))
             else:
-                self._take_last_of_each(batch)
+                self._take_last_of_each(batch, None)
 
-    def _take_last_of_each(self, batch: pa.RecordBatch) -> None:
-        plain = np.flatnonzero(~batch.column("is_control").to_numpy(zero_copy_only=False))
-        keys = batch.column("key").take(pa.array(plain)).dictionary_encode()
-        codes = keys.indices.fill_null(len(keys.dictionary)).to_numpy(zero_copy_only=False)
+    def _take_last_of_each(self, batch: pa.RecordBatch, counted: Rows | None) -> None:
+        """Keep the last record of each key; `counted` are the rows that count, None for all."""
+        keys = batch.column("key") if counted is None else batch.column("key").take(pa.array(counted))
+        keys = keys.dictionary_encode()
+        codes = keys.indices
+        if codes.null_count:
+            codes = codes.fill_null(len(keys.dictionary))
         last = np.zeros(len(keys.dictionary) + 1, np.int64)
-        last[codes] = plain  # of rows with the same code the last one stays
-        rows = last[:-1]
-        for key, record in zip(keys.dictionary.to_pylist(), _records(batch, rows), strict=True):
+        # of rows with the same code the last one stays
+        last[codes.to_numpy(zero_copy_only=False)] = np.arange(len(batch)) if counted is None else counted
+        for key, record in zip(keys.dictionary.to_pylist(), _records(batch, last[:-1]), strict=True):
             self.by_key[key] = record
 
-    def _take_one_by_one(self, batch: pa.RecordBatch) -> None:
-        rows = np.arange(len(batch))
-        columns = (batch.column(name).to_pylist() for name in ("key", "producer_id", "is_transactional", "is_control"))
-        for record, key, producer_id, is_transactional, is_control in zip(_records(batch, rows), *columns, strict=True):
-            producer = record.partition, producer_id
-            if is_control:
-                self._end(producer, is_commit=key is not None and int.from_bytes(key[2:4], "big") == _COMMIT)
-            elif key is not None and is_transactional:
-                self._pending[producer].append((key, record))
-            elif key is not None:
-                self.by_key[key] = record
+    def _counted(self, batch: pa.RecordBatch) -> Rows:
+        """Rows outside of transactions, and those whose transaction a marker in the same batch commits.
+
+        Ends what a batch before has left open, and keeps what this one leaves open.
+        """
+        partition = batch.column("partition")[0].as_py()
+        is_control, is_transactional = (
+            batch.column(name).to_numpy(zero_copy_only=False) for name in ("is_control", "is_transactional")
+        )
+        producers = batch.column("producer_id").to_numpy(zero_copy_only=False)
+        markers = np.flatnonzero(is_control)
+        ends = batch.column("key").take(pa.array(markers)).to_pylist()
+        is_commit = np.zeros(len(batch), np.bool_)
+        is_commit[markers] = [key is not None and int.from_bytes(key[2:4], "big") == _COMMIT for key in ends]
+        for row in markers.tolist() if self._pending else ():
+            self._end((partition, int(producers[row])), is_commit=bool(is_commit[row]))
+        # in the order of producers, and of offsets for each: the next marker is that of the transaction
+        order = np.lexsort((np.arange(len(batch)), producers))
+        places = np.where(is_control[order], np.arange(len(batch)), len(batch))
+        following = np.minimum.accumulate(places[::-1])[::-1]
+        found = following < len(batch)
+        marker = order[np.minimum(following, len(batch) - 1)]
+        found &= producers[marker] == producers[order]
+        has_marker, commits = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
+        has_marker[order], commits[order] = found, found & is_commit[marker]
+        of_transaction = is_transactional & ~is_control
+        unended = np.flatnonzero(of_transaction & ~has_marker)
+        keys = batch.column("key").take(pa.array(unended)).to_pylist()
+        for key, record, producer in zip(keys, _records(batch, unended), producers[unended].tolist(), strict=True):
+            if key is not None:
+                self._pending[partition, producer].append((key, record))
+        return np.flatnonzero(~is_control & (~of_transaction | commits))
 
     def _end(self, producer: tuple[int, int], *, is_commit: bool) -> None:
         for key, record in self._pending.pop(producer, ()):
@@ -98,7 +127,7 @@ class LastRecords:
                 self.by_key[key] = record
 
 
-def _records(batch: pa.RecordBatch, rows: np.ndarray) -> Iterable[LastRecord]:
+def _records(batch: pa.RecordBatch, rows: Rows) -> Iterable[LastRecord]:
     """The records of some rows."""
     some = batch.select(["partition", "offset", "timestamp", "value"]).take(pa.array(rows))
     timestamps = some.column("timestamp").cast(pa.int64()).fill_null(-1)

@@ -60,9 +60,9 @@ class Summary:
     findings: list[Finding] = field(default_factory=list)
 
     @property
-    def damaged(self) -> bool:
-        """Whether a finding is damage."""
-        return any(finding.damage for finding in self.findings)
+    def ok(self) -> bool:
+        """Whether no finding is damage."""
+        return not any(finding.damage for finding in self.findings)
 
     @property
     def codecs(self) -> list[str]:
@@ -93,7 +93,7 @@ class Summary:
             "max_timestamp": self.max_timestamp,
             "magic": self.magics,
             "codecs": self.codecs,
-            "ok": not self.damaged,
+            "ok": self.ok,
             "findings": [finding.as_dict() for finding in self.findings],
         }
 
@@ -223,7 +223,7 @@ def summarise(
         done += segment.size_in_bytes
         progress(done)
         before = summary.segments[-1] if summary.segments else None
-        if before is not None and before.end < found.start and not before.damaged:
+        if before is not None and before.end < found.start and before.ok:
             gap = partition.gap_between(before.end, found.start)
             summary.findings += [] if gap is None else [gap]
         summary.add(found)

@@ -148,10 +148,10 @@ class RecordReader(BatchReader):
         Batches with other offsets than these are left to `walk`; half-open.
     window_bytes : int
         Number of bytes to decode at a time.
-    submit : callable, optional
-        Hands a call to a thread, and returns what waits for its result. Then the next windows are read ahead.
-    n_ahead : int
-        How many of them.
+    submit, n_ahead : callable, int
+        Hands a call to a thread, and returns what waits for its result; so many windows are then read ahead.
+    hints : int64[n], optional
+        Rising positions where batches may begin; without them, size fields are followed to find some.
     """
 
     def __init__(
@@ -165,12 +165,13 @@ class RecordReader(BatchReader):
         window_bytes: int = WINDOW_BYTES,
         submit: Submit | None = None,
         n_ahead: int = 0,
+        hints: npt.NDArray[np.int64] | None = None,
     ) -> None:
         super().__init__(limits=limits)
         self._names, self._form, self._offsets, self._check_crcs = columns, form, offsets, check_crcs
         self._window_bytes, self._submit, self._n_ahead = window_bytes, submit, n_ahead
         self._ahead: deque[_Ahead] = deque()
-        self._step = window_bytes
+        self._step, self._hints = window_bytes, hints
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """See `BatchReader.read`. The window has its records, and its bytes only for views."""
@@ -196,14 +197,17 @@ class RecordReader(BatchReader):
         """The window at a position, which a thread may have read already; more are read meanwhile."""
         ahead = self._ahead
         if ahead and position < ahead[0].start:  # the last call left some batches for want of room
-            return self._read(descriptor, position, ahead[0].start, previous_offset)
+            window = self._read(descriptor, position, ahead[0].start, previous_offset)
+            if window is None:
+                self._hints = None  # or no batch ended where the next was said to begin
+            return window
         if ahead and position != ahead[0].start:
             self.close()
         while len(ahead) <= self._n_ahead:
             start = ahead[-1].stop if ahead else position
             if start >= size:
                 break
-            stop = header_kernels.find_boundary(descriptor, start, size, self._step)
+            stop = self._boundary(descriptor, start, size)
             ahead.append(_Ahead(start, stop, submit(partial(self._read, descriptor, start, stop, -1))))
         first = ahead.popleft()
         window = first.result()
@@ -215,6 +219,15 @@ class RecordReader(BatchReader):
         else:
             self._step = min(self._step // 8 * 9, self._window_bytes)
         return window
+
+    def _boundary(self, descriptor: int, start: int, size: int) -> int:
+        """Where the next window may end, `size` at most."""
+        hints = self._hints
+        if hints is not None:
+            row = int(np.searchsorted(hints, start + self._step))
+            if row < hints.size and hints[row] <= size:
+                return int(hints[row])
+        return header_kernels.find_boundary(descriptor, start, size, self._step)
 
     def _read(self, descriptor: int, start: int, stop: int, previous_offset: int) -> Window | None:
         read = read_filled(
@@ -231,15 +244,13 @@ class RecordReader(BatchReader):
         )
         if read is None:
             return None
-        batches = read.batches
-        valid = np.ones(len(batches), np.bool_) if self._check_crcs else None
-        is_control = batches.is_control
-        data_batches = batches[~is_control] if is_control.any() else batches
-        if len(data_batches):
-            records = _with_batch_columns(read.filled, data_batches, self._names)
-        else:
-            records = RecordColumns.empty(self._names)
-        return Window(read.data, start, batches, valid, records)
+        valid = np.ones(len(read.batches), np.bool_) if self._check_crcs else None
+        is_control = read.batches.is_control
+        if is_control.all():
+            return Window(read.data, start, read.batches, valid, RecordColumns.empty(self._names))
+        of_data = read.batches[~is_control] if is_control.any() else read.batches
+        records = _with_batch_columns(read.filled, of_data, self._names)
+        return Window(read.data, start, read.batches, valid, records)
 
 
 Submit = Callable[[Callable[[], Window | None]], Callable[[], Window | None]]
@@ -247,8 +258,6 @@ _LEAST_STEP = 2**16
 
 
 class _Ahead(NamedTuple):
-    """A part of a file that a thread reads."""
-
     start: int
     stop: int
     result: Callable[[], Window | None]

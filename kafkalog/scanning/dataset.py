@@ -30,7 +30,7 @@ class Source(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """See `Scan.schema`."""
+        """The schema of the record batches."""
 
     @property
     def can_be_narrowed(self) -> bool:

@@ -57,6 +57,12 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         Columns of numbers, computed from records in the same pass by such functions: ``{"price": ("f8", function)}``.
         A value is null (masked in NumPy) if the function returns None, or, with a warning and a finding, if it raises
         or returns a number that does not fit the dtype. dtypes are bool, i1, i2, i4, i8, u1, u2, u4, f4 and f8.
+    latest : {"key"}, optional
+        Read a topic as a table: of each key of a partition only the last record, and none if its value is null (a
+        tombstone), as a compacted topic is meant to be read, compacted or not. Records without a key are left out.
+        Offsets, timestamps and `isolation_level` say in which records the last one is looked for; `filters`, `where`
+        and `limit` choose among those found. The keys of a partition are read first. Memory is bounded: keys that do
+        not fit are sorted out in a temporary directory (``TMPDIR``).
     isolation_level : {"read_uncommitted", "read_committed"}
         With `"read_committed"`, read like a consumer of that level: without records of aborted transactions, and only
         up to the last stable offset, which is where the earliest open transaction begins. The markers in the log

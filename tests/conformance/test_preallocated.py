@@ -32,7 +32,7 @@ def test_readers_find_no_damage_in_what_a_broker_preallocates_and_writes(tmp_pat
             assert len(offsets) >= end  # what was there once is there
             end = len(offsets)
             assert kafkalog.batches(directory).to_table().num_rows or not end  # at first nothing is written yet
-            assert kafkalog.verify(directory).is_ok
+            assert kafkalog.verify(directory).ok
             n_reads += 1
         acknowledged = life.client.ask("dry")["acknowledged"]
         assert n_reads > 3

@@ -80,5 +80,5 @@ def test_a_broker_starts_with_what_is_named_like_such_files_but_is_none(broker: 
     (partition / "bar.index").symlink_to("/nonexistent")
     for name in ("foo.log.deleted", "foo.txt", f"{14:020d}.index.kafkalog-backup"):
         (partition / name).write_bytes(b"")
-    assert kafkalog.verify(partition).is_ok
+    assert kafkalog.verify(partition).ok
     broker.start()

@@ -11,19 +11,19 @@ import tempfile
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import builder
 import golden_sets
 import numpy as np
 import pytest
 import strategies
-from effort import examples, thinned
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from index_rules import Batch, a_log, entries_of, golden_batches, rebuild, time_entries_of
 
 import kafkalog
-from kafkalog.cli import main
 from kafkalog.indexes.distribution import Distribution
 from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
 from kafkalog.indexes.statistics import KNEE_CANDIDATES, find_knee
@@ -47,43 +47,12 @@ BY_APPEND_AS_BY_BATCH = (
 )
 
 
-class Batch(NamedTuple):
-    position: int
-    size: int
-    first: int
-    last: int
-    timestamp: int
-
-
 def table_of(batches: list[Batch]) -> BatchTable:
     table = BatchTable.empty(len(batches))
     columns = (table.position, table.size_in_bytes, table.base_offset, table.last_offset, table.max_timestamp)
     for column, values in zip(columns, zip(*batches, strict=True), strict=False):
         column[:] = values
     return table
-
-
-def entries_of(batches: list[Batch], interval: int) -> list[tuple[int, int]]:
-    """The rule of `LogSegment.recover`, batch by batch."""
-    entries, last = [], 0
-    for batch in batches:
-        if batch.position - last > interval:
-            entries.append((batch.last, batch.position))
-            last = batch.position
-    return entries
-
-
-def time_entries_of(batches: list[Batch], interval: int) -> list[tuple[int, int]]:
-    entries: list[tuple[int, int]] = []
-    positions = {position for _, position in entries_of(batches, interval)}
-    largest = (-1, -1)
-    for batch in batches:
-        largest = (batch.timestamp, batch.last) if batch.timestamp > largest[0] else largest
-        if batch.position in positions and largest[0] > (entries[-1][0] if entries else -1):
-            entries.append(largest)
-    if largest[0] > (entries[-1][0] if entries else -1):
-        entries.append(largest)
-    return entries
 
 
 def look_up(entries: list[tuple[int, int]], offset: int) -> int:
@@ -231,15 +200,6 @@ def test_the_rule_makes_the_entries_that_a_broker_made(set_name: str, archive: s
     assert compared >= n_entries
 
 
-def golden_batches(segment: kafkalog.Segment) -> list[Batch]:
-    table, previous, batches = segment.batches, segment.base_offset - 1, []
-    columns = (table.position, table.size_in_bytes, table.base_offset, table.last_offset, table.max_timestamp)
-    for position, size, base, last, timestamp in zip(*(column.tolist() for column in columns), strict=True):
-        batches.append(Batch(position, size, base if base >= 0 else previous + 1, last, timestamp))
-        previous = last
-    return batches
-
-
 @pytest.mark.parametrize("set_name", golden_sets.SETS)
 def test_a_healthy_log_has_no_finding_and_measures_as_counted(set_name: str) -> None:
     n_segments = n_entries = 0
@@ -261,16 +221,6 @@ def test_a_healthy_log_has_no_finding_and_measures_as_counted(set_name: str) -> 
             assert one.index.n_time_entries == len(segment.time_index)
     assert n_segments > 3
     assert n_entries > 10
-
-
-def rebuild(directory: Path, interval: int) -> None:
-    """Write the indexes anew, by the rule."""
-    for segment in kafkalog.Partition(directory).segments:
-        batches, base = golden_batches(segment), segment.base_offset
-        offset_entries = [struct.pack(">ii", last - base, place) for last, place in entries_of(batches, interval)]
-        segment.path.with_suffix(".index").write_bytes(b"".join(offset_entries))
-        time_entries = [struct.pack(">qi", time, last - base) for time, last in time_entries_of(batches, interval)]
-        segment.path.with_suffix(".timeindex").write_bytes(b"".join(time_entries))
 
 
 @pytest.mark.parametrize("interval", INTERVALS)
@@ -325,24 +275,6 @@ def test_an_offset_index_measures_itself(log_dir: Path) -> None:
     of_segment = segment.index_statistics().index
     assert of_segment is not None
     assert measures == replace(of_segment, n_time_entries=None)
-
-
-def a_log(path: Path, timestamps: list[int], *, payload: int = 200, base_offset: int = 0) -> Path:
-    """A partition of one segment, a record a batch, without indexes."""
-    directory = path / "orders-0"
-    directory.mkdir(exist_ok=True)
-    data = b"".join(
-        builder.batch_v2(
-            base_offset=base_offset + i,
-            base_timestamp=time,
-            records_count=1,
-            last_offset_delta=0,
-            payload=bytes(payload),
-        )
-        for i, time in enumerate(timestamps)
-    )
-    (directory / f"{base_offset:020}.log").write_bytes(data)
-    return directory
 
 
 def test_timestamps_out_of_order_are_counted_by_how_far_they_lag(tmp_path: Path) -> None:
@@ -617,175 +549,3 @@ def test_kafkas_default_is_the_knee_of_a_log_of_small_batches(tmp_path: Path) ->
     knee = kafkalog.Partition(directory).index_statistics(what_if=KNEE_CANDIDATES).knee
     assert knee is not None
     assert knee.index_interval_bytes == 4096
-
-
-# the command line
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Call `main`: exit code, lines of stdout, stderr."""
-
-    def call(*argv: object) -> tuple[int, list[str], str]:
-        code = main(["index-stats", *(str(arg) for arg in argv)])
-        captured = capsys.readouterr()
-        return code, captured.out.splitlines(), captured.err
-
-    return call
-
-
-def test_a_line_a_partition_or_a_segment(log_dir: Path, run: Any) -> None:
-    code, out, err = run(log_dir)
-    assert (code, err) == (0, "")
-    assert len(out) == 1 + 10 + 1
-    assert out[0].split()[:4] == ["PARTITION", "BYTES", "ENTRIES", "TIME"]
-    assert out[7].split()[:4] == ["p-txn-0", "49,519", "36", "34"]
-    assert out[-1].startswith("total: 10 partitions, 27 segments, 426.4 KiB of log; a lookup passes over ")
-    code, out, _ = run(log_dir, "-s", "-t", "p-txn", "--gaps", "ms")
-    assert len(out) == 1 + 6 + 1
-    assert out[1].split()[:2] == ["p-txn-0", "00000000000000000000.log"]
-    code, out, _ = run(log_dir / "p-txn-0" / "00000000000000000014.log")
-    assert out[1].split()[:3] == ["p-txn-0", "15,973", "13"]
-
-
-def test_json_is_an_object_a_partition_or_segment(log_dir: Path, run: Any) -> None:
-    code, out, _ = run(log_dir, "--json", "--what-if", "512,4K", "-t", "p-multi")
-    rows = [json.loads(line) for line in out]
-    assert code == 0
-    assert [row["partition"] for row in rows] == [0, 1, 2]
-    assert [one["index_interval_bytes"] for one in rows[0]["what_if"]] == [512, 4096]
-    assert "knee" not in rows[0]
-    code, out, _ = run(log_dir, "--json", "-s", "-t", "p-txn", "--recommend")
-    assert len(out) == 6
-    assert all("knee" in json.loads(line) for line in out)
-
-
-def test_what_if_and_a_recommendation_are_shown(log_dir: Path, run: Any) -> None:
-    code, out, _ = run(log_dir / "p-txn-0", "--recommend")
-    assert code == 0
-    assert sum(line.endswith("<- knee") for line in out) == 1
-    assert out[-1].startswith("p-txn-0: index.interval.bytes=2048: 1.1 KiB passed over a lookup, indexes of 0.832%; as")
-    code, out, _ = run(log_dir / "p-txn-0", "--what-if", "1024")
-    as_it_is, what_if = (line.split() for line in out[-2:])
-    assert as_it_is[4:] == what_if[2:]  # the topic's own setting: the same figures
-    code, out, _ = run(log_dir / "p-multi-1", "--recommend", "--what-if", "65536,100000,1000000")
-    assert out[-1].startswith("p-multi-1: no knee")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--what-if", "x"], "not a number"),
-        (["--what-if", "2G"], "below 2G"),
-        (["--what-if", "512,4096", "--recommend"], "three values"),
-        (["--segment-ms", "0"], "segment.ms=0: it must be 1 to"),
-        (["-t", "nope"], "no topic"),
-        (["--plot", "x.bmp"], "ends in .svg"),
-    ],
-)
-def test_wrong_usage_is_said(options: list[str], message: str, log_dir: Path, run: Any) -> None:
-    code, out, err = run(log_dir, *options)
-    assert (code, out) == (2, [])
-    assert message in err
-
-
-def test_damage_is_said_and_the_rest_is_measured(log_dir_copy: Path, run: Any) -> None:
-    partition = log_dir_copy / "p-zstd-java-0"
-    with (partition / "00000000000000000000.log").open("r+b") as file:
-        file.seek(5000)
-        file.write(bytes(3000))
-    index = log_dir_copy / "p-multi-1" / "00000000000000000000.index"
-    index.write_bytes(index.read_bytes()[::-1])
-    code, out, err = run(log_dir_copy)
-    assert code == 1
-    assert len(out) == 12
-    assert err.count("kafkalog: damage: ") == 2
-    assert "index_misleads" in err
-    row = next(line for line in out if line.startswith("p-multi-1"))
-    assert row.split()[1:4] == ["12,964", "-", "-"]
-    assert "1 of the segments without an index that can be measured" in out[-1]
-    code, out, err = run(log_dir_copy, "--on-corruption", "raise", "-t", "p-zstd-java")
-    assert code == 1
-    assert "--on-corruption skip" in err
-    assert run(log_dir_copy / "nothing-here")[0] == 3
-
-
-def test_nothing_is_written_beside_the_log(log_dir_copy: Path, run: Any) -> None:
-    before = {path: path.stat().st_mtime_ns for path in log_dir_copy.rglob("*")}
-    assert run(log_dir_copy, "--recommend")[0] == 0
-    assert {path: path.stat().st_mtime_ns for path in log_dir_copy.rglob("*")} == before
-
-
-# pictures
-
-
-def test_without_matplotlib_the_error_names_what_to_install(
-    log_dir: Path, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    code, _, err = run(log_dir, "--plot", tmp_path / "x.svg")
-    assert code == 2
-    assert "pip install matplotlib" in err
-    from kafkalog.indexes.plot import draw
-
-    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=KNEE_CANDIDATES)
-    with pytest.raises(ModuleNotFoundError, match="pip install matplotlib"):
-        draw(statistics, "p-txn-0")
-
-
-def needs_matplotlib() -> None:
-    pytest.importorskip("matplotlib", reason="pictures are NOT tested: Matplotlib is missing (pip install matplotlib)")
-
-
-@pytest.mark.parametrize(("suffix", "start"), thinned([("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")], 3))
-def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run: Any, tmp_path: Path) -> None:
-    needs_matplotlib()
-    file = tmp_path / f"x.{suffix}"
-    code, _, err = run(log_dir, "--plot", file)
-    assert (code, err) == (0, "")
-    picture = file.read_bytes()
-    assert picture.startswith(start)
-    assert len(picture) > 5000
-    code, _, err = run(log_dir, "--plot", file)
-    assert code == 6
-    assert "--overwrite" in err
-    assert run(log_dir, "--plot", file, "--overwrite")[0] == 0
-    assert file.read_bytes() == picture  # the same log, the same picture
-
-
-def test_a_picture_has_both_charts_and_the_knee(log_dir: Path) -> None:
-    needs_matplotlib()
-    import matplotlib as mpl
-
-    from kafkalog.indexes.plot import draw
-
-    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=KNEE_CANDIDATES)
-    with mpl.rc_context({"svg.fonttype": "none"}):
-        text = draw(statistics, "p$txn$ \u65e5").decode()
-    for words in ("Offset index of p$txn$", "Gaps between entries", "Trade-off", "knee: 2,048", "16K to 64K", "KiB"):
-        assert words in text
-    with pytest.raises(ValueError, match="pictures are"):
-        draw(statistics, "x", format="bmp")
-
-
-@pytest.mark.parametrize("timestamps", thinned([[7], [7] * 100, list(range(3000))], 3))
-def test_a_picture_of_few_or_equal_gaps_is_drawn(timestamps: list[int], tmp_path: Path) -> None:
-    needs_matplotlib()
-    from kafkalog.indexes.plot import draw
-
-    directory = a_log(tmp_path, timestamps)
-    partition = kafkalog.Partition(directory)
-    assert draw(partition.index_statistics(what_if=KNEE_CANDIDATES), "x").startswith(b"<?xml")
-    rebuild(directory, 0)
-    partition = kafkalog.Partition(directory)
-    assert draw(partition.index_statistics(), "x").startswith(b"<?xml")
-    with pytest.raises(ValueError, match="no batches"):
-        draw(kafkalog.Partition(a_log(tmp_path, [])).index_statistics(), "x")
-
-
-def test_a_picture_is_not_put_into_a_log_dir(log_dir_copy: Path, run: Any) -> None:
-    needs_matplotlib()
-    code, _, err = run(log_dir_copy, "--plot", log_dir_copy / "x.svg")
-    assert code == 6
-    assert "unsafe_path" in err
-    assert not (log_dir_copy / "x.svg").exists()

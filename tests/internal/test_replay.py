@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -57,3 +59,32 @@ def test_offsets_and_times_are_those_of_the_last_record() -> None:
     last.feed([batch(plain(5, b"a", b"1"), plain(9, b"a", b"2"))])
     record = last.by_key[b"a"]
     assert (record.partition, record.offset, record.timestamp) == (0, 9, 1009)
+
+
+def test_random_transactions_against_one_record_after_the_other() -> None:
+    rng = random.Random(18)
+    for _ in range(150):
+        rows: list[tuple[Any, ...]] = []
+        for offset in range(rng.randint(1, 60)):
+            producer, kind = rng.randint(0, 3), rng.random()
+            if kind < 0.25:
+                rows.append((offset, rng.choice((COMMIT, ABORT)), b"", producer, True, True))
+            else:
+                key = rng.choice((b"a", b"b", b"c", None)) if kind < 0.9 else b"d"
+                value = rng.choice((None, str(offset).encode()))
+                rows.append((offset, key, value, producer, kind < 0.7, False))
+        expected: dict[bytes, tuple[int, bytes | None]] = {}
+        pending: dict[int, list[tuple[int, bytes, bytes | None]]] = {}
+        for offset, key, value, producer, is_transactional, is_control in rows:
+            if is_control:
+                for one in pending.pop(producer, []):
+                    if key == COMMIT and expected.get(one[1], (-1, None))[0] < one[0]:
+                        expected[one[1]] = one[0], one[2]
+            elif key is not None and is_transactional:
+                pending.setdefault(producer, []).append((offset, key, value))
+            elif key is not None:
+                expected[key] = offset, value
+        cuts = sorted({0, len(rows), *(rng.randint(0, len(rows)) for _ in range(rng.randint(0, 4)))})
+        last = LastRecords()
+        last.feed([batch(*rows[begin:end]) for begin, end in itertools.pairwise(cuts)])
+        assert {key: (one.offset, one.value) for key, one in last.by_key.items()} == expected

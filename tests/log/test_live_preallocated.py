@@ -119,7 +119,7 @@ def batch_rows(directory: Path) -> list[int]:
 
 def verified(directory: Path, **options: Any) -> list[int]:
     result = kafkalog.verify(directory, **options)
-    assert result.is_ok, list(result.all_findings())
+    assert result.ok, list(result.all_findings())
     (partition,) = result.partitions
     return list(range(partition.segments[0].last_offset + 1))
 
@@ -219,7 +219,7 @@ def test_damage_in_a_preallocated_segment_is_still_damage(tmp_path: Path) -> Non
         file.write(b"x")
     with pytest.raises(kafkalog.CorruptionError, match="crc_mismatch"):
         scanned(directory)
-    assert not kafkalog.verify(directory).is_ok
+    assert not kafkalog.verify(directory).ok
     preallocate(directory)
     with path.open("r+b") as file:
         file.seek(end + 1_000_000)

@@ -145,6 +145,9 @@ def test_a_file_is_read_and_filled_as_its_windows_are_walked(
         with ThreadPoolExecutor(2) as pool:
             ahead = {"submit": lambda call: pool.submit(call).result, "n_ahead": 2}
             assert outcome_read(path, window_bytes=window_bytes, check_crcs=check_crcs, **ahead) == expected
+            hints = np.array(sorted(data.draw(st.sets(st.integers(0, len(content)), max_size=8))), np.int64)
+            options = {"window_bytes": window_bytes, "check_crcs": check_crcs, "hints": hints, **ahead}
+            assert outcome_read(path, **options) == expected
 
 
 @pytest.mark.parametrize("set_name", ["k44", "k28"])

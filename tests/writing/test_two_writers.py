@@ -83,7 +83,7 @@ def test_what_a_writer_appended_beside_another_one_is_there(path: Path, tmp_path
     winners = [name for name, error in said.items() if error == 0]
     expected = [b"old 0", b"old 1", *(f"{name} {i}".encode() for name in winners for i in range(3))]
     assert kafkalog.read_table(path)["value"].to_pylist() == expected, said
-    assert kafkalog.verify(path).is_ok
+    assert kafkalog.verify(path).ok
     assert len(winners) < 2
     if locks == "yes":
         assert sorted(map(str, said.values())) == ["0", "UnsafePathError"]

@@ -183,7 +183,7 @@ def _total(summaries: list[PartitionSummary]) -> str:
     size = sum(summary.size_in_bytes for summary in summaries)
     is_minimum = any(summary.n_records_is_minimum for summary in summaries)
     records = ("at least " if is_minimum else "") + counted(sum(summary.n_records for summary in summaries), "record")
-    n_damaged = sum(summary.damaged for summary in summaries)
+    n_damaged = sum(not summary.ok for summary in summaries)
     parts = [
         counted(len({summary.topic for summary in summaries}), "topic"),
         counted(len(summaries), "partition"),

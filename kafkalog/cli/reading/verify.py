@@ -147,7 +147,7 @@ class _Totals:
         self.n_segments += len(partition.segments)
         self.n_batches += sum(segment.n_batches for segment in partition.segments)
         self.n_bytes += sum(segment.size_in_bytes for segment in partition.segments)
-        self.n_damaged += not partition.is_ok
+        self.n_damaged += not partition.ok
         self.n_damage += partition.n_more_findings
         self.add_findings(partition.all_findings())
 
@@ -227,7 +227,7 @@ def _json_lines(partition: VerifiedPartition) -> Iterator[str]:
             "last_offset": segment.last_offset,
             "size_in_bytes": segment.size_in_bytes,
             "n_batches": segment.n_batches,
-            "ok": segment.is_ok,
+            "ok": segment.ok,
             "findings": [finding.as_dict() for finding in segment.findings],
         }
         yield json.dumps(fields)
@@ -236,7 +236,7 @@ def _json_lines(partition: VerifiedPartition) -> Iterator[str]:
         "kind": "partition",
         "path": partition.path,
         **place,
-        "ok": partition.is_ok,
+        "ok": partition.ok,
         "lost": partition.loss.as_dict(),
         "gaps": [asdict(gap) for gap in partition.gaps],
         "findings": rest,

@@ -361,7 +361,7 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
                 totals["bytes"] += row["size_in_bytes"] or 0
                 totals["batches"] += row["n_batches"] or 0
             if args.json:
-                console.json({**row, "ok": row["status"] == "ok"})
+                console.json(row)
             elif row["n_damage"] or (findings and console.verbose):
                 state = f"{counted(row['n_damage'], 'finding')} of damage" if row["n_damage"] else "OK"
                 console.line(f"{row['path'] or 'log dir'}  {state}")

@@ -397,7 +397,7 @@ def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits:
         not _lacks_files(partition, staged.path)
         and verify_path(
             Partition(staged.path, log_start_offset=partition.log_start_offset, limits=limits), indexes_only=True
-        ).is_ok
+        ).ok
     ):
         return False
     interval = index_interval(partition, read_cluster_metadata(root, limits=limits))

@@ -109,7 +109,7 @@ class VerifiedSegment:
     epochs: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
     @property
-    def is_ok(self) -> bool:
+    def ok(self) -> bool:
         """Whether no finding is damage."""
         return not any(finding.damage for finding in self.findings)
 
@@ -149,7 +149,7 @@ class SegmentCheck:
         """Check a segment; errors in reading it become findings."""
         result = self._check(segment, around, self._progress)
         for _ in range(_ATTEMPTS if around.is_live else 0):
-            if result.is_ok or self._stopped:
+            if result.ok or self._stopped:
                 break
             # a running broker may have rolled, cleaned or deleted the segment meanwhile; only real damage is still
             # there at the next attempt

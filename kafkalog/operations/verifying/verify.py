@@ -84,7 +84,7 @@ class VerifiedPartition:
         return losses.get(self.path, Loss())
 
     @property
-    def is_ok(self) -> bool:
+    def ok(self) -> bool:
         """Whether no finding is damage; a torn tail, for example, is normal and is not damage."""
         return not any(finding.damage for finding in self.all_findings())
 
@@ -110,14 +110,14 @@ class Verification(HtmlReport):
         yield from self.findings
 
     @property
-    def is_ok(self) -> bool:
+    def ok(self) -> bool:
         """Whether no finding is damage."""
         return not any(finding.damage for finding in self.all_findings())
 
     def __repr__(self) -> str:
         n_segments = sum(len(partition.segments) for partition in self.partitions)
         n_damage = sum(finding.damage for finding in self.all_findings())
-        state = "OK" if self.is_ok else f"{counted(n_damage, 'finding')} of damage"
+        state = "OK" if self.ok else f"{counted(n_damage, 'finding')} of damage"
         return f"Verification({counted(len(self.partitions), 'partition')}, {counted(n_segments, 'segment')}, {state})"
 
 

@@ -48,7 +48,7 @@ SCHEMA: Final = pa.schema(
         pa.field("last_offset", pa.int64()),
         pa.field("size_in_bytes", pa.int64()),
         pa.field("n_batches", pa.int64()),
-        pa.field("status", pa.string()),
+        pa.field("ok", pa.bool_()),
         pa.field("n_damage", pa.int64()),
         pa.field("lost", _LOST),
         pa.field("gaps", pa.list_(_GAP)),
@@ -93,9 +93,9 @@ def verify(
     Returns
     -------
     pyspark.sql.DataFrame
-        A row for each segment (`kind` is "segment"), for each partition ("partition": the status is that of the whole
+        A row for each segment (`kind` is "segment"), for each partition ("partition": `ok` is about the whole
         partition, the findings are about its other files), and one for the log dirs ("log_dir"): kind, path, topic,
-        partition, base_offset, last_offset, size_in_bytes, n_batches, status ("ok" or "damaged"), n_damage, lost (of
+        partition, base_offset, last_offset, size_in_bytes, n_batches, ok, n_damage, lost (of
         a partition: the fields of `kafkalog.Loss`), gaps (of a partition, between segments: start, end,
         is_compacted), findings (of reason, detail, path, position, length,
         base_offset, last_offset, damage), seconds.
@@ -107,7 +107,7 @@ def verify(
 
     Examples
     --------
-    >>> kafkalog.spark.verify(spark, "/backup/kafka").where("status != 'ok'").show()  # doctest: +SKIP
+    >>> kafkalog.spark.verify(spark, "/backup/kafka").where("not ok").show()  # doctest: +SKIP
     """
     if indexes_only and deep:
         raise ValueError("deep decodes records, indexes_only does not even compute checksums: choose one")
@@ -170,8 +170,8 @@ def _rows(verified: VerifiedPartition, seconds: Sequence[float]) -> Iterator[dic
         yield row
     n_more = verified.n_more_findings - sum(segment.n_more_findings for segment in verified.segments)
     row = _row("partition", verified.path, key, None, verified.findings, n_more, seconds[-1])
-    status = "ok" if verified.is_ok and not n_more else "damaged"
-    yield {**row, "status": status, "lost": verified.loss.as_dict(), "gaps": [asdict(gap) for gap in verified.gaps]}
+    ok = verified.ok and not n_more
+    yield {**row, "ok": ok, "lost": verified.loss.as_dict(), "gaps": [asdict(gap) for gap in verified.gaps]}
 
 
 def _row(
@@ -193,7 +193,7 @@ def _row(
         "last_offset": None if segment is None else segment.last_offset,
         "size_in_bytes": None if segment is None else segment.size_in_bytes,
         "n_batches": None if segment is None else segment.n_batches,
-        "status": "damaged" if n_damage else "ok",
+        "ok": not n_damage,
         "n_damage": n_damage,
         "findings": finding_rows(findings),
         "seconds": seconds,

@@ -60,7 +60,7 @@ def test_a_backup_is_never_replaced_and_may_be_left_out(partition: Path, capsys:
     assert main(["reindex", str(partition), "--in-place", "--no-backup"]) == 0
     assert "backup" not in capsys.readouterr().err
     assert {name: data for name, data in files_in(partition).items() if BACKUP_SUFFIX in name} == backups
-    assert kafkalog.verify(partition).is_ok
+    assert kafkalog.verify(partition).ok
 
 
 @pytest.mark.parametrize("there", [False, True])

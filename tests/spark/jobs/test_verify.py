@@ -37,8 +37,8 @@ def test_verify_finds_what_verify_finds(spark: SparkSession, damaged: Path) -> N
         for segment in partition.segments:
             row = by_path[segment.path]
             assert (row["base_offset"], row["last_offset"]) == (segment.base_offset, segment.last_offset)
-            assert (row["n_batches"], row["status"] == "ok") == (segment.n_batches, segment.is_ok)
-        assert (by_path[partition.path]["status"] == "ok") == partition.is_ok
+            assert (row["n_batches"], row["ok"]) == (segment.n_batches, segment.ok)
+        assert by_path[partition.path]["ok"] == partition.ok
     kinds = [row["kind"] for row in rows]
     assert [kinds.count(kind) for kind in ("segment", "partition", "log_dir")] == [27, 10, 1]
 

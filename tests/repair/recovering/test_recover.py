@@ -11,6 +11,7 @@ from pathlib import Path
 import golden_sets
 import pytest
 from faults import Faulty
+from files import content
 
 import kafkalog
 from kafkalog.errors import CorruptionError, OutputExistsError, Reason, UnsafePathError, WriteError
@@ -23,15 +24,6 @@ from kafkalog.storage.broker_lock import hold_locks
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 MARKER = ".kafka_cleanshutdown"
-
-
-def content(directory: Path) -> dict[str, bytes]:
-    """All files under a directory, but for the lock file that kafkalog creates as a broker does."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.name != ".lock"
-    }
 
 
 def small_log_dir(root: Path, names: tuple[str, ...] = ("p-multi-0", "p-txn-0", "p-ooo-0")) -> Path:
@@ -94,7 +86,7 @@ def test_the_log_dir_is_as_after_a_clean_shutdown(tmp_path: Path, set_name: str)
     for key, partition in LogDir([out]).items():
         if key.topic != "__cluster_metadata":
             assert points[key] == partition.log_end_offset
-    assert kafkalog.verify(out, indexes_only=True).is_ok
+    assert kafkalog.verify(out, indexes_only=True).ok
     for name in ("log-start-offset-checkpoint", "replication-offset-checkpoint", "meta.properties"):
         assert (out / name).read_bytes() == (unclean / name).read_bytes()
 
@@ -188,7 +180,7 @@ def test_what_a_crash_left_half_done_is_finished(tmp_path: Path) -> None:
     assert {name for name in names if not name.endswith(".snapshot")} == {
         name for name in clean if not name.endswith(".snapshot")
     }
-    assert kafkalog.verify(tmp_path / "out").is_ok
+    assert kafkalog.verify(tmp_path / "out").ok
     assert set(row(report, "p-multi-0").removed) == {f"{base.name}.swap", f"{base.name}.cleaned"}
 
     recover(log_dir, in_place=True, backup=tmp_path / "backup")
@@ -206,7 +198,7 @@ def test_a_log_start_above_the_end_leaves_an_empty_log_there(tmp_path: Path) -> 
     assert isinstance(partition, kafkalog.Partition)
     assert [one.base_offset for one in partition.segments] == [1000]
     assert partition.size_in_bytes == 0
-    assert kafkalog.verify(tmp_path / "out").is_ok
+    assert kafkalog.verify(tmp_path / "out").ok
 
 
 def test_in_place_gives_what_a_copy_gives_and_the_backup_has_all_that_changed(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_nothing_is_said_about_what_a_broker_left_when_it_was_shut_down(
 ) -> None:
     result = kafkalog.verify(golden_sets.unpacked(name, archive), **options)
     assert list(result.all_findings()) == []
-    assert result.is_ok
+    assert result.ok
     assert len(result.partitions) == len(golden_sets.partitions(name, archive))
     assert sum(segment.n_batches for one in result.partitions for segment in one.segments) > 100
 
@@ -75,7 +75,7 @@ def test_nothing_is_said_about_what_a_broker_left_when_it_was_shut_down(
 @pytest.mark.parametrize(("name", "archive"), CRASHED)
 def test_only_facts_are_said_about_what_a_broker_left_when_it_was_killed(name: str, archive: str) -> None:
     result = kafkalog.verify(golden_sets.unpacked(name, archive), deep=True)
-    assert result.is_ok
+    assert result.ok
     assert {finding.reason.value for finding in result.all_findings()} <= {"zero_fill", "partial_tail"}
     assert any(one.stat().st_size > 10**7 for one in golden_sets.unpacked(name, archive).rglob("*.index"))
 
@@ -84,7 +84,7 @@ def test_a_segment_and_a_partition_that_are_open_already_are_verified_too() -> N
     partition = kafkalog.Partition(golden_sets.LOG_DIR / "p-txn-0")
     for subject in (partition, partition.segments[2], str(partition.path), [partition.segments[0].path]):
         result = kafkalog.verify(subject)  # type: ignore[arg-type]
-        assert result.is_ok
+        assert result.ok
         assert len(result.partitions) == 1
 
 
@@ -162,7 +162,7 @@ def test_a_header_that_hides_records_is_found_by_decoding(
         [builder.record_v2(0, 0, b"k", b"v")], base_offset=0, base_timestamp=1000, max_timestamp=1000
     )
     (directory / "00000000000000000000.log").write_bytes(plain + batch)
-    assert kafkalog.verify(directory).is_ok
+    assert kafkalog.verify(directory).ok
     findings = [one for one in kafkalog.verify(directory, deep=True).all_findings() if one.damage]
     if reason is None:
         assert findings == []
@@ -229,7 +229,7 @@ def test_an_index_with_a_twentieth_of_its_entries_is_found_by_those_around_it(lo
 
 @pytest.mark.parametrize(("name", "interval"), [("k44", 1024), ("k44", 4096), ("k28", 1024), ("k44_extra", 1024)])
 def test_knowing_the_interval_says_nothing_against_healthy_indexes(name: str, interval: int) -> None:
-    assert kafkalog.verify(golden_sets.unpacked(name), indexes_only=True, index_interval_bytes=interval).is_ok
+    assert kafkalog.verify(golden_sets.unpacked(name), indexes_only=True, index_interval_bytes=interval).ok
 
 
 def test_an_offset_index_that_is_gone_is_a_fact_as_a_broker_makes_a_new_one(partition: Path) -> None:
@@ -429,7 +429,7 @@ def test_memory_does_not_grow_with_a_log_of_one_message_a_batch(tmp_path: Path) 
         path.with_suffix(".timeindex").write_bytes(indexes.time_bytes(0))
         assert len(parts) == step * times
         tracemalloc.start()
-        assert kafkalog.verify(directory, threads=1).is_ok
+        assert kafkalog.verify(directory, threads=1).ok
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
@@ -517,7 +517,7 @@ def test_progress_reaches_all_bytes_and_stopping_early_leaves_nothing_running() 
     result = kafkalog.verify(golden_sets.LOG_DIR, progress=done.append)
     assert sum(done) == sum(segment.size_in_bytes for one in result.partitions for segment in one.segments)
     stream = iter_verify(golden_sets.LOG_DIR)
-    assert next(stream).is_ok
+    assert next(stream).ok
     stream.close()  # type: ignore[attr-defined]
 
 

@@ -1,0 +1,98 @@
+"""Pictures of indexes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from effort import thinned
+from index_rules import a_log, rebuild
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.indexes.statistics import KNEE_CANDIDATES
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Call `main`: exit code, lines of stdout, stderr."""
+
+    def call(*argv: object) -> tuple[int, list[str], str]:
+        code = main(["index-stats", *(str(arg) for arg in argv)])
+        captured = capsys.readouterr()
+        return code, captured.out.splitlines(), captured.err
+
+    return call
+
+
+def test_without_matplotlib_the_error_names_what_to_install(
+    log_dir: Path, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    code, _, err = run(log_dir, "--plot", tmp_path / "x.svg")
+    assert code == 2
+    assert "pip install matplotlib" in err
+    from kafkalog.indexes.plot import draw
+
+    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=KNEE_CANDIDATES)
+    with pytest.raises(ModuleNotFoundError, match="pip install matplotlib"):
+        draw(statistics, "p-txn-0")
+
+
+def needs_matplotlib() -> None:
+    pytest.importorskip("matplotlib", reason="pictures are NOT tested: Matplotlib is missing (pip install matplotlib)")
+
+
+@pytest.mark.parametrize(("suffix", "start"), thinned([("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")], 3))
+def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run: Any, tmp_path: Path) -> None:
+    needs_matplotlib()
+    file = tmp_path / f"x.{suffix}"
+    code, _, err = run(log_dir, "--plot", file)
+    assert (code, err) == (0, "")
+    picture = file.read_bytes()
+    assert picture.startswith(start)
+    assert len(picture) > 5000
+    code, _, err = run(log_dir, "--plot", file)
+    assert code == 6
+    assert "--overwrite" in err
+    assert run(log_dir, "--plot", file, "--overwrite")[0] == 0
+    assert file.read_bytes() == picture  # the same log, the same picture
+
+
+def test_a_picture_has_both_charts_and_the_knee(log_dir: Path) -> None:
+    needs_matplotlib()
+    import matplotlib as mpl
+
+    from kafkalog.indexes.plot import draw
+
+    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=KNEE_CANDIDATES)
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        text = draw(statistics, "p$txn$ \u65e5").decode()
+    for words in ("Offset index of p$txn$", "Gaps between entries", "Trade-off", "knee: 2,048", "16K to 64K", "KiB"):
+        assert words in text
+    with pytest.raises(ValueError, match="pictures are"):
+        draw(statistics, "x", format="bmp")
+
+
+@pytest.mark.parametrize("timestamps", thinned([[7], [7] * 100, list(range(3000))], 3))
+def test_a_picture_of_few_or_equal_gaps_is_drawn(timestamps: list[int], tmp_path: Path) -> None:
+    needs_matplotlib()
+    from kafkalog.indexes.plot import draw
+
+    directory = a_log(tmp_path, timestamps)
+    partition = kafkalog.Partition(directory)
+    assert draw(partition.index_statistics(what_if=KNEE_CANDIDATES), "x").startswith(b"<?xml")
+    rebuild(directory, 0)
+    partition = kafkalog.Partition(directory)
+    assert draw(partition.index_statistics(), "x").startswith(b"<?xml")
+    with pytest.raises(ValueError, match="no batches"):
+        draw(kafkalog.Partition(a_log(tmp_path, [])).index_statistics(), "x")
+
+
+def test_a_picture_is_not_put_into_a_log_dir(log_dir_copy: Path, run: Any) -> None:
+    needs_matplotlib()
+    code, _, err = run(log_dir_copy, "--plot", log_dir_copy / "x.svg")
+    assert code == 6
+    assert "unsafe_path" in err
+    assert not (log_dir_copy / "x.svg").exists()

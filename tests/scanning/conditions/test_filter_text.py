@@ -1,0 +1,67 @@
+"""Filters as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkalog.scanning.conditions.filter_text import parse_condition
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("key == abc", ("key", "==", "abc")),
+        ("key=abc", ("key", "=", "abc")),
+        ("  key   !=   a b  ", ("key", "!=", "a b")),
+        ('key == "null"', ("key", "==", "null")),
+        ("key == ' a '", ("key", "==", " a ")),
+        ('key == ""', ("key", "==", "")),
+        ("key == 0x00ff", ("key", "==", b"\x00\xff")),
+        ('key == "0x00ff"', ("key", "==", "0x00ff")),
+        ("value == base64:AAE=", ("value", "==", b"\x00\x01")),
+        ("offset >= 5", ("offset", ">=", 5)),
+        ("offset in 1, 2,3", ("offset", "in", [1, 2, 3])),
+        ("key not in a,null,'b,c'", ("key", "not in", ["a", None, "b,c"])),
+        ("key IS  NOT NULL", ("key", "is not null")),
+        ("value is null", ("value", "is null")),
+        ("headers has trace", ("headers", "has", "trace")),
+        ("headers has not trace", ("headers", "has not", "trace")),
+        ("headers.trace == 0x01", ("headers.trace", "==", b"\x01")),
+        ('headers."a b" == x', ("headers.a b", "==", "x")),
+        ("value.amount > 5", ("value.amount", ">", "5")),
+        ("value starts_with {", ("value", "starts_with", "{")),
+        ("is_control == TRUE", ("is_control", "==", True)),
+        ("timestamp == 5000", ("timestamp", "==", 5000)),
+        ("timestamp_type == create_time", ("timestamp_type", "==", "create_time")),
+        ("timestamp_type == 1", ("timestamp_type", "==", 1)),
+        ("compression == zstd", ("compression", "==", "zstd")),
+        ("topic == 5", ("topic", "==", "5")),
+        ("partition == 5", ("partition", "==", 5)),
+    ],
+)
+def test_a_condition_is_a_tuple_of_the_columns_type(text: str, expected: tuple[Any, ...]) -> None:
+    assert parse_condition(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("key", "COLUMN OP VALUE is expected"),
+        ("key ~ a", "COLUMN OP VALUE is expected"),
+        ("key instant", "COLUMN OP VALUE is expected"),
+        ("key ==", 'a value is expected; the empty one is ""'),
+        ("key in ,", "a list of values is expected"),
+        ("key is null 5", "'is null' takes no value"),
+        ("key == null", "write 'key is null'"),
+        ("key != null", "write 'key is not null'"),
+        ("offset == five", "offset is a whole number, not 'five'"),
+        ("is_control == 1", "is_control is true or false, not '1'"),
+        ("key == 0x0", "'0x0' is not hex"),
+        ("key == base64:a", "'base64:a' is not base64"),
+    ],
+)
+def test_what_is_none_is_refused_with_what_was_expected(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_condition(text)
