@@ -107,7 +107,7 @@ def split_options(options: TaskOptions) -> tuple[PlanOptions, RecordOptions]:
     """
     for name in sorted(set(options) - set(TaskOptions.__annotations__)):
         known = name in ScanOptions.__annotations__
-        raise TypeError(f"a scan in tasks takes no {name!r}" if known else _unknown_option(name))
+        raise TypeError(f"a scan that is divided into tasks does not take {name!r}" if known else _unknown_option(name))
     planning = {name: value for name, value in options.items() if name in PlanOptions.__annotations__}
     reading = {name: value for name, value in options.items() if name not in planning}
     return cast(PlanOptions, planning), cast(RecordOptions, reading)
