@@ -137,8 +137,6 @@ STILL_WITHOUT_TESTS: set[str] = {
     "spark.writer",
     "state.cluster_image",
     "values.conditions",
-    "values.registry",
-    "values.schemas",
     "values.types",
     "verbs",
     "writing.segment_writer",
