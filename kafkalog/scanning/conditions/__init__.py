@@ -5,6 +5,7 @@
     `filter_text`     the same as text
     `arrow_filters`   the filters that say what an Arrow expression says, or less
     `expressions`     Arrow expressions applied to decoded columns where filters do not say all
+    `latest`          `latest=`: the offsets of the last record of each key
 
-Nothing here opens files.
+Nothing here opens a log.
 """
