@@ -28,7 +28,9 @@ _NO_FILE: Final = "no file: a dataset of kafkalog is read through its own method
 class Source(Protocol):
     """What a dataset needs of a scan."""
 
-    schema: pa.Schema
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the record batches."""
 
     @property
     def can_be_narrowed(self) -> bool:

@@ -12,7 +12,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.destinations import Destinations
-from kafkalog.repair.outputs import PartitionOutput
+from kafkalog.repair.outputs import PartitionOutput, Placement
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
 from kafkalog.repair.startup.load_plan import LoadPlan
 from kafkalog.state import leader_epochs
@@ -77,16 +77,8 @@ def trim(
     if (before_offset is not None) + (before_timestamp is not None) != 1:
         raise ValueError("say where: one of before_offset= and before_timestamp=")
     stamp = None if before_timestamp is None else parse_milliseconds("before_timestamp", before_timestamp)
-    places = Destinations(
-        path,
-        output=output,
-        in_place=in_place,
-        backup=backup,
-        dry_run=dry_run,
-        stage_in=stage_in,
-        removes_last_first=False,
-        limits=limits,
-    )
+    placement = Placement(output, in_place, backup, dry_run, stage_in)
+    places = Destinations(path, placement, removes_last_first=False, limits=limits)
     starts = {plan: _start(plan, before_offset, stamp) for plan in places.plans}
     with places.open() as make:
 
