@@ -135,8 +135,6 @@ STILL_WITHOUT_TESTS: set[str] = {
     "spark.stream_writer",
     "spark.writer",
     "state.cluster_image",
-    "values.conditions",
-    "values.types",
     "verbs",
     "writing.segment_writer",
 }
