@@ -63,7 +63,7 @@ class LatestOffsets:
         self._n_bytes += table.nbytes
         if self._n_bytes > self._memory_bytes:
             table = self._reduce()
-            if table.nbytes > self._memory_bytes // 2:
+            if table.nbytes > self._memory_bytes // 2 and table.num_rows > 1:  # one key cannot be divided
                 self._spill(table)
             else:
                 self._tables, self._n_bytes = [table], table.nbytes

@@ -130,6 +130,7 @@ def test_keys_that_do_not_fit_in_memory_are_sorted_out_in_files(memory_bytes: in
     rng = random.Random(memory_bytes)
     keys = [b"", b"\0", *(rng.randbytes(rng.randrange(1, 30)) for _ in range(300))]
     keys += [b"same prefix of all keys " + b"%d" % n for n in range(300)]
+    keys.append(b"a key larger than the memory" * 50)
     latest, expected = LatestOffsets(memory_bytes), {}
     at = 0
     for _ in range(40):
