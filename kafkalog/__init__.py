@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from kafkalog.internal.history import History, StateRecord, history
     from kafkalog.internal.list_producers import PartitionProducers
     from kafkalog.internal.metadata import Metadata, metadata
+    from kafkalog.internal.remote_log import RemoteLog, RemoteSegment, remote_log
     from kafkalog.internal.schemas import Schema, SchemaReference, Schemas, schemas
     from kafkalog.internal.share_state import Delivery
     from kafkalog.internal.transactions import OpenTransaction, Transaction, Transactions, transactions
@@ -121,6 +122,9 @@ _LAZY = {
     "GroupMember": "internal.groups",
     "GroupOffset": "internal.groups",
     "Delivery": "internal.share_state",
+    "remote_log": "internal.remote_log",
+    "RemoteLog": "internal.remote_log",
+    "RemoteSegment": "internal.remote_log",
     "metadata": "internal.metadata",
     "Metadata": "internal.metadata",
     "history": "internal.history",
@@ -261,6 +265,8 @@ __all__ = [
     "Record",
     "RecordColumns",
     "RecoveryReport",
+    "RemoteLog",
+    "RemoteSegment",
     "ReplicaDiff",
     "SalvageReport",
     "Scan",
@@ -316,6 +322,7 @@ __all__ = [
     "read_table",
     "recover",
     "reindex",
+    "remote_log",
     "salvage",
     "scan",
     "schemas",

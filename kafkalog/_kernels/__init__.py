@@ -5,7 +5,7 @@
     `buffer_pool`  blocks of memory that are used again, and memory that grows
     `header_walk`  batch headers to the columns of a batch table, of a window or straight from a file, then with records
     `resync`       every intact batch of a damaged window
-    `rising`       the heaviest set of rows that rise
+    `rising`       which rows to keep so that offsets rise and the most records stay
     `decode`       records of v2 batches: an exact walk to spans, then a fill of columns
     `fill`         all records of good v2 batches to columns in one pass, decompression included
     `legacy`       messages of formats v0 and v1

@@ -2,6 +2,18 @@
 
 Data goes to stdout; progress, notes, damage and errors go to stderr. Each command has a module, in `reading`,
 `internal`, `writing` or `repairing`. The commands import NumPy and Arrow when they run, so that help is quick.
+
+    `app`             parses the arguments and runs the command
+    `commands`        the commands, in the order of the help, and their modules
+    `parser`          short and long help, and errors that name what was meant
+    `options`         options of several commands, and the parsing of values
+    `scan_options`    those of commands that scan records
+    `topic_settings`  settings of a topic as options
+    `console`         stdout, stderr, the progress bar
+    `report`          `--report`: the findings as a file
+    `exits`           exit codes
+    `text`            bytes, sizes, times and tables as text
+    `completion`      what a shell completes
 """
 
 from __future__ import annotations

@@ -50,6 +50,11 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
         help="read_committed leaves out aborted transactions and what follows the first open one",
     )
     what.add_argument(
+        "--latest",
+        choices=("key",),
+        help="of each key of a partition only the last record, and none if its value is null: a topic as a table",
+    )
+    what.add_argument(
         "--include-control",
         action="store_true",
         help="also what brokers write for themselves: transaction markers, Raft's",
@@ -74,7 +79,7 @@ def add_scan_reading(parser: argparse.ArgumentParser) -> None:
     add_limits(reading)  # type: ignore[arg-type]
 
 
-FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "protobuf", "jsonschema")
+FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "jsonschema")
 """Those of `kafkalog.values.options`, which to import for a help text would take longer than the rest."""
 
 
@@ -157,6 +162,7 @@ def scan_options(args: argparse.Namespace) -> dict[str, Any]:
         "start_timestamp": args.start_timestamp,
         "end_timestamp": args.end_timestamp,
         "limit": args.limit,
+        "latest": args.latest,
         "filters": args.filters,
         "isolation_level": args.isolation_level,
         "include_control": args.include_control,

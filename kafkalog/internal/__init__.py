@@ -6,6 +6,7 @@
     `groups`          groups of consumers: members, assignments, committed offsets and lag
     `list_producers`  producers of a partition, and its open transactions
     `transactions`    transactional ids as their coordinators know them, and where they are open
+    `remote_log`      segments in remote storage
     `schemas`         a registry's subjects, versions and schemas, deleted ones too
     `metadata`        the cluster's topics, brokers, settings and so on
     `history`         every record, decoded

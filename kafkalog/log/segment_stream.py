@@ -226,12 +226,14 @@ class SegmentStream:
         finding = replace(error.to_finding(), length=behind - where, n_records=0, certainty="exact")
         first, last = first_offset(batch), int(batch.last_offset[0])
         if original is not None:
-            detail = f"a copy of the batch at position {original}: it is given once"
+            detail = f"a copy of the batch at position {original}; it is given once"
             self._next_original = original + behind - where
             self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
             return behind
         if 2 * sum(offset > self.previous for offset in following) < len(following):
-            self.report(replace(finding, detail=f"{error.detail}; the log goes on from there, and is read on"))
+            self.report(
+                replace(finding, detail=f"{error.detail}; the batches after it continue from its offset, so it is read")
+            )
             self.previous = first - 1
             return where
         end = following[0] if following and following[0] > self.previous else self.previous + 2 + last - first

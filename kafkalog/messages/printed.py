@@ -91,10 +91,10 @@ def printed_record(
         return (said, None) if is_keyed else (None, said)
 
 
-_SEGMENT_STATES: Final = dict(
+SEGMENT_STATES: Final = dict(
     enumerate(("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED"))
 )
-_DELETE_STATES: Final = dict(
+DELETE_STATES: Final = dict(
     enumerate(("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED"))
 )
 
@@ -105,7 +105,7 @@ def _remote_text(shown: Shown) -> str:
     tail = f"eventTimestampMs={data.get('eventTimestampMs')}, brokerId={data.get('brokerId')}}}"
     if shown["type"] == "REMOTE_PARTITION_DELETE_METADATA_RECORD":
         partition = _topic_id_partition(data["topicIdPartition"])
-        state = _state(_DELETE_STATES, data["remotePartitionDeleteState"])
+        state = _state(DELETE_STATES, data["remotePartitionDeleteState"])
         return f"RemotePartitionDeleteMetadata{{topicPartition={partition}, state={state}, {tail}"
     if shown["type"] == "REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD":
         return f"RemoteLogSegmentMetadataUpdate{{{_segment_id(data)}, {_custom_and_state(data)}, {tail}"
@@ -137,7 +137,7 @@ def _custom_and_state(data: Shown) -> str:
     custom = data["customMetadata"]
     size = None if custom is None else len(base64.b64decode(custom))
     text = "Optional.empty" if size is None else f"Optional[CustomMetadata{{{size} bytes}}]"
-    return f"customMetadata={text}, state={_state(_SEGMENT_STATES, data['remoteLogSegmentState'])}"
+    return f"customMetadata={text}, state={_state(SEGMENT_STATES, data['remoteLogSegmentState'])}"
 
 
 def _state(states: Mapping[int, str], number: int) -> str:

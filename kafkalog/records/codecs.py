@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 import cramjam
 import numpy as np
+import numpy.typing as npt
 import zstandard
 from isal import isal_zlib
 
@@ -320,11 +321,16 @@ def _snappy_block(arena: Arena, block: memoryview, limit: int, total: int) -> in
         if len(block) != 1:
             raise _stream_error(kf.Codec.SNAPPY, "bytes behind an empty block")
         return 0
-    n: int = cramjam.snappy.decompress_raw_into(block, arena.reserve(declared))
+    n: int = cramjam.snappy.decompress_raw_into(block, as_array(arena.reserve(declared)))
     if n != declared:
         raise _stream_error(kf.Codec.SNAPPY, f"a block of {n} bytes that declares {declared}")
     arena.used += n
     return n
+
+
+def as_array(room: memoryview) -> npt.NDArray[np.uint8]:
+    """The same bytes as an array: without the GIL, cramjam writes into no memoryview."""
+    return np.frombuffer(room, np.uint8)
 
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -388,7 +394,8 @@ def _lz4_blocks(arena: Arena, blocks: memoryview, block_size: int, limit: int, f
             arena.append(block)
             total += size
         else:
-            n = cramjam.lz4.decompress_block_into(block, arena.reserve(block_size), output_len=block_size)
+            room = as_array(arena.reserve(block_size))
+            n = cramjam.lz4.decompress_block_into(block, room, output_len=block_size)
             arena.used += n
             total += n
         if total > limit:

@@ -19,7 +19,7 @@ import numpy as np
 import zstandard
 
 from kafkalog import format as kf
-from kafkalog.records.codecs import XERIAL_MAGIC, Arena, Compression, header_checksum
+from kafkalog.records.codecs import XERIAL_MAGIC, Arena, Compression, as_array, header_checksum
 
 XERIAL_BLOCK: Final = 32 * 1024
 LZ4_BLOCK: Final = 64 * 1024
@@ -74,7 +74,7 @@ def _snappy(arena: Arena, view: memoryview) -> None:
     room[:16] = _XERIAL_HEADER
     at = 16
     for start in range(0, n, XERIAL_BLOCK):
-        size = cramjam.snappy.compress_raw_into(view[start : start + XERIAL_BLOCK], room[at + 4 :])
+        size = cramjam.snappy.compress_raw_into(view[start : start + XERIAL_BLOCK], as_array(room[at + 4 :]))
         _BE32.pack_into(room, at, size)
         at += 4 + size
     arena.used += at
@@ -100,7 +100,7 @@ def _lz4_fast(frame: bytes, arena: Arena, view: memoryview) -> None:
     at = 7
     for start in range(0, n, LZ4_BLOCK):
         block = view[start : start + LZ4_BLOCK]
-        size = cramjam.lz4.compress_block_into(block, room[at + 4 :], store_size=False)
+        size = cramjam.lz4.compress_block_into(block, as_array(room[at + 4 :]), store_size=False)
         if size < len(block):
             _LE32.pack_into(room, at, size)
         else:

@@ -1,21 +1,26 @@
 """Where the changed files of a partition go: into a copy of it, in place of the old ones, or nowhere.
 
 `Copied` makes a whole partition elsewhere. `InPlace` keeps the old files in a backup, then moves the new ones in, in an
-order in which a broker can start after each step. What the changes are is not known here.
+order in which a broker can start after each step. `Placement` says which, and `Placed` makes the outputs of partitions
+and the files of the log dir itself. What the changes are is not known here.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from kafkalog import format as kf
+from kafkalog.log.log_dir import is_partition_directory
+from kafkalog.storage.atomic import StrPath
+from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.copying import Backup, copy_file
 from kafkalog.storage.moves import Move, staged_additions
-from kafkalog.storage.output_paths import copy_ownership
-from kafkalog.storage.staging import StagedDirectory
+from kafkalog.storage.output_paths import check_outside, check_stage_in, copy_ownership, staging_directory
+from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 
 _INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
@@ -37,6 +42,146 @@ class PartitionOutput(Protocol):
 
     def abandon(self) -> None:
         """Make none of the changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the changes to a log dir or a partition go, as a caller says it.
+
+    Attributes
+    ----------
+    output : path-like or None
+        The directory to create with a changed copy.
+    in_place : bool
+    backup : path-like or None
+        With `in_place`, the directory to create for the old files.
+    dry_run : bool
+    stage_in : path-like or None
+        With `in_place`, the directory to write new files in. Default: the parent of the log dir.
+
+    Raises
+    ------
+    ValueError
+        These do not go together.
+    """
+
+    output: StrPath | None
+    in_place: bool
+    backup: StrPath | None
+    dry_run: bool
+    stage_in: StrPath | None
+
+    def __post_init__(self) -> None:
+        if (self.output is not None) + self.in_place != 1 and not (
+            self.dry_run and self.output is None and not self.in_place
+        ):
+            raise ValueError("say where to: one of output=, in_place=True with backup=, and dry_run=True")
+        if self.in_place and self.backup is None and not self.dry_run:
+            raise ValueError("in_place=True needs backup=, a directory for the files that are replaced")
+        if not self.in_place and (self.backup is not None or self.stage_in is not None):
+            raise ValueError("backup= and stage_in= go with in_place=True")
+
+    def enter(
+        self, stack: contextlib.ExitStack, root: Path, partitions: Iterable[Path], *, removes_last_first: bool = True
+    ) -> Placed:
+        """Hold locks, and stage what is to be written.
+
+        Parameters
+        ----------
+        stack : ExitStack
+            Releases the locks, and publishes a copy.
+        root : Path
+            The log dir or the partition.
+        partitions : iterable of Path
+            The partitions that may change.
+        removes_last_first : bool
+            See `InPlace`.
+
+        Raises
+        ------
+        UnsafePathError
+            Somebody holds a lock; or the output or the backup lies in the log dir.
+        """
+        is_partition = is_partition_directory(root)
+        placed = Placed(root.absolute().parent if is_partition else root, is_partition, removes_last_first)
+        if self.dry_run:
+            return placed
+        if self.output is not None:
+            check_outside(self.output, [root])
+            placed.staged = stack.enter_context(staged_directory(self.output))
+            return placed
+        assert self.backup is not None
+        check_outside(self.backup, [root])
+        placed.backup = Backup(self.backup)
+        stack.enter_context(hold_locks([placed.log_dir]))
+        stack.enter_context(hold_partitions(partitions))
+        if self.stage_in is None:
+            placed.stage_in = staging_directory(placed.log_dir / kf.RECOVERY_POINT_CHECKPOINT)
+        else:
+            check_stage_in(self.stage_in)
+            placed.stage_in = Path(self.stage_in)
+        return placed
+
+
+@dataclass(slots=True)
+class Placed:
+    """Makes the outputs of partitions, and writes the files of the log dir itself.
+
+    Attributes
+    ----------
+    log_dir : Path
+    is_partition : bool
+        Whether a partition was named, not its log dir.
+    removes_last_first : bool
+    staged : StagedDirectory or None
+        The copy.
+    backup : Backup or None
+        In place.
+    stage_in : Path or None
+    """
+
+    log_dir: Path
+    is_partition: bool
+    removes_last_first: bool
+    staged: StagedDirectory | None = None
+    backup: Backup | None = None
+    stage_in: Path | None = None
+
+    @property
+    def n_backup_files(self) -> int:
+        """Number of files in the backup."""
+        return 0 if self.backup is None else self.backup.n_files
+
+    def partition(self, directory: Path, names: Sequence[str]) -> PartitionOutput:
+        """The output of a partition with these files."""
+        if self.staged is not None:
+            prefix = "" if self.is_partition else f"{directory.name}/"
+            (self.staged.path / prefix).mkdir(parents=True, exist_ok=True)
+            return Copied(directory, self.staged, prefix, names, _ignore)
+        if self.backup is None or self.stage_in is None:
+            return Unwritten()
+        return InPlace(directory, self.backup, self.stage_in, removes_last_first=self.removes_last_first)
+
+    def keep(self, name: str) -> bool:
+        """Back up a file of the log dir; returns whether it exists."""
+        assert self.backup is not None
+        path = self.log_dir / name
+        if not path.exists():
+            return False
+        self.backup.keep(path, name)
+        self.backup.sync()
+        return True
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file of the log dir, after a backup of the old one."""
+        if self.staged is not None:
+            with self.staged.create(name) as file:
+                file.write(data)
+        elif self.backup is not None:
+            self.keep(name)
+            with staged_file(self.log_dir / name, overwrite=True, stage_in=self.stage_in) as file:
+                file.write(data)
+            copy_ownership(self.log_dir / name, self.log_dir)
 
 
 class Unwritten:

@@ -124,7 +124,7 @@ def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanO
             raise ValueError("schemas is for decode=, such as decode={'value': 'avro'}")
         return formats, options, None
     if options.get("extract"):
-        raise ValueError("extract= makes numbers of bytes beside them; it does not go with decode=")
+        raise ValueError("extract= computes columns from undecoded bytes; it cannot be combined with decode=")
     if filters is None:
         return formats, options, None
     if is_expression(filters):
@@ -148,7 +148,7 @@ def schemas_beside(
     ValueError
         There is no such topic.
     """
-    if not any(one.format in ("avro", "protobuf") and one.schema is None for one in formats.values()):
+    if not any(one.format == "avro" and one.schema is None for one in formats.values()):
         return None
     path: LogDir | Path
     if isinstance(target, LogDir):

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from kafkalog.errors import (
     CorruptionWarning,
@@ -23,17 +24,18 @@ from kafkalog.errors import (
     Reason,
     warn,
 )
-from kafkalog.interchange.arrow_output import ArrowWriter
+from kafkalog.interchange.arrow_output import ArrowWriter, binary_array
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import ScanStatistics, SegmentWindow
 from kafkalog.records.batch_table import Window, lost_batch
-from kafkalog.records.columns import RecordColumns
+from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, RecordReader, decode
 from kafkalog.records.fill import Form
 from kafkalog.records.header_walk import ALL_OFFSETS, WINDOW_BYTES
 from kafkalog.records.selection import FunctionFailure, Selection
+from kafkalog.scanning.conditions.latest import LatestOffsets
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
 
@@ -51,6 +53,8 @@ class Task:
     work: BatchTask[Decoded]
     is_last: bool
     """Whether these are the last batches of the window."""
+    latest: LatestOffsets | None = None
+    """With `latest`, the offsets of the records that are the last of their keys."""
 
 
 class _Found(NamedTuple):
@@ -135,6 +139,8 @@ class Pass:
         self.statistics.n_records = self.statistics.n_records_selected = 0
         if query.residual is not None and query.residual.is_needed:
             names = list(dict.fromkeys([*names, *query.residual.record_columns]))
+        if query.latest is not None:
+            names = list(dict.fromkeys([*names, "offset"]))
         if isinstance(query.target, LogDir):
             for finding in query.target.findings:
                 self.report(finding)
@@ -179,6 +185,8 @@ class Pass:
                 if selections is None:
                     continue
                 counts.n_partitions_read += 1
+                # before its segments are walked: they keep what the last walk found
+                latest = self._latest(partition) if query.latest is not None and names else None
                 whole, by_segment = selections
                 found = list(partition.findings)
                 reader = partition.reader
@@ -211,13 +219,13 @@ class Pass:
                         done = partial(
                             _as_it_is, Decoded(records if n_records else None, len(batches), None, n_records)
                         )
-                        yield Task(window, partition, BatchTask(_IN_PLACE, done, 0, len(batches)), True)
+                        yield Task(window, partition, BatchTask(_IN_PLACE, done, 0, len(batches)), True, latest)
                         del done
                     elif n_wanted:
                         decode_rows = partial(self._decode, window, selection, names, form)
                         for first, stop in shares(batches):
                             work = BatchTask(pool, decode_rows, first, stop)
-                            yield Task(window, partition, work, stop == len(batches))
+                            yield Task(window, partition, work, stop == len(batches), latest)
                             del work
                         del decode_rows
                     else:
@@ -231,6 +239,16 @@ class Pass:
                     yield _Found(partition, finding)
         except KafkalogError as error:
             yield error
+
+    def _latest(self, partition: Partition) -> LatestOffsets:
+        """The offsets of the last records of the keys of a partition. What is found on the way is found again later."""
+        latest, one = LatestOffsets(), _SilentPass(self.query.of_keys(partition))
+        for _, columns in one.run(["key", "offset"]):
+            keys = columns["key"]
+            if isinstance(keys, BinaryColumn):
+                latest.add(binary_array(keys, pa.binary()), pa.array(columns["offset"]))
+        latest.finish()
+        return latest
 
     def _reader(
         self,
@@ -292,7 +310,7 @@ class Pass:
         for decoded in task.work.results():
             counts.n_records = (counts.n_records or 0) + decoded.n_records
             self._count_failures(task, decoded.failures)
-            columns = self._apply_residual(task, decoded.columns)
+            columns = self._apply_residual(task, _latest_of(decoded.columns, task.latest))
             if columns is not None:
                 counts.n_records_selected = (counts.n_records_selected or 0) + columns.n_records
                 yield columns
@@ -350,6 +368,24 @@ class Pass:
             self.findings.add(finding)
             warn(finding, FunctionWarning)
         self._failures = {}
+
+
+class _SilentPass(Pass):
+    """A pass whose findings another one reports."""
+
+    def report(self, finding: Finding) -> None:
+        """Keep a finding."""
+        self.findings.add(finding)
+
+
+def _latest_of(columns: RecordColumns | None, latest: LatestOffsets | None) -> RecordColumns | None:
+    """The records that are the last of their keys; None if there are none."""
+    if columns is None or latest is None:
+        return columns
+    rows = latest.rows(np.asarray(columns["offset"]))
+    if rows.size == columns.n_records:
+        return columns
+    return columns.take(rows) if rows.size else None
 
 
 def _submit(pool: OrderedPool, call: Callable[[], Window | None]) -> Callable[[], Window | None]:

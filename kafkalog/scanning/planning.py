@@ -110,6 +110,7 @@ def plan(
     task_bytes: int = TASK_BYTES,
     min_tasks: int | None = None,
     max_records: int | None = None,
+    whole_partitions: bool = False,
     outcomes: Callable[[Partition, int | None], TransactionOutcomes] | None = None,
     condition: Filter | None = None,
     limits: Limits = DEFAULT_LIMITS,
@@ -134,6 +135,8 @@ def plan(
         Make tasks smaller, to get about this many.
     max_records : int, optional
         Maximum number of offsets that a task spans in one partition.
+    whole_partitions : bool
+        Divide no partition. Small ones are still read together.
     outcomes : callable, optional
         ``outcomes(partition, end_offset)`` returns how the partition's transactions ended; default:
         `Partition.learn_outcomes`.
@@ -184,6 +187,7 @@ def plan(
         isolation_level,
         on_corruption,
         include_deleted,
+        whole_partitions,
         outcomes or (lambda partition, end: partition.learn_outcomes(end, on_corruption=on_corruption)),
     )
 
@@ -243,6 +247,7 @@ class _Planner:
     isolation_level: IsolationLevel
     on_corruption: OnCorruption
     include_deleted: bool
+    whole_partitions: bool
     outcomes: Callable[[Partition, int | None], TransactionOutcomes]
 
     def cut(self, partition: Partition, start: int | None, end: int | None) -> list[_Part]:
@@ -269,7 +274,7 @@ class _Planner:
             str(partition.path), partition.topic_partition, tuple(ranges), partition.log_start_offset, start, end
         )
         try:
-            if self.on_corruption != "stop":
+            if self.on_corruption != "stop" and not self.whole_partitions:
                 return list(self._parts(partition, whole))
         except ReadError:
             if self.on_corruption == "raise":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from kafkalog.parsing import Time, TopicPatterns, hint, integer, one_of, optiona
 from kafkalog.records.selection import Predicate, Selection
 from kafkalog.scanning.conditions.expressions import Residual, conditions_of
 from kafkalog.scanning.conditions.filter_tuples import Filters
-from kafkalog.scanning.conditions.filters import Filter
+from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.values.options import Decode
@@ -63,6 +63,7 @@ class RecordOptions(TypedDict, total=False):
     where: Callable[..., Any] | None
     include_control: bool
     check_crcs: bool
+    latest: Literal["key"] | None
 
 
 class TaskOptions(PlanOptions, RecordOptions, total=False):
@@ -106,7 +107,7 @@ def split_options(options: TaskOptions) -> tuple[PlanOptions, RecordOptions]:
     """
     for name in sorted(set(options) - set(TaskOptions.__annotations__)):
         known = name in ScanOptions.__annotations__
-        raise TypeError(f"a scan in tasks takes no {name!r}" if known else _unknown_option(name))
+        raise TypeError(f"a scan that is divided into tasks does not take {name!r}" if known else _unknown_option(name))
     planning = {name: value for name, value in options.items() if name in PlanOptions.__annotations__}
     reading = {name: value for name, value in options.items() if name not in planning}
     return cast(PlanOptions, planning), cast(RecordOptions, reading)
@@ -132,6 +133,8 @@ class Query:
         Whether internal topics of a log dir are read without being named.
     limit : int or None
         At most this many records.
+    latest : str or None
+        Only the last record of each key, unless its value is null; conditions apply to these records.
     """
 
     target: Target
@@ -154,6 +157,7 @@ class Query:
     limits: Limits = DEFAULT_LIMITS
     internal: bool = True
     limit: int | None = None
+    latest: str | None = None
 
     @classmethod
     def of(cls, path: Paths | Opened, **options: Unpack[ScanOptions]) -> Self:
@@ -186,6 +190,8 @@ class Query:
             limits=limits,
             **{"internal": False, "threads": os.cpu_count() or 1, **checked},
         )
+        if query.latest is not None and query.include_control:
+            raise ValueError("latest='key' is about records of users: it does not go with include_control")
         query._check_names()
         return query
 
@@ -253,6 +259,7 @@ class Query:
 
     def _predicates(self, condition: Filter | None) -> tuple[Predicate, ...]:
         parts = () if condition is None else condition.split()
+        parts = parts if self.latest is None else (_STATE, *parts)
         return (*parts, *(() if self.where is None else (self.where,)))
 
     def conditions(self) -> dict[str, list[str]]:
@@ -297,9 +304,29 @@ class Query:
             levels["partitions"] += [str(term) for term in terms if term.column in ("topic", "partition")]
             levels["segments"] += [str(term) for term in terms if term.column == "segment"]
             levels["batches"] += [str(term) for term in terms if term.is_of_batch]
+        if self.latest is not None:
+            levels["records"].append(f"latest={self.latest}")
         if self.residual is not None:
             levels["records"].append(str(self.residual.expression))
         return levels
+
+    @property
+    def of_plan(self) -> Filter | None:
+        """What rules out records of a plan, and with `latest` partitions: their records have to be known."""
+        return self.filter if self.filter is None or self.latest is None else self.filter.about(PLACE)
+
+    def of_keys(self, partition: Partition) -> Query:
+        """What tells which records of a partition are the latest: all records whose keys are wanted."""
+        has_key = Term.of("key", "is not null")
+        wanted = (self.filter or Filter(((),))).about((*PLACE, "key"), has_key)
+        nothing: dict[str, Any] = dict.fromkeys(
+            ("topics", "partitions", "where", "extract", "residual", "limit", "latest")
+        )
+        return replace(self, target=partition, filter=wanted, **nothing)
+
+
+_STATE: Final = Filter(((Term.of("key", "is not null"), Term.of("value", "is not null")),))
+"""Records that say what the state of their key is: one without a value says that there is none."""
 
 
 def _bind(condition: Filter | None, **where: Any) -> tuple[bool, Filter | None]:
@@ -435,6 +462,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "internal": _flag,
     "check_crcs": _flag,
     "limit": lambda name, value: optional_integer(name, value, 0),
+    "latest": lambda name, value: None if value is None else one_of(name, value, ("key",)),
     "threads": lambda name, value: optional_integer(name, value, 1) or os.cpu_count() or 1,
 }
 """Functions that check an option and convert it to the value of a `Query`."""

@@ -57,6 +57,12 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         Columns of numbers, computed from records in the same pass by such functions: ``{"price": ("f8", function)}``.
         A value is null (masked in NumPy) if the function returns None, or, with a warning and a finding, if it raises
         or returns a number that does not fit the dtype. dtypes are bool, i1, i2, i4, i8, u1, u2, u4, f4 and f8.
+    latest : {"key"}, optional
+        Read a topic as a table: of each key of a partition only the last record, and none if its value is null (a
+        tombstone), as a compacted topic is meant to be read, compacted or not. Records without a key are left out.
+        Offsets, timestamps and `isolation_level` say in which records the last one is looked for; `filters`, `where`
+        and `limit` choose among those found. The keys of a partition are read first. Memory is bounded: keys that do
+        not fit are sorted out in a temporary directory (``TMPDIR``).
     isolation_level : {"read_uncommitted", "read_committed"}
         With `"read_committed"`, read like a consumer of that level: without records of aborted transactions, and only
         up to the last stable offset, which is where the earliest open transaction begins. The markers in the log
@@ -88,12 +94,12 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()` for key, value and header values.
     decode : mapping of {"key", "value"} to str or mapping, optional
         What the bytes are, such as ``{"key": "long", "value": "json"}``: utf8, json, short, int, long, float, double,
-        uuid (as Kafka's serializers write them), avro, protobuf or jsonschema (in Confluent's frames). Instead of the
-        name a mapping may have ``format``, ``schema`` (text or path; then values need not name one), ``framed=False``
-        (no schema id stands before values) and ``message`` (Protobuf's name of it). The column then has typed values.
-        `columns` and `filters` may name fields, such as ``value.customer.id``. What does not decode is null, with a
-        finding and a `DecodeWarning`; the columns ``value_error`` and ``value_bytes`` have the reason and the bytes.
-        Where the types depend on the values, records are read twice. `where` sees bytes.
+        uuid (as Kafka's serializers write them), avro or jsonschema (in Confluent's frames). Instead of the name a
+        mapping may have ``format``, ``schema`` (text or path; then values need not name one) and ``framed=False`` (no
+        schema id stands before values). The column then has typed values. `columns` and `filters` may name fields, such
+        as ``value.customer.id``. What does not decode is null, with a finding and a `DecodeWarning`; the columns
+        ``value_error`` and ``value_bytes`` have the reason and the bytes. Where the types depend on the values, records
+        are read twice. `where` sees bytes.
     schemas : path-like, str or mapping, optional
         Where schemas are looked up: a directory with files such as ``7.avsc``, a registry's URL, or a mapping of id to
         schema. Default: the topic ``_schemas`` in the same log dir.

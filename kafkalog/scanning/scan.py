@@ -322,14 +322,13 @@ class Scan(DecodedScan):
     def plan(self, *, target_bytes: int = TASK_BYTES) -> list[Scan]:
         """Divide the scan into scans of parts of the files, which together read each record once, in the same order.
 
-        A part is a small value that pickles, so that other processes can read it; they need the same paths. It is read
-        by one thread. Partitions and offsets that `filters` rule out are in no part. Planning decodes no record.
+        A part is small and pickles, so that other processes with the same paths can read it, each with one thread. What
+        `filters` rule out of partitions and offsets is in no part. With `latest`, no partition is divided.
 
         Parameters
         ----------
         target_bytes : int
-            About how many bytes of `.log` files a part has: large segments are divided at batches that their offset
-            index points to, small ones are read together.
+            About how many bytes of `.log` files a part has. Large segments are divided, small ones read together.
 
         Returns
         -------
@@ -368,7 +367,8 @@ class Scan(DecodedScan):
             include_deleted=query.include_deleted,
             internal=query.internal,
             task_bytes=target_bytes,
-            condition=query.filter,
+            whole_partitions=query.latest is not None,
+            condition=query.of_plan,
             limits=query.limits,
         )
         if self._decoding is not None:

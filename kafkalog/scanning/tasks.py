@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Unpack
+from typing import TypedDict, Unpack
 
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, Limits, ReadError
 from kafkalog.log.ranges import PartitionRange
+from kafkalog.scanning.conditions.expressions import conditions_of
+from kafkalog.scanning.conditions.filters import PLACE, Filter
 from kafkalog.scanning.planning import ReadTask
 from kafkalog.scanning.query import RecordOptions
 from kafkalog.scanning.scan import Scan
+
+
+class PlanLimits(TypedDict):
+    """The options of `plan` that follow from those of `read_task`."""
+
+    condition: Filter | None
+    whole_partitions: bool
+
+
+def plan_limits(options: RecordOptions) -> PlanLimits:
+    """What a plan leaves out, and what it does not divide, for tasks that are read with these options."""
+    condition, _ = conditions_of(options.get("filters"), {})
+    is_state = options.get("latest") is not None
+    return {"condition": condition and condition.about(PLACE) if is_state else condition, "whole_partitions": is_state}
 
 
 def read_task(
@@ -33,7 +49,8 @@ def read_task(
         What to do if a segment has disappeared, or was replaced, since it was planned.
     limits : Limits
     **options
-        columns, start_timestamp, end_timestamp, filters, where, include_control and check_crcs; see `kafkalog.scan`.
+        columns, start_timestamp, end_timestamp, filters, where, include_control, check_crcs and latest; see
+        `kafkalog.scan`.
 
     Raises
     ------
@@ -45,6 +62,7 @@ def read_task(
     for part in task.parts:
         # a part without known outcomes replays transactions itself, and needs all of its segments for that
         is_free = task.isolation_level == "read_uncommitted" or part.outcomes is not None
+        is_free = is_free and options.get("latest") is None
         parts += part.segment_by_segment() if tolerates_data_loss and is_free else [part]
     for part in parts:
         try:

@@ -1,5 +1,18 @@
 """Kafka's log on Spark: a data source, and jobs for a cluster or one machine; needs ``kafkalog[spark]``.
 
+    `source`          the data source "kafkalog", for `spark.read` and `readStream`
+    `source_options`  its options
+    `offsets`         topics, offsets and timestamps in options to offset ranges
+    `reader`          reads one task on an executor
+    `stream_reader`   follows log dirs that grow
+    `types`           Arrow's record columns to those that Spark takes
+    `writer`          the sink: a DataFrame to the partitions of a log dir
+    `stream_writer`   the sink of a streaming query
+    `sink_options`    the sink's options, and its columns
+    `repartition`     brings the records of each Kafka partition together, for the sink
+    `jobs`            scan, verify, reindex and export as jobs
+    `session`         a Spark session for the command line
+
 If the package is installed, Spark finds the data source by itself. If it is only importable, as from a source tree,
 call `register`.
 """

@@ -14,9 +14,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafkalog.errors import CorruptionWarning, Finding, Reason
-from kafkalog.scanning.conditions.expressions import conditions_of
 from kafkalog.scanning.planning import ReadTask, plan
-from kafkalog.scanning.tasks import read_task
+from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
 from kafkalog.spark.offsets import open_paths, resolve, wanted_partitions
 from kafkalog.spark.source_options import SourceOptions
@@ -63,6 +62,7 @@ class TaskReader:
             columns=types.record_columns(self._columns),
             filters=options.filters,
             check_crcs=options.check_crcs,
+            latest=options.latest,
         )
         for batch in stream:
             n_lost += types.n_overflows(batch)
@@ -97,7 +97,7 @@ class KafkaLogReader(TaskReader, DataSourceReader):
             task_bytes=options.task_bytes,
             min_tasks=options.min_partitions,
             max_records=options.max_records_per_partition,
-            condition=conditions_of(options.filters, {})[0],
+            **plan_limits({"filters": options.filters, "latest": options.latest}),
         )
         for finding in made.findings:
             if finding.damage:

@@ -129,7 +129,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     if preserve and partitions is not None:
         raise ValueError("preserveOffsets keeps records in their partitions, and partitions spreads them: name one")
     if "topicid" in given and topic is None:
-        raise ValueError("topicId is that of one topic: name it (topic)")
+        raise ValueError("topicId is the id of one topic: the option topic has to name it")
     if given.get("jobid") == "":
         raise ValueError("jobId is empty")
     return SinkOptions(

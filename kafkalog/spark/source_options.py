@@ -58,6 +58,7 @@ _SUPPORTED: Final = (
     "checkCrcs",
     "taskBytes",
     "highWatermark",
+    "latest",
 )
 _NO_BROKER = "this source reads files and asks no broker"
 _REFUSED: Final = {
@@ -165,6 +166,7 @@ class SourceOptions:
     check_crcs: bool
     task_bytes: int
     high_watermark: Literal["ignore", "checkpoint"]
+    latest: Literal["key"] | None
     given: frozenset[str]
 
     def check_batch(self) -> None:
@@ -200,6 +202,8 @@ class SourceOptions:
             raise ValueError("ending offset not valid in streaming queries")
         if self.given & {"endingtimestamp", "endingoffsetsbytimestamp"}:
             raise ValueError("ending timestamp not valid in streaming queries")
+        if self.latest is not None:
+            raise ValueError("latest not valid in streaming queries: what is the latest record changes")
         least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
             raise ValueError(
@@ -255,8 +259,19 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         check_crcs=_boolean(given, "checkCrcs", True),
         task_bytes=_bytes(given.get("taskbytes", str(TASK_BYTES))),
         high_watermark=cast(Literal["ignore", "checkpoint"], high_watermark),
+        latest=_latest(given),
         given=frozenset(given),
     )
+
+
+def _latest(given: Mapping[str, str]) -> Literal["key"] | None:
+    if "latest" not in given:
+        return None
+    if given["latest"].lower() != "key":
+        raise ValueError(f"latest must be key, not {given['latest']!r}")
+    if "maxrecordsperpartition" in given:
+        raise ValueError("maxRecordsPerPartition divides partitions, and latest reads each as a whole")
+    return "key"
 
 
 def _check_names(given: Mapping[str, str]) -> None:

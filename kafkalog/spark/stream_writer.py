@@ -31,9 +31,7 @@ class KafkaLogStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         if options.job_id is not None:
-            raise ValueError(
-                "jobId is for batch jobs: a stream is known by its query, and where that is by its checkpoint"
-            )
+            raise ValueError("jobId is for batch jobs: a stream is identified by its query and its checkpoint")
         super().__init__(options, schema)
         self._token = secrets.token_hex(8)
 

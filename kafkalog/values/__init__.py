@@ -9,7 +9,7 @@
     `registry`    a registry that answers HTTP
     `columns`     what decodes the key or the value of records, by schemas or without
     `conditions`  filters on decoded columns
-    `decoding`    all of it for the record batches of a scan
+    `decoding`    decodes the record batches of a scan, with all of these
 
 What does not decode is null, and counted with its reason. Nothing here knows files of a log.
 """

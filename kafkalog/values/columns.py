@@ -18,7 +18,6 @@ from kafkalog.values.schemas import Schema, SchemaSource, find_reference, find_s
 from kafkalog.values.types import CommonType, Path, narrow_type
 
 _MOST_REFERENCES: Final = 200
-_TYPE_NAMES: Final = {"avro": "AVRO", "protobuf": "PROTOBUF"}
 
 
 class ColumnDecoder(Protocol):
@@ -147,11 +146,10 @@ class SchemaColumn:
         return Decoded(pa.concat_arrays(arrays).take(pa.array(order)), failures)
 
     def _groups(self, payloads: Payloads, headers: pa.Array | None) -> tuple[list[Framed], dict[int, str]]:
-        has_indexes = self._how.format == "protobuf"
         if self._how.schema is None:
-            return read_frames(payloads, headers, self._header_name, has_indexes=has_indexes)
+            return read_frames(payloads, headers, self._header_name)
         if self._how.has_frames:
-            payloads, failures = strip_frames(payloads, headers, self._header_name, has_indexes=has_indexes)
+            payloads, failures = strip_frames(payloads, headers, self._header_name)
         else:
             failures = {}
         # null ones go along: then the group is all rows, and nothing is put together
@@ -173,7 +171,7 @@ class SchemaColumn:
         schema = None if self._source is None or group.key is None else find_schema(self._source, group.key)
         if schema is None:
             return f"no schema {group.key} is known"
-        if schema.type != _TYPE_NAMES[self._how.format]:
+        if schema.type != "AVRO":
             return f"schema {group.key} is {schema.type}"
         referred: dict[tuple[str, str, int], str] = {}
         self._refer(schema, referred)
@@ -201,8 +199,6 @@ def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) 
         return PlainColumn(how.format)
     if how.format in ("json", "jsonschema"):
         return JsonColumn(HEADER_NAMES[column] if how.has_frames else None)
-    if how.format == "avro":
-        if how.schema is not None:
-            AvroValues(how.schema)  # a given schema that is none is a mistake of the caller's
-        return SchemaColumn(column, how, source)
-    raise ValueError(f"{how.format} is not decoded yet")
+    if how.schema is not None:
+        AvroValues(how.schema)  # a given schema that is none is a mistake of the caller's
+    return SchemaColumn(column, how, source)

@@ -34,7 +34,7 @@ class Framed(NamedTuple):
     key : int or str or None
         None if there is no frame.
     indexes : tuple of int
-        Protobuf: the way to the message. Empty for other formats.
+        The way to the message, as Protobuf has it; empty where no indexes are read.
     rows : int64[m]
     payloads : Payloads
         Of these rows, without their frames.

@@ -11,8 +11,8 @@ from typing import Any, Final
 from kafkalog.parsing import hint
 
 NUMBERS: Final = ("short", "int", "long", "float", "double")
-FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "protobuf", "jsonschema")
-WITH_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
+FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "jsonschema")
+WITH_SCHEMAS: Final = ("avro", "jsonschema")
 """Formats in frames that name a schema."""
 COLUMNS: Final = ("key", "value")
 
@@ -32,14 +32,11 @@ class ColumnFormat:
         The schema that all values are written with, as text; without it, each value names its own.
     framed : bool
         Whether schema ids are in front of values, or in headers.
-    message : str, optional
-        Protobuf: the name of the message in `schema`, for values that are not framed. Default: the first one.
     """
 
     format: str
     schema: str | None = None
     framed: bool = True
-    message: str | None = None
 
     @property
     def has_frames(self) -> bool:
@@ -85,14 +82,10 @@ def _column_format(column: str, given: Any) -> ColumnFormat:
     if name not in FORMATS:
         raise ValueError(f"no format {name!r} to decode the {column} by; there are {', '.join(FORMATS)}")
     schema = given.get("schema")
-    if name not in WITH_SCHEMAS and (schema is not None or "framed" in given or "message" in given):
+    if name not in WITH_SCHEMAS and (schema is not None or "framed" in given):
         raise ValueError(f"{name} has no schema; formats with one are {', '.join(WITH_SCHEMAS)}")
-    if given.get("message") is not None and name != "protobuf":
-        raise ValueError(f"message is for protobuf, not {name}")
-    one = ColumnFormat(
-        name, None if schema is None else schema_text(schema), bool(given.get("framed", True)), given.get("message")
-    )
-    if not one.has_frames and one.schema is None and name in ("avro", "protobuf"):
+    one = ColumnFormat(name, None if schema is None else schema_text(schema), bool(given.get("framed", True)))
+    if not one.has_frames and one.schema is None and name == "avro":
         raise ValueError(f"decode[{column!r}]: values without a frame name no schema, so give one")
     return one
 

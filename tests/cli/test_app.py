@@ -529,6 +529,13 @@ def test_cat_shows_deleted_records_when_asked(run: Any, log_dir: Path) -> None:
     assert [line.split("  ")[0] for line in first] == ["p-delrec-0@334", "p-delrec-0@202"]
 
 
+def test_cat_reads_a_topic_as_a_table_when_asked(run: Any, log_dir: Path) -> None:
+    latest = kafkalog.read_table(log_dir, topics="p-compact", columns=["offset"], latest="key")
+    code, out, _ = run("cat", log_dir, "-t", "p-compact", "--latest", "key", "--json", "--columns", "offset")
+    assert (code, [json.loads(line)["offset"] for line in out]) == (Exit.GOOD, latest.column(0).to_pylist())
+    assert 0 < len(out) < 100
+
+
 def test_cat_leaves_out_aborted_and_open_transactions_when_asked(run: Any, log_dir: Path) -> None:
     committed = kafkalog.read_table(log_dir / "p-txn-0", columns=["offset"], isolation_level="read_committed")
     argv = ("cat", log_dir / "p-txn-0", "--isolation-level", "read_committed", "--json", "--columns", "offset")

@@ -99,8 +99,8 @@ TARGETS: dict[str, tuple[Target, Callable[[], list[bytes]], float]] = {
     ),
     "search": (search, lambda: [salvage_trials.made(seed, 12).data for seed in range(8)], 0.1),
     "indexes": (indexes, lambda: golden("*.*index"), 0.1),
-    "snapshot": (snapshot, lambda: golden("*.snapshot"), 0.05),
-    "checkpoints": (checkpoints, lambda: golden("*-checkpoint") + golden("partition.metadata"), 0.1),
+    "snapshot": (snapshot, lambda: golden("*.snapshot"), 0.03),
+    "checkpoints": (checkpoints, lambda: golden("*-checkpoint") + golden("partition.metadata"), 0.03),
 }
 
 

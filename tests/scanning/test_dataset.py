@@ -155,6 +155,7 @@ class Engines:
         self.fusion = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
         self.fusion.register_dataset("log", self.dataset)
         self.fusion.register_record_batches("copy", [table.to_batches()])
+        self.fusion.register_dataset("arrow", ds.dataset(table))
 
     def run(self, engine: str, source: str, names: list[str], where: Condition) -> pa.Table:
         if engine == "polars":
@@ -181,7 +182,15 @@ def check(engines: Engines, engine: str, table: pa.Table, n: int, seed: int) -> 
     for _ in range(n):
         where = predicate(rng, table)
         names = ["topic", "partition", "offset", *rng.sample(COLUMNS[3:], rng.randrange(4))]
-        ours, theirs = (engines.run(engine, source, names, where) for source in ("log", "copy"))
+        try:
+            ours, theirs = (engines.run(engine, source, names, where) for source in ("log", "copy"))
+        except Exception as error:
+            # what DataFusion makes of a constant in a condition is none of Arrow's expressions, for any dataset
+            if "BooleanScalar" not in str(error):
+                raise AssertionError(engine, where.sql) from error
+            with pytest.raises(Exception, match="BooleanScalar"):
+                engines.run(engine, "arrow", names, where)
+            continue
         assert ours.num_rows == theirs.num_rows, (engine, where.sql)
         assert ours.num_rows == 0 or ours.equals(theirs.cast(ours.schema)), (engine, where.sql)
         found += ours.num_rows > 0
@@ -289,6 +298,8 @@ def test_a_dataset_has_what_engines_call(log: Path, table: pa.Table) -> None:
     assert computed["next"].equals(pc.add(table["offset"], 1))
     assert max(batch.num_rows for batch in dataset.to_batches(columns=["value"], batch_size=13)) == 13
     assert pickle.loads(pickle.dumps(dataset)).count_rows() == table.num_rows
+    assert dataset.to_table(filter=pa.scalar(False)).num_rows == 0  # as DataFusion says that nothing is wanted
+    assert sum(fragment.count_rows() for fragment in dataset.get_fragments(filter=pa.scalar(False))) == 0
     fragments = list(dataset.get_fragments(filter=field("topic") == "p-txn"))
     rows = [fragment.to_table(columns=["topic"]) for fragment in fragments]
     assert set(pa.concat_tables(rows)["topic"].to_pylist()) == {"p-txn"}

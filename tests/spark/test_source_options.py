@@ -94,6 +94,8 @@ def test_names_and_values_are_read_whatever_their_case() -> None:
         ({"taskBytes": "0"}, "number of bytes"),
         ({"where": "x"}, "Python function"),
         ({"paths": "x"}, "paths"),
+        ({"latest": "value"}, "latest must be key"),
+        ({"latest": "key", "maxRecordsPerPartition": "5"}, "maxRecordsPerPartition divides partitions"),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, str], message: str) -> None:
@@ -123,6 +125,7 @@ def test_a_batch_query_has_to_begin_before_the_end(options: dict[str, str], mess
     [
         ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
         ({"endingTimestamp": "1"}, "ending timestamp not valid in streaming queries"),
+        ({"latest": "key"}, "latest not valid in streaming queries"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, r"minOffsetPerTrigger\(9\) is higher"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Commands that repair: they say what a broker would do about damage, and do it, or better, before it starts.
+"""Commands that repair: what a broker would do about damage, done before it starts, and what saves more than it would.
 
     `preflight`    says what a broker would do on its next start
     `recover`      a broker's recovery, done offline

@@ -12,7 +12,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.destinations import Destinations
-from kafkalog.repair.outputs import PartitionOutput
+from kafkalog.repair.outputs import PartitionOutput, Placement
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
 from kafkalog.repair.startup.load_plan import LoadPlan
 from kafkalog.state import leader_epochs
@@ -77,16 +77,8 @@ def trim(
     if (before_offset is not None) + (before_timestamp is not None) != 1:
         raise ValueError("say where: one of before_offset= and before_timestamp=")
     stamp = None if before_timestamp is None else parse_milliseconds("before_timestamp", before_timestamp)
-    places = Destinations(
-        path,
-        output=output,
-        in_place=in_place,
-        backup=backup,
-        dry_run=dry_run,
-        stage_in=stage_in,
-        removes_last_first=False,
-        limits=limits,
-    )
+    placement = Placement(output, in_place, backup, dry_run, stage_in)
+    places = Destinations(path, placement, removes_last_first=False, limits=limits)
     starts = {plan: _start(plan, before_offset, stamp) for plan in places.plans}
     with places.open() as make:
 
@@ -123,7 +115,9 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredParti
     segments = plan.partition.segments
     row = RecoveredPartition(str(plan.path), plan.partition.topic_partition)
     row.log_start_offset, row.log_end_offset = start, plan.partition.log_end_offset
-    if start > plan.partition.log_start_offset and plan.files.problem:
+    # where the checkpoint has it already, a run before may have been killed before it removed all
+    is_trimmed = start > plan.partition.log_start_offset or 0 < start == plan.log_start
+    if is_trimmed and plan.files.problem:
         row.log_start_offset, row.error = plan.partition.log_start_offset, plan.files.problem
         output.abandon()
         return row
@@ -137,7 +131,7 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredParti
             file = name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
             if file in there:
                 output.remove(file)
-    if start > plan.partition.log_start_offset:
+    if is_trimmed:
         for name in plan.files.names:
             offset = kf.parse_base_offset(name)
             # that at the log end stays: the producers are in it

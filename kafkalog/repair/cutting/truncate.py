@@ -16,7 +16,7 @@ from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.destinations import Destinations
 from kafkalog.repair.cutting.prefix import SegmentPrefix, position_of
-from kafkalog.repair.outputs import PartitionOutput
+from kafkalog.repair.outputs import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
 from kafkalog.repair.startup.load_plan import LoadPlan
@@ -87,16 +87,8 @@ def truncate(
     if (to_offset is not None) + (to_epoch is not None) + (to_timestamp is not None) != 1:
         raise ValueError("say where: one of to_offset=, to_epoch= and to_timestamp=")
     stamp = None if to_timestamp is None else parse_milliseconds("to_timestamp", to_timestamp)
-    places = Destinations(
-        path,
-        output=output,
-        in_place=in_place,
-        backup=backup,
-        dry_run=dry_run,
-        stage_in=stage_in,
-        removes_last_first=True,
-        limits=limits,
-    )
+    placement = Placement(output, in_place, backup, dry_run, stage_in)
+    places = Destinations(path, placement, removes_last_first=True, limits=limits)
     ends: dict[LoadPlan, int | None] = {plan: _end(plan, to_offset, to_epoch, stamp) for plan in places.plans}
     with places.open() as make:
         for plan in places.plans:

@@ -21,17 +21,15 @@ from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.parsing import parse_milliseconds
-from kafkalog.repair.outputs import Copied, InPlace, PartitionOutput, Unwritten
+from kafkalog.repair.outputs import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.log_dir import root_files
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
 from kafkalog.repair.startup.file_names import partition_directories
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
-from kafkalog.storage.atomic import StrPath, remove_file, sync_directory
-from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
-from kafkalog.storage.copying import Backup, copy_file
-from kafkalog.storage.output_paths import check_outside, check_stage_in, copy_ownership, staging_directory
-from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
+from kafkalog.storage.atomic import remove_file, sync_directory
+from kafkalog.storage.broker_lock import refuse_if_locked
+from kafkalog.storage.copying import copy_file
 
 _NOT_COPIED = frozenset({kf.LOCK_FILE, kf.CLEAN_SHUTDOWN_FILE})
 
@@ -130,7 +128,9 @@ def recover(
     RecoveryReport(10 partitions, nothing lost)
     """
     root = Path(path)
-    _check_options(output, in_place, backup, dry_run, stage_in, threads)
+    placement = Placement(output, in_place, backup, dry_run, stage_in)
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
     is_partition = is_partition_directory(root)
     log_dir = root.absolute().parent if is_partition else root
     refuse_if_locked([log_dir])
@@ -148,33 +148,19 @@ def recover(
             report.partitions.append(RecoveredPartition(str(directory), None, error=str(error)))
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
     with contextlib.ExitStack() as stack:
-        if dry_run:
-            make: Callable[[LoadPlan], PartitionOutput] = lambda plan: Unwritten()  # noqa: E731
-            finish_root: Callable[[], None] = lambda: None  # noqa: E731
-        elif output is not None:
-            make, finish_root = _copies(stack, root, is_partition, output, report)
-        else:
-            assert backup is not None
-            make, finish_root = _changes(stack, root, log_dir, is_partition, plans, backup, stage_in, report)
+        placed = placement.enter(stack, root, [plan.path for plan in plans])
+        if placed.backup is not None and placed.keep(kf.CLEAN_SHUTDOWN_FILE):
+            # a broker that starts in between must recover what is not done yet
+            remove_file(log_dir / kf.CLEAN_SHUTDOWN_FILE)
+            sync_directory(log_dir)
+
+        def make(plan: LoadPlan) -> PartitionOutput:
+            return placed.partition(plan.path, plan.files.names)
+
         run = _Run(report, make, index_interval_bytes, None if now is None else parse_milliseconds("now", now), limits)
         run.recover(plans, threads or min(os.cpu_count() or 1, 4), progress, on_partition)
-        finish_root()
+        _finish_root(root, placed, report)
     return report
-
-
-def _check_options(
-    output: object, in_place: bool, backup: object, dry_run: bool, stage_in: object, threads: int | None
-) -> None:
-    if (output is not None) + in_place != 1 and not (dry_run and output is None and not in_place):
-        raise ValueError("say where to: one of output=, in_place=True with backup=, and dry_run=True")
-    if in_place and backup is None and not dry_run:
-        raise ValueError("in_place=True needs backup=, a directory for the files that are replaced")
-    if backup is not None and not in_place:
-        raise ValueError("backup= goes with in_place=True")
-    if stage_in is not None and not in_place:
-        raise ValueError("stage_in= goes with in_place=True")
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
 
 
 def _directories(root: Path, report: RecoveryReport) -> list[Path]:
@@ -313,84 +299,22 @@ def _ends(report: RecoveryReport) -> dict[kf.TopicPartition, int]:
     return found
 
 
-def _copies(
-    stack: contextlib.ExitStack, root: Path, is_partition: bool, output: StrPath, report: RecoveryReport
-) -> tuple[Callable[[LoadPlan], PartitionOutput], Callable[[], None]]:
-    """Outputs in a new directory, and the step that writes the files of the log dir itself."""
-    check_outside(output, [root])
-    staged = stack.enter_context(staged_directory(output))
-
-    def make(plan: LoadPlan) -> PartitionOutput:
-        prefix = "" if is_partition else f"{plan.path.name}/"
-        if prefix:
-            (staged.path / prefix).mkdir(parents=True, exist_ok=True)
-        return Copied(plan.path, staged, prefix, plan.files.names, lambda n_bytes: None)
-
-    def finish() -> None:
-        if is_partition:
-            if not report.is_clean:
-                reason = report.findings.rows[0].reason if report.findings.rows else Reason.UNKNOWN_FILE
-                raise CorruptionError(reason, report.partitions[0].error or "", path=os.fspath(root))
-            return
-        _copy_root(root, staged, report)
-
-    return make, finish
-
-
-def _copy_root(root: Path, staged: StagedDirectory, report: RecoveryReport) -> None:
+def _finish_root(root: Path, placed: Placed, report: RecoveryReport) -> None:
+    """Write the files of the log dir itself; raise if the copy of a partition is not recovered."""
+    report.n_backup_files = placed.n_backup_files
+    if placed.is_partition:
+        if placed.staged is not None and not report.is_clean:
+            reason = report.findings.rows[0].reason if report.findings.rows else Reason.UNKNOWN_FILE
+            raise CorruptionError(reason, report.partitions[0].error or "", path=os.fspath(root))
+        return
+    if placed.staged is None and placed.backup is None:
+        return
     written = root_files(root, _ends(report), is_clean=report.is_clean)
-    for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
-        if entry.is_file() and entry.name not in _NOT_COPIED and entry.name not in written:
-            copy_file(Path(entry.path), staged, entry.name)
+    if placed.staged is not None:
+        for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
+            if entry.is_file() and entry.name not in _NOT_COPIED and entry.name not in written:
+                copy_file(Path(entry.path), placed.staged, entry.name)
     for name, data in written.items():
-        with staged.create(name) as file:
-            file.write(data)
+        placed.put(name, data)
     report.checkpoints = list(written)
-
-
-def _changes(
-    stack: contextlib.ExitStack,
-    root: Path,
-    log_dir: Path,
-    is_partition: bool,
-    plans: list[LoadPlan],
-    backup: StrPath,
-    stage_in: StrPath | None,
-    report: RecoveryReport,
-) -> tuple[Callable[[LoadPlan], PartitionOutput], Callable[[], None]]:
-    """Outputs that replace files, and the step that writes the files of the log dir itself."""
-    check_outside(backup, [root])
-    kept = Backup(backup)
-    stack.enter_context(hold_locks([log_dir]))
-    stack.enter_context(hold_partitions(plan.path for plan in plans))
-    if stage_in is None:
-        stage = staging_directory(log_dir / kf.RECOVERY_POINT_CHECKPOINT)
-    else:
-        check_stage_in(stage_in)
-        stage = Path(stage_in)
-    marker = log_dir / kf.CLEAN_SHUTDOWN_FILE
-    if marker.exists():
-        # a broker that starts in between must recover what is not done yet
-        kept.keep(marker, marker.name)
-        kept.sync()
-        remove_file(marker)
-        sync_directory(log_dir)
-
-    def make(plan: LoadPlan) -> PartitionOutput:
-        return InPlace(plan.path, kept, stage)
-
-    def finish() -> None:
-        if not is_partition:
-            written = root_files(root, _ends(report), is_clean=report.is_clean)
-            for name, data in written.items():
-                target = root / name
-                if target.exists():
-                    kept.keep(target, name)
-                    kept.sync()
-                with staged_file(target, overwrite=True, stage_in=stage) as file:
-                    file.write(data)
-                copy_ownership(target, root)
-            report.checkpoints = list(written)
-        report.n_backup_files = kept.n_files
-
-    return make, finish
+    report.n_backup_files = placed.n_backup_files

@@ -1,10 +1,11 @@
-"""What is wanted of records, as conditions: checked, bound to a place, and applied to batches and records.
+"""What is wanted of records, as conditions: checked, bound to a topic-partition, and applied to batches and records.
 
     `filters`         `Term` and `Filter`: conditions applied before any record is copied
     `filter_tuples`   `filters=` checked and converted to these
     `filter_text`     the same as text
     `arrow_filters`   the filters that say what an Arrow expression says, or less
     `expressions`     Arrow expressions applied to decoded columns where filters do not say all
+    `latest`          `latest=`: the offsets of the last record of each key
 
-Nothing here opens files.
+Nothing here opens a log.
 """

@@ -7,7 +7,7 @@ out without reading them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -21,6 +21,9 @@ from kafkalog.records.columns import BINARY_COLUMNS
 from kafkalog.records.decode import batch_column, sequences
 from kafkalog.records.selection import FunctionFailure, Mask, no_timestamp
 from kafkalog.records.spans import Spans
+
+PLACE: Final = ("topic", "partition")
+"""Columns with one value per partition."""
 
 PLACE_COLUMNS: Final = ("topic", "partition", "segment")
 """Columns with one value per segment."""
@@ -272,6 +275,11 @@ class Filter:
             if known and len(known) == len(values):
                 bounds[name] = max(known) if name == "end_offset" else min(known)
         return bounds
+
+    def about(self, columns: Container[str], *more: Term) -> Filter:
+        """The narrowest filter about some columns alone that matches whatever this one matches, with terms added."""
+        groups = [tuple(term for term in group if term.column in columns) for group in self.groups]
+        return Filter(tuple((*group, *more) for group in dict.fromkeys(groups)), self.derived)
 
     def batch_mask(self, batches: BatchTable) -> npt.NDArray[np.bool_] | None:
         """bool[n]: batches that may hold a matching record; None for all."""

@@ -44,10 +44,9 @@ from kafkalog.operations.export import (
     check_replaceable,
     split_by_directory,
 )
-from kafkalog.scanning.conditions.expressions import conditions_of
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import RecordOptions, TaskOptions, split_options
-from kafkalog.scanning.tasks import read_task
+from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
 from kafkalog.spark.jobs.scan import warn_of
 from kafkalog.spark.jobs.tables import (
@@ -139,7 +138,7 @@ def export(
     format, partition_by, columns, compression, row_group_rows, encoding, null, escape_formulas, overwrite
         See `kafkalog.export`. Without `partition_by` there is a file for each task, ``part-00000-0.parquet`` and so on.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
-include_control, include_deleted, internal, on_corruption, check_crcs
+include_control, include_deleted, internal, on_corruption, check_crcs, latest
         See `kafkalog.scan`.
     task_bytes : int
         About how many bytes of `.log` files a task reads; this also sets the size of the files written.
@@ -186,8 +185,7 @@ include_control, include_deleted, internal, on_corruption, check_crcs
         raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     check_outside(out, opened.paths if isinstance(opened, LogDir) else [opened.path])
-    condition, _ = conditions_of(reading.get("filters"), {})
-    planned = plan(opened, task_bytes=task_bytes, condition=condition, limits=limits, **planning)
+    planned = plan(opened, task_bytes=task_bytes, limits=limits, **planning, **plan_limits(reading))
     warn_of(planned)
     for finding in planned.findings:
         report(finding)

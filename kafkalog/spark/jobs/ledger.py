@@ -48,7 +48,7 @@ class Ledger:
         path = self.directory / key[:2] / key
         try:
             if not self.directory.is_dir():  # do not make it: if it is missing here, it is not shared with the driver
-                raise FileNotFoundError(errno.ENOENT, "not there: driver and executors have to share it")
+                raise FileNotFoundError(errno.ENOENT, "does not exist here: driver and executors must share it")
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path) from error

@@ -15,10 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Limits, OnCorruption
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
-from kafkalog.scanning.conditions.expressions import conditions_of
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
 from kafkalog.scanning.query import TaskOptions, split_options
-from kafkalog.scanning.tasks import read_task
+from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
 from kafkalog.spark.jobs.tables import TaskFindings, map_tasks
 
@@ -56,7 +55,7 @@ def scan(
     include_headers : bool
         Add headers to the default columns.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
-include_control, include_deleted, internal, on_corruption, check_crcs
+include_control, include_deleted, internal, on_corruption, check_crcs, latest
         See `kafkalog.scan`. Records that `filters` and `where` exclude never reach Spark.
     task_bytes : int
         About how many bytes of `.log` files a task reads: large segments are split, small ones are read together.
@@ -86,8 +85,7 @@ include_control, include_deleted, internal, on_corruption, check_crcs
     columns = reading.get("columns") or (*types.KAFKA_COLUMNS, *(["headers"] if include_headers else []))
     chosen = types.check_columns(columns)
     reading["columns"] = types.record_columns(chosen)
-    condition, _ = conditions_of(reading.get("filters"), {})
-    planned = plan(path, task_bytes=task_bytes, min_tasks=min_tasks, condition=condition, limits=limits, **planning)
+    planned = plan(path, task_bytes=task_bytes, min_tasks=min_tasks, limits=limits, **planning, **plan_limits(reading))
     warn_of(planned)
     report = _reporter(planned, found)
     schema = types.arrow_schema(chosen)

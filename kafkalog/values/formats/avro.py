@@ -46,6 +46,7 @@ _MOST_TIMES: Final = 64
 _MOST_ROOM: Final = 2**31
 
 
+Numbers = npt.NDArray[np.int32]
 Around = tuple[int, ...]
 """The records that a type is in."""
 
@@ -214,7 +215,7 @@ class _Program:
             self._set_node(at, one.kind, -1, [])
         return at
 
-    def arrays(self, root: int) -> tuple[npt.NDArray[Any], ...]:
+    def arrays(self, root: int) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers, npt.NDArray[np.uint8]]:
         """The arguments of the kernel. The node that is the value's is the first one."""
         children: list[int] = []
         rows = []

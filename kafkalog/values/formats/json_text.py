@@ -197,7 +197,9 @@ def _read_by_arrow(payloads: Payloads, kind: pa.DataType | None) -> pa.Table | N
     start, stop = payloads.start[rows], payloads.stop[rows]
     if (payloads.data[start] != _OPEN).any() or (payloads.data[stop - 1] != _CLOSE).any():
         return None
-    text = b"\n".join([payloads.data[a:b].tobytes() for a, b in zip(start.tolist(), stop.tolist(), strict=True)])
+    first = int(start.min())
+    whole = payloads.data[first : int(stop.max())].tobytes()
+    text = b"\n".join([whole[a:b] for a, b in zip((start - first).tolist(), (stop - first).tolist(), strict=True)])
     if len(text) > _BLOCK_BYTES or (
         (text.count(b"[") > MOST_DEPTH or text.count(b"{") > rows.size + MOST_DEPTH) and (_depth(text) > MOST_DEPTH)
     ):

@@ -46,6 +46,16 @@ def test_ranges_filters_and_partitions_narrow_a_scan_before_spark_sees_it(spark:
     assert ordered(arrow(frame)) == ordered(expected)
 
 
+def test_the_latest_records_of_keys_are_those_without_spark(spark: SparkSession, log_dir: Path) -> None:
+    names = ["topic", "partition", "offset"]
+    expected = kafkalog.read_table(log_dir, columns=names, latest="key")
+    assert 100 < len(expected) < kafkalog.scan(log_dir).count_rows()
+    assert ordered(arrow(jobs.scan(spark, log_dir, columns=names, task_bytes=SMALL, latest="key"))) == ordered(expected)
+    jobs.register(spark)
+    source = spark.read.format("kafkalog").options(columns=",".join(names), latest="key", taskBytes=SMALL)
+    assert ordered(arrow(source.load(str(log_dir)))) == ordered(expected)
+
+
 def test_tasks_follow_bytes_and_not_files(spark: SparkSession, log_dir: Path) -> None:
     assert jobs.scan(spark, log_dir).rdd.getNumPartitions() == 1
     size = sum(path.stat().st_size for path in log_dir.rglob("*.log"))

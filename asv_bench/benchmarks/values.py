@@ -1,0 +1,92 @@
+"""Typed values: Avro and JSON to Arrow, beside a loop of fastavro and Arrow's own JSON reader."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.json
+
+from kafkalog.values.formats.avro import AvroValues
+from kafkalog.values.formats.json_text import JsonValues
+from kafkalog.values.payloads import Payloads
+
+from .common import CpuTimed
+
+N = 20_000
+KINDS = ["long", "int", "string", "string", "double", "boolean", ["null", "string"], ["null", "long"], "float", "bytes"]
+SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": f"f{i}", "type": kind} for i, kind in enumerate(KINDS)],
+}
+
+
+def rows() -> list[dict[str, Any]]:
+    """Ten fields of mixed types."""
+    return [
+        {
+            "f0": 2**40 + i,
+            "f1": i,
+            "f2": f"customer-{i % 1000}",
+            "f3": "a text of some length",
+            "f4": i / 7,
+            "f5": i % 2 == 0,
+            "f6": None if i % 3 else "note",
+            "f7": None if i % 2 else i,
+            "f8": i / 2,
+            "f9": b"bytes",
+        }
+        for i in range(N)
+    ]
+
+
+class Avro(CpuTimed):
+    """Avro of ten fields."""
+
+    def setup(self) -> None:
+        self.schema = fastavro.parse_schema(SCHEMA)
+        self.values = []
+        for row in rows():
+            out = io.BytesIO()
+            fastavro.schemaless_writer(out, self.schema, row)
+            self.values.append(out.getvalue())
+        self.payloads = Payloads.of(pa.array(self.values, pa.binary()))
+        self.reader = AvroValues(json.dumps(SCHEMA))
+        self.one_field = AvroValues(json.dumps(SCHEMA), paths=[("f2",)])
+
+    def time_all_fields(self) -> None:
+        self.reader.decode(self.payloads)
+
+    def time_one_field(self) -> None:
+        self.one_field.decode(self.payloads)
+
+    def time_fastavro_loop(self) -> None:
+        schema = self.schema
+        pa.array(
+            [fastavro.schemaless_reader(io.BytesIO(value), schema, None) for value in self.values], self.reader.type
+        )
+
+
+class Json(CpuTimed):
+    """JSON of nine fields."""
+
+    def setup(self) -> None:
+        self.values = [json.dumps({name: row[name] for name in row if name != "f9"}).encode() for row in rows()]
+        self.payloads = Payloads.of(pa.array(self.values, pa.binary()))
+        self.reader = JsonValues()
+        self.reader.learn(self.payloads)
+
+    def time_learn(self) -> None:
+        JsonValues().learn(self.payloads)
+
+    def time_all_fields(self) -> None:
+        self.reader.decode(self.payloads)
+
+    def time_pyarrow_reader(self) -> None:
+        pyarrow.json.read_json(
+            io.BytesIO(b"\n".join(self.values)), read_options=pyarrow.json.ReadOptions(use_threads=False)
+        )

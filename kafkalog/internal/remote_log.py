@@ -1,0 +1,222 @@
+"""Segments in remote storage (KIP-405), out of `__remote_log_metadata`, as a broker has them after it loaded the topic.
+
+Mirrors `RemotePartitionMetadataStore` and `RemoteLogMetadataCache`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits
+from kafkalog.format import REMOTE_LOG_METADATA, TopicPartition
+from kafkalog.internal.reading import AsOf, read_records
+from kafkalog.internal.replay import undecoded
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths, open_log_dir
+from kafkalog.messages.decoder import MessageError
+from kafkalog.messages.framing import decode_record
+from kafkalog.messages.printed import DELETE_STATES, SEGMENT_STATES
+from kafkalog.parsing import Time
+
+
+@dataclass(slots=True)
+class RemoteSegment:
+    """A segment in remote storage.
+
+    Attributes
+    ----------
+    topic, topic_id : str
+    partition : int
+    segment_id : str
+    start_offset, end_offset : int
+        First and last offset.
+    broker_id : int
+        The broker that changed it last.
+    max_timestamp, event_timestamp : int
+        Of the records, and of the last change, in ms.
+    size_in_bytes : int
+    leader_epochs : dict of int to int
+        Start offset by leader epoch.
+    state : str
+        ``COPY_SEGMENT_STARTED``, ``COPY_SEGMENT_FINISHED`` or ``DELETE_SEGMENT_STARTED``.
+    custom_metadata : str or None
+        What the storage plugin keeps, in base64.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    broker_id: int
+    max_timestamp: int
+    event_timestamp: int
+    size_in_bytes: int
+    leader_epochs: dict[int, int] = field(default_factory=dict)
+    state: str = ""
+    custom_metadata: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+
+class RemoteLog(list[RemoteSegment]):
+    """Remote segments, sorted by topic, partition and start offset.
+
+    Attributes
+    ----------
+    deleting : dict of TopicPartition to str
+        Partitions whose remote log is being deleted, and how far that is.
+    findings : list of Finding
+        Damage, and records that could not be decoded.
+    """
+
+    def __init__(self, segments: Iterable[RemoteSegment] = ()) -> None:
+        super().__init__(segments)
+        self.deleting: dict[TopicPartition, str] = {}
+        self.findings: list[Finding] = []
+
+    def to_arrow(self) -> pa.Table:
+        """The segments as a table."""
+        rows = [{**asdict(one), "leader_epochs": list(one.leader_epochs.items())} for one in self]
+        return pa.Table.from_pylist(rows, schema=_ARROW)
+
+
+_TIME: Final = pa.timestamp("ms", tz="UTC")
+_ARROW: Final = pa.schema(
+    {
+        "topic": pa.string(),
+        "topic_id": pa.string(),
+        "partition": pa.int32(),
+        "segment_id": pa.string(),
+        "start_offset": pa.int64(),
+        "end_offset": pa.int64(),
+        "broker_id": pa.int32(),
+        "max_timestamp": _TIME,
+        "event_timestamp": _TIME,
+        "size_in_bytes": pa.int64(),
+        "leader_epochs": pa.map_(pa.int32(), pa.int64()),
+        "state": pa.string(),
+        "custom_metadata": pa.string(),
+    }
+)
+
+
+def remote_log(
+    path: Paths | LogDir,
+    *,
+    topics: str | Sequence[str] | None = None,
+    end_offset: int | None = None,
+    end_timestamp: Time | None = None,
+    limits: Limits | None = None,
+) -> RemoteLog:
+    """Read which segments are in remote storage.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or LogDir
+        Log dirs with the partitions of ``__remote_log_metadata``.
+    topics : str or sequence of str, optional
+        Only these: names or globs such as ``orders-*``.
+    end_offset : int, optional
+        The state right before this offset of each partition.
+    end_timestamp : int (ms), str or aware datetime, optional
+        The state right before this time.
+    limits : Limits, optional
+
+    Returns
+    -------
+    RemoteLog
+        A list of `RemoteSegment`. Damage does not raise: what lies behind it is read, and `findings` has it.
+
+    Examples
+    --------
+    >>> kafkalog.remote_log("tests/golden/log_dir")
+    []
+    """
+    log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
+    result = RemoteLog()
+    segments: dict[str, RemoteSegment] = {}
+    for record in read_records(
+        log_dir, REMOTE_LOG_METADATA, AsOf.of(end_offset, end_timestamp), result.findings.append
+    ):
+        if record.is_control:
+            continue
+        try:
+            decoded = decode_record(REMOTE_LOG_METADATA, record.key, record.value)
+        except MessageError as error:
+            where = TopicPartition(REMOTE_LOG_METADATA, record.partition or 0)
+            result.findings.append(undecoded(log_dir, where, record.offset, error))
+        else:
+            _apply(decoded.type, decoded.value or {}, segments, result.deleting)
+    wanted = [topics] if isinstance(topics, str) else topics
+    result.extend(
+        one
+        for one in sorted(segments.values(), key=lambda one: (one.topic, one.partition, one.start_offset))
+        if wanted is None or any(fnmatchcase(one.topic, glob) for glob in wanted)
+    )
+    return result
+
+
+def _apply(
+    kind: str,
+    value: Mapping[str, Any],
+    segments: dict[str, RemoteSegment],
+    deleting: dict[TopicPartition, str],
+) -> None:
+    if kind == "RemotePartitionDeleteMetadata":
+        of = value["topicIdPartition"]
+        key, state = (
+            TopicPartition(of["name"], of["partition"]),
+            _named(DELETE_STATES, value["remotePartitionDeleteState"]),
+        )
+        deleting[key] = state
+        if state == "DELETE_PARTITION_FINISHED":
+            del deleting[key]
+            for one in [
+                one for one in segments.values() if (one.topic_id, one.partition) == (of["id"], of["partition"])
+            ]:
+                del segments[one.segment_id]
+    elif kind == "RemoteLogSegmentMetadata":
+        of = value["remoteLogSegmentId"]["topicIdPartition"]
+        segment_id = value["remoteLogSegmentId"]["id"]
+        segments[segment_id] = RemoteSegment(
+            of["name"],
+            of["id"],
+            of["partition"],
+            segment_id,
+            value["startOffset"],
+            value["endOffset"],
+            value["brokerId"],
+            value["maxTimestampMs"],
+            value["eventTimestampMs"],
+            value["segmentSizeInBytes"],
+            {one["leaderEpoch"]: one["offset"] for one in value["segmentLeaderEpochs"]},
+            _named(SEGMENT_STATES, value["remoteLogSegmentState"]),
+            _text(value["customMetadata"]),
+        )
+    elif kind == "RemoteLogSegmentMetadataUpdate":
+        known = segments.get(value["remoteLogSegmentId"]["id"])
+        if known is None:
+            return
+        known.state = _named(SEGMENT_STATES, value["remoteLogSegmentState"])
+        known.broker_id, known.event_timestamp = value["brokerId"], value["eventTimestampMs"]
+        known.custom_metadata = _text(value["customMetadata"]) or known.custom_metadata
+        if known.state == "DELETE_SEGMENT_FINISHED":
+            del segments[known.segment_id]
+
+
+def _named(names: Mapping[int, str], number: int) -> str:
+    return names.get(number, f"unknown({number})")
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()

@@ -1,0 +1,77 @@
+"""What is opened by what is at a path, and which partitions are chosen of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import KafkalogError, NotKafkaError, ReadError
+from kafkalog.log.open import open, open_log_dir, open_partition, open_segment, partitions_of
+
+NAME = "00000000000000000000.log"
+
+
+def test_a_path_is_opened_as_what_is_there(log_dir: Path) -> None:
+    assert isinstance(open(log_dir), kafkalog.LogDir)
+    assert isinstance(open(log_dir / "p-multi-0"), kafkalog.Partition)
+    assert isinstance(open(str(log_dir / "p-multi-0" / NAME)), kafkalog.Segment)
+    several = open([log_dir / "p-multi-0", log_dir / "p-txn-0"])
+    assert isinstance(several, kafkalog.LogDir)
+    assert several.topics == ["p-multi", "p-txn"]
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "message"),
+    [
+        (b"x", TypeError, "not bytes"),
+        (5, TypeError, "not int"),
+        (None, TypeError, "not NoneType"),
+        ([], ValueError, "no path given"),
+        ("/nonexistent/x", ReadError, "no such file or directory"),
+    ],
+)
+def test_what_is_no_path_is_refused(path: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        open(path)
+
+
+def test_who_wants_one_kind_is_told_of_another(log_dir: Path) -> None:
+    partition, segment = log_dir / "p-multi-0", log_dir / "p-multi-0" / NAME
+    assert open_partition(partition).log_end_offset == kafkalog.Partition(partition).log_end_offset
+    assert open_segment(segment).base_offset == 0
+    assert open_log_dir(partition).topics == open_log_dir(segment.parent).topics == ["p-multi"]
+    for function, path, said in (
+        (open_partition, log_dir, "this is a log dir, not a topic-partition directory; open_log_dir opens it"),
+        (open_partition, segment, "this is a .log file, not a topic-partition directory; open_segment opens it"),
+        (open_segment, partition, "this is a topic-partition directory, not a .log file; open_partition opens it"),
+    ):
+        with pytest.raises(NotKafkaError, match=said):
+            function(path)
+
+
+def names(found: Any) -> list[str]:
+    return [one.path.name if isinstance(one, kafkalog.Partition) else str(type(one)) for one in found]
+
+
+def test_partitions_are_chosen_by_topic_and_number(log_dir: Path) -> None:
+    opened = open(log_dir)
+    assert names(partitions_of(opened, "p-multi")) == ["p-multi-0", "p-multi-1", "p-multi-2"]
+    assert names(partitions_of(opened, ["p-m*", "p-txn"], [0])) == ["p-multi-0", "p-txn-0"]
+    assert len(names(partitions_of(opened))) == 10
+    among = {kafkalog.TopicPartition("p-multi", 1)}
+    assert names(partitions_of(opened, among=among)) == ["p-multi-1"]
+    one = open(log_dir / "p-multi-0")
+    assert names(partitions_of(one)) == names(partitions_of(one, "p-multi", 0)) == ["p-multi-0"]
+    assert names(partitions_of(one, "other")) == names(partitions_of(one, partitions=1)) == []
+    assert names(partitions_of(open(log_dir / "p-multi-0" / NAME))) == ["p-multi-0"]
+
+
+def test_one_that_cannot_be_opened_hides_no_other(log_dir_copy: Path) -> None:
+    opened = open(log_dir_copy)
+    target = log_dir_copy / "p-multi-1"
+    target.rename(log_dir_copy.parent / "moved")
+    found = list(partitions_of(opened, "p-multi"))
+    assert [isinstance(one, KafkalogError) for one in found] == [False, True, False]

@@ -1,0 +1,107 @@
+"""The segments of a directory, as a broker would list them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import builder
+import pytest
+
+import kafkalog
+from kafkalog.errors import DEFAULT_LIMITS, NotKafkaError, ReadError
+from kafkalog.log.segment_files import SegmentListing, open_segment
+
+
+def batch(base: int, n: int = 5) -> bytes:
+    records = [builder.record_v2(i, 0) for i in range(n)]
+    return builder.batch_v2(records, base_offset=base, last_offset_delta=n - 1)
+
+
+def listing(directory: Path) -> SegmentListing:
+    return SegmentListing(directory, memory_map=False, limits=DEFAULT_LIMITS, topic_partition=None)
+
+
+def name(offset: int, suffix: str = ".log") -> str:
+    return f"{offset:020d}{suffix}"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    for base in (10, 0, 5):
+        (tmp_path / name(base)).write_bytes(batch(base))
+    return tmp_path
+
+
+def test_segments_come_by_offset_and_the_last_one_is_known(directory: Path) -> None:
+    found = listing(directory)
+    segments = found.load()
+    assert [(one.base_offset, one.is_last) for one in segments] == [(0, False), (5, False), (10, True)]
+    assert found.findings == []
+    (one,) = found.load([directory / name(5)])
+    assert (one.base_offset, one.is_last) == (5, False)
+
+
+def test_names_that_are_no_offsets_are_notes(directory: Path) -> None:
+    for one in ("foo.log", "foo.index", "foo.snapshot", "notes.txt", name(3, ".log.deleted")):
+        (directory / one).write_bytes(b"")
+    (directory / "bar.log").mkdir()
+    found = listing(directory)
+    assert [one.base_offset for one in found.load()] == [0, 5, 10]
+    notes = {Path(str(one.path)).name: one for one in found.findings}
+    assert {"foo.log", "foo.snapshot", "bar.log"} <= set(notes) <= {"foo.log", "foo.index", "foo.snapshot", "bar.log"}
+    assert all(one.reason == "unknown_file" and not one.damage for one in found.findings)
+    assert "a broker does not start with it; name the file itself to read it" in notes["foo.log"].detail
+    assert "so a broker does not read it" in notes["bar.log"].detail
+
+
+def test_a_directory_without_segments_is_a_note_and_one_that_is_gone_an_error(tmp_path: Path) -> None:
+    found = listing(tmp_path)
+    assert found.load() == []
+    assert [one.reason for one in found.findings] == ["segment_missing"]
+    with pytest.raises(ReadError, match="No such file"):
+        listing(tmp_path / "gone").load()
+
+
+def test_a_swap_stands_for_the_segments_that_it_covers(directory: Path) -> None:
+    (directory / name(0, ".log.swap")).write_bytes(batch(0, 10))
+    found = listing(directory)
+    segments = found.load()
+    assert [one.path.name for one in segments] == [name(0, ".log.swap"), name(10)]
+    assert [(one.reason, one.damage) for one in found.findings] == [("swap_file", False)]
+    # not yet complete where a `.cleaned` is at or below it
+    (directory / name(0, ".log.cleaned")).write_bytes(b"")
+    assert [one.path.name for one in listing(directory).load()] == [name(0), name(5), name(10)]
+    (directory / name(0, ".log.cleaned")).rename(directory / name(1, ".log.cleaned"))
+    assert [one.path.name for one in listing(directory).load()] == [name(0, ".log.swap"), name(10)]
+
+
+def test_a_swap_that_cannot_be_read_stands_for_nothing(directory: Path) -> None:
+    data = bytearray(batch(0, 10) + batch(10))
+    data[16] = 9  # no magic that there is
+    (directory / name(0, ".log.swap")).write_bytes(data)
+    found = listing(directory)
+    assert [one.path.name for one in found.load()] == [name(0), name(5), name(10)]
+    (finding,) = found.findings
+    assert finding.damage
+    assert "it is not taken in place of other segments here" in finding.detail
+
+
+@pytest.mark.parametrize(
+    ("file", "hint"),
+    [
+        ("x.log.gz", "it is compressed: unpack it first, to x.log"),
+        (name(0, ".index"), f"its segment is .*{name(0)}"),
+        ("x.txt", "a segment's file name ends in .log"),
+    ],
+)
+def test_a_file_that_is_no_segment_is_refused_with_what_helps(tmp_path: Path, file: str, hint: str) -> None:
+    (tmp_path / file).write_bytes(b"")
+    with pytest.raises(NotKafkaError, match=hint):
+        open_segment(tmp_path / file)
+
+
+def test_a_segment_of_any_name_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "copy.log").write_bytes(batch(7))
+    segment = open_segment(tmp_path / "copy.log")
+    assert isinstance(segment, kafkalog.Segment)
+    assert segment.batches.base_offset.tolist() == [7]

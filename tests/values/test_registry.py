@@ -1,0 +1,122 @@
+"""A registry that answers HTTP, and every way in which it may not."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import PartitionWriter, ReadError
+from kafkalog.values.registry import Registry, schema_source
+from kafkalog.values.schemas import DirectorySchemas, Reference, Schema
+
+GUID = "0b7d6f0e-8a3d-4f3e-9a5e-0123456789ab"
+TEXT = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]})
+
+
+class Answers(ThreadingHTTPServer):
+    """What the registry has, and what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.found: dict[str, tuple[int, bytes]] = {}
+        self.asked: list[tuple[str, str | None]] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers from `Answers.found`."""
+
+    server: Answers
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, self.headers.get("Authorization")))
+        status, body = self.server.found.get(self.path, (404, b"{}"))
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Answers]:
+    one = Answers()
+    thread = threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield one
+    one.shutdown()
+    thread.join()
+    one.server_close()
+
+
+def url(server: Answers, user: str = "") -> str:
+    return f"http://{user}127.0.0.1:{server.server_port}/"
+
+
+def test_schemas_are_looked_up_once(server: Answers) -> None:
+    reference = {"name": "x", "subject": "a/b", "version": 2}
+    server.found["/schemas/ids/7"] = 200, json.dumps({"schema": TEXT}).encode()
+    answer = {"schema": "syntax", "schemaType": "PROTOBUF", "references": [reference]}
+    server.found[f"/schemas/guids/{GUID}"] = 200, json.dumps(answer).encode()
+    server.found["/subjects/a%2Fb/versions/2?deleted=true"] = 200, json.dumps({"schema": TEXT, "id": 7}).encode()
+    registry = pickle.loads(pickle.dumps(Registry(url(server, "me:s%20ecret@"))))
+    for _ in range(2):
+        assert registry.by_id(7) == Schema("AVRO", TEXT, ())
+        assert registry.by_guid(GUID) == Schema("PROTOBUF", "syntax", (Reference("x", "a/b", 2),))
+        assert registry.find("a/b", 2) == Schema("AVRO", TEXT, ())
+        assert registry.by_id(8) is None
+    assert len(server.asked) == 4
+    assert {how for _, how in server.asked} == {"Basic bWU6cyBlY3JldA=="}
+
+
+@pytest.mark.parametrize("answer", [(500, b""), (200, b"no"), (200, b"[]"), (200, b"{}"), (200, b" " * (5 * 2**20))])
+def test_an_answer_that_is_no_schema_is_an_error(server: Answers, answer: tuple[int, bytes]) -> None:
+    server.found["/schemas/ids/7"] = answer
+    with pytest.raises(ReadError, match="registry"):
+        Registry(url(server)).by_id(7)
+
+
+def test_a_registry_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(ReadError, match="registry"):
+        Registry("http://127.0.0.1:1", timeout=0.5).by_id(7)
+
+
+def test_a_scan_asks_the_registry(server: Answers, tmp_path: Path) -> None:
+    server.found["/schemas/ids/7"] = 200, json.dumps({"schema": TEXT}).encode()
+    with PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append({"value": [b"\0\0\0\0\7\x10", b"\0\0\0\0\7\x12"]})
+    options: dict[str, Any] = {"decode": {"value": "avro"}, "schemas": url(server), "columns": ["value.a"]}
+    assert kafkalog.read_table(tmp_path / "t-0", **options).column(0).to_pylist() == [8, 9]
+    assert len(server.asked) == 1
+    server.found.clear()
+    with pytest.raises(ReadError, match="registry"):
+        kafkalog.read_table(tmp_path / "t-0", **{**options, "schemas": "http://127.0.0.1:1"})
+
+
+def test_sources_are_told_apart(tmp_path: Path) -> None:
+    assert isinstance(schema_source(tmp_path), DirectorySchemas)
+    assert isinstance(schema_source("https://registry:8081/api"), Registry)
+    for wrong in ("http://", tmp_path / "nothing"):
+        with pytest.raises(ValueError, match="schemas:"):
+            schema_source(wrong)
+    with pytest.raises(TypeError):
+        schema_source(7)
+
+
+def test_names_in_schemas_do_not_lead_out_of_the_directory(tmp_path: Path) -> None:
+    (tmp_path / "secret.avsc").write_text('"int"')
+    (tmp_path / "schemas").mkdir()
+    source = DirectorySchemas(tmp_path / "schemas")
+    assert source.named("../secret") is None
+    assert source.named(str(tmp_path / "secret.avsc")) is None
+    assert DirectorySchemas(tmp_path).named("secret") == Schema("AVRO", '"int"', ())
