@@ -113,7 +113,6 @@ STILL_WITHOUT_TESTS: set[str] = {
     "repair.merging.leading",
     "repair.merging.replica",
     "repair.merging.report",
-    "repair.outputs",
     "repair.recovering.partition",
     "repair.salvaging.copies",
     "repair.salvaging.inside_links",
@@ -136,8 +135,6 @@ STILL_WITHOUT_TESTS: set[str] = {
     "spark.stream_writer",
     "spark.writer",
     "state.cluster_image",
-    "values.conditions",
-    "values.types",
     "verbs",
     "writing.segment_writer",
 }
