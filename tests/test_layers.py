@@ -113,7 +113,6 @@ STILL_WITHOUT_TESTS: set[str] = {
     "repair.merging.leading",
     "repair.merging.replica",
     "repair.merging.report",
-    "repair.outputs",
     "repair.recovering.partition",
     "repair.salvaging.copies",
     "repair.salvaging.inside_links",

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.fs
 
 from kafkalog.scanning.conditions.arrow_filters import columns_read
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
-
     Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 
 _CHEAPEST: Final = "offset"
@@ -59,7 +58,7 @@ def scanner_of(
     ValueError
         There is no such column.
     """
-    known = scan.schema.names
+    known, filter = scan.schema.names, _expression(filter)
     needed = _needed(columns, known)
     if filter is not None and scan.can_be_narrowed:
         scan, filter = scan.narrowed(None, filter), None
@@ -74,6 +73,11 @@ def scanner_of(
         columns=known if columns is None else columns if isinstance(columns, Mapping) else list(columns),
         filter=filter,
     )
+
+
+def _expression(filter: Any) -> pc.Expression | None:
+    """A filter as an expression: DataFusion gives a scalar for a condition that is always or never true."""
+    return pc.scalar(filter) if isinstance(filter, pa.Scalar) else filter
 
 
 def _cut(batches: Iterator[pa.RecordBatch], n: int) -> Iterator[pa.RecordBatch]:
@@ -213,7 +217,7 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
         """The number of records for which the filter is true."""
         if filter is None or self._scan.can_be_narrowed:
-            return self._scan.narrowed([_CHEAPEST], filter).count_rows()
+            return self._scan.narrowed([_CHEAPEST], _expression(filter)).count_rows()
         return int(self.scanner([], filter).count_rows())
 
     def filter(self, expression: pc.Expression) -> ScanDataset:
@@ -225,7 +229,7 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
         if not self._scan.can_be_narrowed:
             yield ScanFragment(self._scan)
             return
-        for part in self._scan.narrowed(None, filter).plan():
+        for part in self._scan.narrowed(None, _expression(filter)).plan():
             yield ScanFragment(part)
 
     def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:

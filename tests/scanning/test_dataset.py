@@ -298,6 +298,8 @@ def test_a_dataset_has_what_engines_call(log: Path, table: pa.Table) -> None:
     assert computed["next"].equals(pc.add(table["offset"], 1))
     assert max(batch.num_rows for batch in dataset.to_batches(columns=["value"], batch_size=13)) == 13
     assert pickle.loads(pickle.dumps(dataset)).count_rows() == table.num_rows
+    assert dataset.to_table(filter=pa.scalar(False)).num_rows == 0  # as DataFusion says that nothing is wanted
+    assert sum(fragment.count_rows() for fragment in dataset.get_fragments(filter=pa.scalar(False))) == 0
     fragments = list(dataset.get_fragments(filter=field("topic") == "p-txn"))
     rows = [fragment.to_table(columns=["topic"]) for fragment in fragments]
     assert set(pa.concat_tables(rows)["topic"].to_pylist()) == {"p-txn"}

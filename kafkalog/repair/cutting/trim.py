@@ -115,7 +115,9 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredParti
     segments = plan.partition.segments
     row = RecoveredPartition(str(plan.path), plan.partition.topic_partition)
     row.log_start_offset, row.log_end_offset = start, plan.partition.log_end_offset
-    if start > plan.partition.log_start_offset and plan.files.problem:
+    # where the checkpoint has it already, a run before may have been killed before it removed all
+    is_trimmed = start > plan.partition.log_start_offset or 0 < start == plan.log_start
+    if is_trimmed and plan.files.problem:
         row.log_start_offset, row.error = plan.partition.log_start_offset, plan.files.problem
         output.abandon()
         return row
@@ -129,7 +131,7 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredParti
             file = name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
             if file in there:
                 output.remove(file)
-    if start > plan.partition.log_start_offset:
+    if is_trimmed:
         for name in plan.files.names:
             offset = kf.parse_base_offset(name)
             # that at the log end stays: the producers are in it
