@@ -2,8 +2,8 @@
 
     `wire`         the one reader of untrusted bytes: integers and varints within bounds; the status codes
     `crc`          CRC-32C and CRC-32, of one batch or of a table of them
-    `buffer_pool`  blocks of memory that are used again
-    `header_walk`  batch headers of a window to the columns of a batch table
+    `buffer_pool`  blocks of memory that are used again, and memory that grows
+    `header_walk`  batch headers to the columns of a batch table, of a window or straight from a file, then with records
     `resync`       every intact batch of a damaged window
     `rising`       which rows to keep so that offsets rise and the most records stay
     `decode`       records of v2 batches: an exact walk to spans, then a fill of columns

@@ -3,12 +3,12 @@
     `batch_table`   batch headers as a table: one row per batch, one array per column; all else builds on it
     `header_walk`   walks batch headers window by window to batch tables; with checksums, many megabytes in one call
     `codecs`        codecs, levels and bounded decompression
-    `spans`         batches of a window to spans: start and size of the parts of each record
+    `spans`         batches of a window, decompressed, to spans: start and size of the parts of each record
     `legacy`        messages of formats v0 and v1 to spans
     `selection`     selects records, by batch header first, then by span
     `columns`       `RecordColumns`: records as NumPy columns
     `fill`          all records of batches to columns, in one kernel call
-    `decode`        batches of a window to columns, by `fill` or by spans
+    `decode`        batches to columns: of a file, read by `fill`, or of a window, by `fill` or by spans
     `compress`      compression in the frames that Kafka writes
     `batch_spec`    header fields of the batches that are encoded
     `encode`        columns to v2 batches
