@@ -92,7 +92,7 @@ kafkalog cat D -t ordrs -> orders
 kafkalog cat P --json
 kafkalog cat P --offset 1 -> --start-offset
 kafkalog verify D
-kafkalog dump --files S --print-data-log -> FILE... is given without one
+kafkalog dump --files S --print-data-log
 kafkalog export D x.parquet -> -o/--output
 kafkalog lookup P --offset 1
 kafkalog index_stats P -> index-stats
@@ -108,7 +108,6 @@ SPARK_JOBS = ("scan", "verify", "reindex")
 
 WRONG = {
     "next(iter(kafkalog.records(p))).value",  # a package of that name; the command is cat
-    "kafkalog.verify(d).ok",
 }
 """Guesses that neither work nor are answered."""
 

@@ -165,7 +165,8 @@ def test_a_partition_is_found_by_its_name_and_a_missing_one_says_what_there_is(l
     assert opened["p-multi-1"] is opened["p-multi", 1]
     assert "p-multi-1" in opened
     assert "p-multi-7" not in opened
-    for key in ("p-multi", ("p-multi", 7), "nope"):
+    assert list(opened["p-multi"]) == [("p-multi", 0), ("p-multi", 1), ("p-multi", 2)]
+    for key in ("p-mult", ("p-multi", 7), "nope"):
         with pytest.raises(KeyError, match="p-multi-0"):
             opened[key]
 
