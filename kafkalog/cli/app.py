@@ -19,7 +19,12 @@ from kafkalog.cli.parser import Parser
 from kafkalog.errors import UnknownNameError
 
 _DESCRIPTION: Final = """\
-kafkalog reads Apache Kafka's on-disk log (segment files and their indexes) without a broker."""
+kafkalog reads, verifies, repairs and writes Apache Kafka's on-disk log (segments and their indexes) without a broker."""
+
+_FIRST_EXAMPLES: Final = """\
+  kafkalog ls /var/lib/kafka                     what is there: a line a partition
+  kafkalog cat /var/lib/kafka -t orders -n 10    the first ten records of a topic
+  kafkalog verify /var/lib/kafka                 checksums, indexes, snapshots, checkpoints: OK or what is wrong"""
 
 _EPILOG: Final = f"""\
 examples:
@@ -66,6 +71,7 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.short_help = (_DESCRIPTION, _FIRST_EXAMPLES)
     parser.add_argument("--version", action="version", version=f"kafkalog {__version__}")
     parser.add_argument(
         "--completion",

@@ -139,10 +139,11 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; an option that the command does not have is an error that names the one that was meant."""
-        if self.short_help[0] and args and (unknown := [one for one in args if self._is_unknown(one)]):
+        is_command = bool(self.short_help[0]) and self._subparsers is None
+        if is_command and args and (unknown := [one for one in args if self._is_unknown(one)]):
             self.error(self._unknown_option(unknown[0].partition("=")[0]))
         found, rest = super().parse_known_args(args, namespace)
-        if rest and self.short_help[0]:
+        if rest and is_command:
             self.error(self._unknown_option(rest[0].partition("=")[0]))
         return found, rest
 
@@ -180,6 +181,13 @@ class Parser(argparse.ArgumentParser):
         """Return what ``-h`` prints."""
         description, examples = self.short_help
         formatter = argparse.RawDescriptionHelpFormatter(self.prog)
+        if self._subparsers is not None:
+            formatter.add_usage("%(prog)s COMMAND ...", [], [])
+            formatter.add_text(description)
+            formatter.add_text("\n".join(["commands:", *self._command_lines()]))
+            formatter.add_text("\n".join(["examples:", *examples.split("\n")]))
+            formatter.add_text(f"'{self.prog} COMMAND -h' is the help of a command, '{self.prog} --help' has everything.")
+            return formatter.format_help()
         positional = [action for action in self._actions if not action.option_strings]
         shown = sorted(
             (action for action in self._actions if action.dest in USUAL and action.option_strings),
@@ -189,11 +197,19 @@ class Parser(argparse.ArgumentParser):
         formatter.add_usage(f"%(prog)s [OPTION...] {names}", [], [])
         formatter.add_text(description)
         formatter.add_text("\n".join(["examples:", *examples.split("\n")[:_MOST_EXAMPLES]]))
-        formatter.start_section("usual options" if positional else "commands")
+        formatter.start_section("usual options")
         formatter.add_arguments(shown)
         formatter.end_section()
         formatter.add_text(f"'{self.prog} --help' has everything.")
         return formatter.format_help()
+
+
+    def _command_lines(self) -> list[str]:
+        """Return a line for each command: its name, and its summary up to the first colon or semicolon."""
+        (action,) = (one for one in self._actions if isinstance(one, argparse._SubParsersAction))
+        known = [(one.dest, re.split("[:;]", str(one.help))[0]) for one in action._get_subactions()]
+        width = max(len(name) for name, _ in known)
+        return [f"  {name:<{width}}  {summary}" for name, summary in known]
 
 
 class _ShortHelp(argparse.Action):

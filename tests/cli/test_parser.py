@@ -1,0 +1,36 @@
+"""The short help and the long one."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.cli.app import main
+from kafkalog.cli.commands import SUMMARIES
+
+
+def _help(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    assert main(arguments) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_short_help_of_all_has_a_line_for_each_command_and_three_examples(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = _help(capsys, "-h")
+    start = lines.index("commands:") + 1
+    assert [line.split()[0] for line in lines[start : start + len(SUMMARIES)]] == list(SUMMARIES)
+    assert sum(line.startswith("  kafkalog ") for line in lines) == 3
+    assert not any(line.startswith("exit codes") for line in lines)
+    assert max(map(len, lines)) <= 120
+
+
+def test_the_long_help_has_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "exit codes:" in _help(capsys, "--help")
+
+
+@pytest.mark.parametrize("command", SUMMARIES)
+def test_the_short_help_of_a_command_is_short(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    short, full = _help(capsys, command, "-h"), _help(capsys, command, "--help")
+    assert len(short) < 40
+    assert len(short) < len(full) or command == "spark"
+    assert short[-1].endswith("has everything.") or command == "spark"
