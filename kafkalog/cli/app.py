@@ -19,7 +19,8 @@ from kafkalog.cli.parser import Parser
 from kafkalog.errors import UnknownNameError
 
 _DESCRIPTION: Final = """\
-kafkalog reads, verifies, repairs and writes Apache Kafka's on-disk log (segments and their indexes) without a broker."""
+kafkalog reads, verifies, repairs and writes Apache Kafka's on-disk log (segments and their indexes) without a broker.\
+"""
 
 _FIRST_EXAMPLES: Final = """\
   kafkalog ls /var/lib/kafka                     what is there: a line a partition

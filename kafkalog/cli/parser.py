@@ -186,7 +186,9 @@ class Parser(argparse.ArgumentParser):
             formatter.add_text(description)
             formatter.add_text("\n".join(["commands:", *self._command_lines()]))
             formatter.add_text("\n".join(["examples:", *examples.split("\n")]))
-            formatter.add_text(f"'{self.prog} COMMAND -h' is the help of a command, '{self.prog} --help' has everything.")
+            formatter.add_text(
+                f"'{self.prog} COMMAND -h' says more about a command, '{self.prog} --help' has everything."
+            )
             return formatter.format_help()
         positional = [action for action in self._actions if not action.option_strings]
         shown = sorted(
@@ -202,7 +204,6 @@ class Parser(argparse.ArgumentParser):
         formatter.end_section()
         formatter.add_text(f"'{self.prog} --help' has everything.")
         return formatter.format_help()
-
 
     def _command_lines(self) -> list[str]:
         """Return a line for each command: its name, and its summary up to the first colon or semicolon."""
