@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from kafkalog.errors import CorruptionWarning, warn
 from kafkalog.format import SCHEMAS_TOPIC
+from kafkalog.internal.schemas import read_schemas
 from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import open_log_dir
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
@@ -25,7 +26,7 @@ from kafkalog.scanning.query import Query, ScanOptions, Target
 from kafkalog.values.conditions import Groups, split_filters
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat, parse_decode
-from kafkalog.values.schemas import SchemaSource, schemas_of_topic
+from kafkalog.values.schemas import SchemaSource
 
 
 class DecodedScan(ABC):
@@ -133,15 +134,8 @@ def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanO
     return formats, {**options, "filters": before}, after
 
 
-def schemas_beside(
-    target: Target, formats: Mapping[str, ColumnFormat], scan: Callable[..., Any]
-) -> SchemaSource | None:
+def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> SchemaSource | None:
     """The schemas in the topic `_schemas` of the same log dir; None if no format needs any.
-
-    Parameters
-    ----------
-    scan : callable
-        Makes a `Scan`.
 
     Raises
     ------
@@ -161,10 +155,4 @@ def schemas_beside(
         raise ValueError(
             f"decode needs schemas, and there is no topic {SCHEMAS_TOPIC} here: give schemas=, or a schema in decode="
         )
-    one = scan(path, topics=SCHEMAS_TOPIC, columns=["key", "value"], include_deleted=True, on_corruption="skip")
-    return schemas_of_topic(_pairs(one))
-
-
-def _pairs(scan: Any) -> Iterator[tuple[bytes | None, bytes | None]]:
-    for batch in scan.to_batches():
-        yield from zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
+    return read_schemas(path if isinstance(path, LogDir) else open_log_dir(path))

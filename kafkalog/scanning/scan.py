@@ -78,7 +78,7 @@ class Scan(DecodedScan):
         self._decoding: Decoding | None = None
         self._limit = None
         if formats:
-            source = schema_source(options.get("schemas")) or schemas_beside(query.target, formats, Scan)
+            source = schema_source(options.get("schemas")) or schemas_beside(query.target, formats)
             self._decoding = Decoding(formats, source, columns, after)
             columns = self._decoding.record_columns
             if after is not None:  # counted after these filters

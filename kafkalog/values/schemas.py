@@ -1,11 +1,10 @@
-"""Where schemas come from: the records of a registry's `_schemas` topic, a directory, or a mapping.
+"""Where schemas come from: a directory, or a mapping.
 
-A registry that answers HTTP is in `kafkalog.values.registry`.
+A registry that answers HTTP is in `kafkalog.values.registry`, its topic `_schemas` in `kafkalog.internal.schemas`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -131,34 +130,6 @@ class DirectorySchemas:
             if path.suffix in _SUFFIXES and path.is_relative_to(root) and path.is_file():
                 return Schema(_SUFFIXES[path.suffix], schema_text(path))
         return None
-
-
-def schemas_of_topic(records: Iterable[tuple[bytes | None, bytes | None]]) -> KnownSchemas:
-    """The schemas in the records of a registry's topic, deleted ones included.
-
-    Records that are none of the registry's are skipped.
-
-    Notes
-    -----
-    Source: SchemaKey, SchemaValue, Confluent Schema Registry 8.1.
-    """
-    by_key: dict[SchemaKey, Schema] = {}
-    by_version: dict[tuple[str, int], Schema] = {}
-    for key, value in records:
-        if not key or not value:
-            continue
-        try:
-            where, what = json.loads(key), json.loads(value)
-            if where.get("keytype") != "SCHEMA":
-                continue
-            schema = parse_schema(what)
-            by_key[int(what["id"])] = schema
-            if what.get("guid"):
-                by_key[str(what["guid"]).lower()] = schema
-            by_version[str(what["subject"]), int(what["version"])] = schema
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            continue
-    return KnownSchemas(by_key, by_version)
 
 
 def parse_schema(found: Mapping[str, Any]) -> Schema:
