@@ -39,8 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name in _OF_KERNELS:
             item.add_marker(pytest.mark.kernels)
-    here = Path(__file__).parent
-    items.sort(key=lambda item: not {*item.path.relative_to(here).parts} & {*_SHARING})
+    items.sort(key=lambda item: not {*item.path.parent.parts} & {*_SHARING})
 
 
 @pytest.hookimpl(optionalhook=True)

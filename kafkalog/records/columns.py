@@ -403,26 +403,25 @@ class _Gathered(Protocol):
 
 
 class _GatheredFixed:
+    """Numbers; those of some parts may be masked."""
+
     def __init__(self, column: npt.NDArray[Any]) -> None:
-        self._array = GrowingArray(column.dtype)
+        self._data = GrowingArray(column.dtype)
+        self._mask: GrowingArray | None = None
+        self._n = 0
 
     def add(self, column: npt.NDArray[Any]) -> None:
-        self._array.extend(len(column))[:] = column
+        if isinstance(column, np.ma.MaskedArray) and self._mask is None:
+            self._mask = GrowingArray(np.bool_)
+            self._mask.extend(self._n)[:] = False
+        if self._mask is not None:
+            self._mask.extend(len(column))[:] = np.ma.getmaskarray(column)
+        self._n += len(column)
+        self._data.extend(len(column))[:] = np.ma.getdata(column)
 
     def finish(self) -> npt.NDArray[Any]:
-        return self._array.finish()
-
-
-class _GatheredMasked:
-    def __init__(self, column: np.ma.MaskedArray[Any, Any]) -> None:
-        self._data, self._mask = GrowingArray(column.dtype), GrowingArray(np.bool_)
-
-    def add(self, column: np.ma.MaskedArray[Any, Any]) -> None:
-        self._data.extend(len(column))[:] = np.ma.getdata(column)
-        self._mask.extend(len(column))[:] = np.ma.getmaskarray(column)
-
-    def finish(self) -> Column:
-        return np.ma.MaskedArray(self._data.finish(), self._mask.finish())
+        data = self._data.finish()
+        return data if self._mask is None else np.ma.MaskedArray(data, self._mask.finish())
 
 
 class _GatheredOffsets:
@@ -480,5 +479,4 @@ class _GatheredHeaders:
 _GATHERED: dict[type, type[_Gathered]] = {
     BinaryColumn: _GatheredBinary,
     HeadersColumn: _GatheredHeaders,
-    np.ma.MaskedArray: _GatheredMasked,
 }

@@ -70,13 +70,13 @@ def test_a_copy_that_is_killed_at_any_write_is_absent_or_complete(name: str, tmp
             kafkalog.truncate(source, to_offset=100, output=output)
 
     before, out = content(source), tmp_path / "out"
-    make(tmp_path / "wanted")
+    make(tmp_path / "ref")
     n = 1
     while killed(n, lambda: make(out)):
         if out.exists():
             assert {path.relative_to(out): path.stat().st_size for path in out.rglob("*") if path.is_file()} == {
-                path.relative_to(tmp_path / "wanted"): path.stat().st_size
-                for path in (tmp_path / "wanted").rglob("*")
+                path.relative_to(tmp_path / "ref"): path.stat().st_size
+                for path in (tmp_path / "ref").rglob("*")
                 if path.is_file()
             }
             shutil.rmtree(out)
@@ -88,7 +88,7 @@ def test_a_copy_that_is_killed_at_any_write_is_absent_or_complete(name: str, tmp
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
 def test_a_trim_in_place_that_is_killed_loses_no_record_and_can_be_done_again(tmp_path: Path) -> None:
-    wanted = log_dir(tmp_path / "wanted")
+    wanted = log_dir(tmp_path / "ref")
     kafkalog.trim(wanted / "p-txn-0", before_offset=200, in_place=True, backup=tmp_path / "old")
     kept = offsets_of(wanted / "p-txn-0")
     n, is_killed = 1, True
