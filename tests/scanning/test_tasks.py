@@ -116,6 +116,13 @@ def _sum(part: kafkalog.Scan) -> tuple[int, int] | str:
     return table.num_rows, sum(table["offset"].to_pylist())
 
 
+@pytest.fixture
+def _processes_find_this_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that are spawned get the path of this one, in which `pytest` alone does not put its directory."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+
+
+@pytest.mark.usefixtures("_processes_find_this_module")
 def test_a_process_pool_reads_the_parts_and_says_which_file_changed(log: Path) -> None:
     parts = kafkalog.scan(log).plan(target_bytes=2**16)
     assert len(parts) > 6
@@ -141,6 +148,7 @@ def test_a_process_pool_reads_the_parts_and_says_which_file_changed(log: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_processes_find_this_module")
 @pytest.mark.parametrize("library", ["joblib", "dask"])
 def test_libraries_that_spread_work_read_the_parts(library: str, log: Path) -> None:
     if importlib.util.find_spec(library) is None:
