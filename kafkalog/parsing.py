@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final
@@ -183,6 +183,12 @@ class TopicPatterns:
             if not any(fnmatchcase(topic, pattern) for topic in topics):
                 what = "no topic matches" if set(pattern) & set("*?[") else "no topic"
                 raise UnknownNameError(f"{what} {pattern!r} here; {hint(pattern, topics)}")
+
+
+def name_matcher(wanted: str | Sequence[str] | None) -> Callable[[str], bool]:
+    """A function that says whether a name is one of those wanted: names or globs; None for all."""
+    globs = [wanted] if isinstance(wanted, str) else wanted
+    return lambda name: globs is None or any(fnmatchcase(name, glob) for glob in globs)
 
 
 def integer(name: str, value: object, at_least: int | None = None, at_most: int | None = None) -> int:

@@ -153,6 +153,19 @@ def add_limit(parser: Any, what: str = "records") -> None:
     parser.add_argument("-n", "--limit", metavar="N", type=count, help=f"only the first N {what}")
 
 
+def add_transaction_ages(group: Any) -> None:
+    """Add ``--now`` and ``--transaction-max-timeout-ms``."""
+    group.add_argument(
+        "--now", metavar="TIME", type=timestamp, help="the clock that ages are told by: ms, or ISO 8601 with a zone"
+    )
+    group.add_argument(
+        "--transaction-max-timeout-ms",
+        metavar="MS",
+        type=milliseconds,
+        help="the broker's setting, after which an open transaction hangs (default: 900000)",
+    )
+
+
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """Add ``--limits``."""
     parser.add_argument(

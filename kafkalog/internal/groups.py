@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.messages.decoder import MessageError
 from kafkalog.messages.members import ASSIGNMENT, SUBSCRIPTION, decode_member
-from kafkalog.parsing import Time
+from kafkalog.parsing import Time, name_matcher
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 _STABLE: Final = 0  # of MemberState
@@ -236,9 +235,8 @@ def groups(
     for record, _ in load_topic(log_dir, CONSUMER_OFFSETS, as_of, loader.findings.append):
         loader.apply(record.type, record.key or {}, record.value or {})
     loader.share_states(read_share_state(log_dir, as_of, loader.findings.append))
-    wanted = [groups] if isinstance(groups, str) else groups
-    chosen = [one for one in loader.finished() if wanted is None or any(fnmatchcase(one.name, glob) for glob in wanted)]
-    return Groups(chosen, loader.findings)
+    is_wanted = name_matcher(groups)
+    return Groups([one for one in loader.finished() if is_wanted(one.name)], loader.findings)
 
 
 class _Loader:

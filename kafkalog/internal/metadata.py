@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from kafkalog.format import METADATA_DIRECTORY, METADATA_TOPIC, TopicPartition
 from kafkalog.internal.reading import AsOf
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
-from kafkalog.parsing import Time
+from kafkalog.parsing import Time, name_matcher
 from kafkalog.state.cluster_image import BROKER, TOPIC, AssignedPartition, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
@@ -312,8 +311,7 @@ def metadata(
     if found is None:
         where = ", ".join(map(str, log_dir.paths))
         raise NotKafkaError(Reason.NOT_KAFKA, f"there is no {METADATA_DIRECTORY} in it", path=where)
-    wanted = [topics] if isinstance(topics, str) else topics
-    result = Metadata(*found, lambda name: wanted is None or any(fnmatchcase(name, glob) for glob in wanted))
+    result = Metadata(*found, name_matcher(topics))
     result.findings = findings
     return result
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.messages.decoder import MessageError
 from kafkalog.messages.framing import decode_record
 from kafkalog.messages.printed import DELETE_STATES, SEGMENT_STATES
-from kafkalog.parsing import Time
+from kafkalog.parsing import Time, name_matcher
 
 
 @dataclass(slots=True)
@@ -157,11 +156,11 @@ def remote_log(
             result.findings.append(undecoded(log_dir, where, record.offset, error))
         else:
             _apply(decoded.type, decoded.value or {}, segments, result.deleting)
-    wanted = [topics] if isinstance(topics, str) else topics
+    is_wanted = name_matcher(topics)
     result.extend(
         one
         for one in sorted(segments.values(), key=lambda one: (one.topic, one.partition, one.start_offset))
-        if wanted is None or any(fnmatchcase(one.topic, glob) for glob in wanted)
+        if is_wanted(one.topic)
     )
     return result
 

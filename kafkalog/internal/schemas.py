@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
@@ -30,7 +29,7 @@ from kafkalog.internal.reading import AsOf, KeyedRecord, read_records
 from kafkalog.internal.replay import undecoded
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
-from kafkalog.parsing import Time
+from kafkalog.parsing import Time, name_matcher
 
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF"] | str
 _IGNORED: Final = ("NOOP", "CONTEXT")
@@ -177,13 +176,8 @@ def schemas(
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     found = read_schemas(log_dir, topic=topic, as_of=AsOf.of(end_offset, end_timestamp))
-    wanted = [subjects] if isinstance(subjects, str) else subjects
-    found[:] = [
-        one
-        for one in found
-        if (deleted or one.deleted is None)
-        and (wanted is None or any(fnmatchcase(one.subject, glob) for glob in wanted))
-    ]
+    is_wanted = name_matcher(subjects)
+    found[:] = [one for one in found if (deleted or one.deleted is None) and is_wanted(one.subject)]
     return found
 
 

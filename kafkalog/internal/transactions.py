@@ -8,10 +8,8 @@ coordinator has it. Mirrors `TransactionStateManager.loadTransactionMetadata` an
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,7 +23,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.messages.framing import InternalRecord
 from kafkalog.messages.printed import TRANSACTION_STATES
-from kafkalog.parsing import Time, parse_milliseconds
+from kafkalog.parsing import Time, name_matcher, parse_milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,15 +249,11 @@ def transactions(
     result += [_known(*pair) for pair in load_topic(log_dir, TRANSACTION_STATE, as_of, report)]
     result.sort(key=lambda one: one.transactional_id or "")
     if read_partitions and as_of == AsOf():
-        now_ms = time.time_ns() // 10**6 if now is None else parse_milliseconds("now", now)
+        now_ms = parse_milliseconds("now", "now" if now is None else now)
         _join(result, _producers(log_dir, now_ms, transaction_max_timeout_ms, report, progress))
     if transactional_ids is not None:
-        wanted = [transactional_ids] if isinstance(transactional_ids, str) else transactional_ids
-        result[:] = [
-            one
-            for one in result
-            if one.transactional_id is not None and any(fnmatchcase(one.transactional_id, glob) for glob in wanted)
-        ]
+        is_wanted = name_matcher(transactional_ids)
+        result[:] = [one for one in result if one.transactional_id is not None and is_wanted(one.transactional_id)]
     return result
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.internal.state_options import add_as_of, print_history
-from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, milliseconds, names, timestamp
+from kafkalog.cli.options import (
+    HelpText,
+    add_command,
+    add_limits,
+    add_transaction_ages,
+    flatten,
+    make_limits,
+    names,
+)
 from kafkalog.cli.text import counted, duration, escape_line, iso_seconds, table
 from kafkalog.format import TRANSACTION_STATE
 
@@ -56,15 +62,7 @@ def add_parser(commands: Any) -> None:
     what.add_argument(
         "--coordinators-only", action="store_true", help="do not look into partitions for open transactions"
     )
-    what.add_argument(
-        "--now", metavar="TIME", type=timestamp, help="the clock that ages are told by: ms, or ISO 8601 with a zone"
-    )
-    what.add_argument(
-        "--transaction-max-timeout-ms",
-        metavar="MS",
-        type=milliseconds,
-        help="the broker's setting, after which an open transaction hangs (default: 900000)",
-    )
+    add_transaction_ages(what)
     add_as_of(what)
     how = parser.add_argument_group("how it is shown")
     how.add_argument("--json", action="store_true", help="an object a line for each transactional id; times in ms")
@@ -74,7 +72,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print the transactions."""
-    from kafkalog.format import milliseconds as as_milliseconds
     from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS
     from kafkalog.internal.transactions import transactions
     from kafkalog.log.open import open_log_dir
@@ -83,8 +80,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
         return print_history(args, console, TRANSACTION_STATE)
     prepare_stdout(is_json=args.json)
     timeout = args.transaction_max_timeout_ms
-    now = time.time_ns() // 10**6 if args.now is None else args.now
-    now = as_milliseconds(now) if isinstance(now, datetime) else now
     log_dir = open_log_dir(args.paths, limits=make_limits(args.limits))
     console.findings(log_dir.findings)
     found = transactions(
@@ -93,7 +88,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         read_partitions=not args.coordinators_only,
         end_offset=args.end_offset,
         end_timestamp=args.end_timestamp,
-        now=now,
+        now=args.now,
         transaction_max_timeout_ms=TRANSACTION_MAX_TIMEOUT_MS if timeout is None else timeout,
     )
     console.findings(found.findings)
@@ -104,7 +99,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.json:
         console.write("".join(json.dumps(one.as_dict()) + "\n" for one in shown))
         return None
-    console.write("".join(f"{line}\n" for one in shown for line in _text(one, now)))
+    console.write("".join(f"{line}\n" for one in shown for line in _text(one)))
     n_open = sum(one.is_open for one in found)
     hang = f", {counted(len(found.hanging), 'partition')} with one that hangs" if found.hanging else ""
     console.write(f"total: {counted(len(found), 'transactional id')}, {n_open} not ended{hang}\n")
@@ -115,7 +110,7 @@ _HEADER: Final = ["PARTITION", "FROM", "LAST WRITTEN", "IDLE", "HELD", ""]
 _RIGHT: Final = [False, True, False, True, True, False]
 
 
-def _text(one: Transaction, now: int) -> Iterator[str]:
+def _text(one: Transaction) -> Iterator[str]:
     producer = f"producer {one.producer_id} epoch {one.producer_epoch}"
     if one.transactional_id is None:
         yield f"no coordinator here has {producer}"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
@@ -15,10 +13,9 @@ from kafkalog.cli.options import (
     add_command,
     add_limits,
     add_selection,
+    add_transaction_ages,
     make_limits,
-    milliseconds,
     selected_keys,
-    timestamp,
 )
 from kafkalog.cli.text import counted, duration, escape_line, iso_milliseconds, table
 from kafkalog.errors import KafkalogError
@@ -53,15 +50,7 @@ def add_parser(commands: Any) -> None:
     add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
     what = parser.add_argument_group("what is listed")
     what.add_argument("--open", action="store_true", help="only producers with an open transaction")
-    what.add_argument(
-        "--now", metavar="TIME", type=timestamp, help="the clock that ages are told by: ms, or ISO 8601 with a zone"
-    )
-    what.add_argument(
-        "--transaction-max-timeout-ms",
-        metavar="MS",
-        type=milliseconds,
-        help="the broker's setting, after which an open transaction hangs (default: 900000)",
-    )
+    add_transaction_ages(what)
     how = parser.add_argument_group("how it is shown")
     how.add_argument("--json", action="store_true", help="an object a line for each partition; times in ms")
     add_limits(parser)
@@ -70,16 +59,12 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """List the producers of each partition."""
-    from kafkalog.format import milliseconds as as_milliseconds
     from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, list_producers
     from kafkalog.log.log_dir import LogDir
+    from kafkalog.parsing import parse_milliseconds
 
     prepare_stdout(is_json=args.json)
-    now = args.now
-    if now is None:
-        now = time.time_ns() // 10**6
-    elif isinstance(now, datetime):
-        now = as_milliseconds(now)
+    now = parse_milliseconds("now", "now" if args.now is None else args.now)
     timeout = args.transaction_max_timeout_ms
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=make_limits(args.limits))
     console.findings(log_dir.findings)

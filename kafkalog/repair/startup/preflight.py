@@ -120,7 +120,7 @@ def preflight(
             directories.append(one)
     cluster = _cluster(log_dir, result, limits)
     cluster.properties = None if config is None else read_properties_file(config)
-    now_ms = time.time_ns() // 10**6 if now is None else parse_milliseconds("now", now)
+    now_ms = parse_milliseconds("now", "now" if now is None else now)
     if not cluster.has_log_dir(log_dir):
         detail = f"{os.fspath(config or '')} does not name this log dir in log.dirs: the broker does not load it"
         result.findings.add(Finding(Reason.UNKNOWN_FILE, detail, path=os.fspath(log_dir), damage=False))
