@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from kafkalog.errors import Limits
+from kafkalog.log.searching.resync import INSIDE, SEARCHED, Found, find_batches
 from kafkalog.records.header_walk import LINKED
-from kafkalog.repair.salvaging.resync import INSIDE, SEARCHED, Found, find_batches
 from kafkalog.storage.source import ByteSource
 
 _MOST_LINKS: Final = 4096

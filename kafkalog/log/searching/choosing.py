@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.log.searching.copies import are_same, find_copies
+from kafkalog.log.searching.resync import INSIDE, SEARCHED, Found, find_batches, heaviest_rising
 from kafkalog.records.header_walk import LINKED
-from kafkalog.repair.salvaging.copies import are_same, find_copies
-from kafkalog.repair.salvaging.resync import INSIDE, SEARCHED, Found, find_batches, heaviest_rising
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.source import ByteSource
 
