@@ -26,7 +26,8 @@ from kafkalog.errors import CorruptionError, CorruptionWarning, OutputExistsErro
 
 _HELP: Final = HelpText(
     description="""\
-Write records to a Parquet, Arrow, CSV or JSON lines file, or to a directory partitioned by topic, partition or date.
+Write records to a Parquet, Arrow, CSV or JSON lines file, to a directory partitioned by topic, partition or date, or
+to a Delta or Iceberg table.
 
 The name of a file says its format:
 
@@ -46,7 +47,9 @@ whatever the size of the log: about 200 MiB for Parquet.
 
 --resume adds to a directory what is new in each partition since the last export with --resume, exactly once; all other
 options have to be the same. A file in the directory, _kafkalog_export.json, says up to which offset each partition is
-there. If such an export is killed, the next one finishes it.
+there. If such an export is killed, the next one finishes it. With --format delta or iceberg it adds to a table, whose
+own log says so: -o is the directory or URL of a Delta table, or CATALOG.NAMESPACE.TABLE, with a catalog of pyiceberg's
+configuration. Two runs at a time add nothing twice: one of them fails.
 
 Faithful: null and empty, headers in their order and with duplicates, and timestamps are kept as in the log (null for a
 v0 record, -1 where a record has none). Bytes are bytes in Parquet and Arrow, and base64 in CSV and JSON lines unless
@@ -59,6 +62,7 @@ JSON lines are those of 'kafkalog cat --json'. A spreadsheet runs text in CSV th
   kafkalog export /backup/kafka -o lake --partition-by topic,partition,date
   kafkalog export orders-0 --columns offset,timestamp,value -o orders.csv.gz --encoding utf8
   kafkalog export /backup/kafka -o lake --partition-by topic,date --resume
+  kafkalog export /backup/kafka -t orders -o tables/orders --format delta --resume
   kafkalog export damaged-0 --on-corruption skip -o intact.parquet
   kafkalog export orders-0 -o - --format jsonl | jq .offset""",
 )
@@ -79,8 +83,8 @@ def add_parser(commands: Any) -> None:
     )
     where.add_argument(
         "--format",
-        choices=("parquet", "arrow", "arrows", "csv", "jsonl"),
-        help="default: what the name ends in; parquet for a directory",
+        choices=("parquet", "arrow", "arrows", "csv", "jsonl", "delta", "iceberg"),
+        help="default: what the name ends in; parquet for a directory; delta and iceberg are tables, for --resume",
     )
     where.add_argument(
         "--partition-by", metavar="KEY,...", help="make a directory: any of topic, partition, date, in this order"
@@ -122,7 +126,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Run the export, and print what it wrote."""
     to = _stdout(args) if args.output == "-" else args.output
     with usage_errors():
-        from kafkalog.operations.export import Exporter
+        from kafkalog.operations.exporting.export import Exporter
 
         options, columns = scan_options(args), record_columns_of(args)
         if columns is not None:
