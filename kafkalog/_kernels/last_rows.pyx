@@ -6,7 +6,7 @@ from the hash of a key to its number; keys are compared as bytes.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 cdef extern from *:
     """
@@ -27,6 +27,16 @@ cdef extern from *:
         return a * b ^ (a >> 32) * (b >> 32) ^ (low << 32 | low >> 32) ^ (high << 32 | high >> 32);
     #endif
     }
+    static inline int kl_same(const uint8_t *a, const uint8_t *b, int64_t n) {
+        if (n < 8) {
+            while (n > 0) { n--; if (a[n] != b[n]) return 0; }
+            return 1;
+        }
+        /* keys differ at their ends more often than at their starts */
+        if (kl_word(a + n - 8) != kl_word(b + n - 8)) return 0;
+        for (; n > 8; a += 8, b += 8, n -= 8) if (kl_word(a) != kl_word(b)) return 0;
+        return 1;
+    }
     /* the seeds are secret, or keys could be made that all lie in one place */
     static inline uint64_t kl_hash(const uint8_t *p, int64_t n, uint64_t seed, uint64_t other) {
         uint64_t h = seed ^ (uint64_t)n, last = 0;
@@ -36,6 +46,7 @@ cdef extern from *:
         return kl_fold(last ^ other, h ^ seed);
     }
     """
+    bint same "kl_same"(const uint8_t* a, const uint8_t* b, int64_t n) noexcept nogil
     void kl_prefetch(const void* p) noexcept nogil
     uint64_t hashed "kl_hash"(const uint8_t* p, int64_t n, uint64_t seed, uint64_t other) noexcept nogil
 
@@ -136,7 +147,9 @@ cdef class LastRows:
                         continue
                     number = self.number_of(origin + offsets[row], offsets[row + 1] - offsets[row], hashes[i])
                     if number < 0:
-                        break
+                        number = self.add(origin + offsets[row], offsets[row + 1] - offsets[row], hashes[i])
+                        if number < 0:
+                            break
                     if self.keys[number].part != self.n_parts:
                         self.keys[number].part = self.n_parts
                         self.keys[number].at = n_found
@@ -154,30 +167,37 @@ cdef class LastRows:
             raise IndexError("there is no such key")
         return (<const char*>self.bytes + self.keys[number].start)[:self.keys[number].size]
 
-    cdef int64_t number_of(self, const uint8_t* key, int64_t size, uint64_t h) noexcept nogil:
-        """The number of a key, a new one if need be; -1 if there is no memory."""
-        cdef uint32_t tag = <uint32_t>(h >> 32)
-        cdef uint64_t mask = self.n_places - 1
-        cdef uint64_t at = h & mask
+    cdef inline int64_t number_of(self, const uint8_t* key, int64_t size, uint64_t h) noexcept nogil:
+        """The number of a key; -1 if it is new."""
+        cdef uint64_t at = h & (self.n_places - 1)
         cdef Key* known
         while self.places[at].number != 0:
-            if self.places[at].tag == tag:
+            if self.places[at].tag == <uint32_t>(h >> 32):
                 known = self.keys + (self.places[at].number - 1)
-                if known.size == size and memcmp(self.bytes + known.start, key, <size_t>size) == 0:
+                if known.size == size and same(self.bytes + known.start, key, size):
                     return self.places[at].number - 1
-            at = (at + 1) & mask
-        if not self.make_room(size):
+            at = (at + 1) & (self.n_places - 1)
+        return -1
+
+    cdef int64_t add(self, const uint8_t* key, int64_t size, uint64_t h) noexcept nogil:
+        """Add a key that is new; its number, -1 if there is no memory."""
+        cdef Key* made
+        if not self.make_room(size) or (<uint64_t>(2 * self.n_keys) >= self.n_places and not self.spread()):
             return -1
-        known = self.keys + self.n_keys
-        known.start, known.size, known.part, known.at = self.n_bytes, size, 0, 0
+        made = self.keys + self.n_keys
+        made.start, made.size, made.part, made.at = self.n_bytes, size, 0, 0
         memcpy(self.bytes + self.n_bytes, key, <size_t>size)
         self.n_bytes += size
         self.n_keys += 1
-        self.places[at].tag = tag
-        self.places[at].number = <int32_t>self.n_keys
-        if <uint64_t>(2 * self.n_keys) > self.n_places and not self.spread():
-            return -1
+        self.take_place(self.places, self.n_places, h, self.n_keys)
         return self.n_keys - 1
+
+    cdef void take_place(self, Place* places, uint64_t n_places, uint64_t h, int64_t number) noexcept nogil:
+        cdef uint64_t at = h & (n_places - 1)
+        while places[at].number != 0:
+            at = (at + 1) & (n_places - 1)
+        places[at].tag = <uint32_t>(h >> 32)
+        places[at].number = <int32_t>number
 
     cdef bint make_room(self, int64_t size) noexcept nogil:
         cdef int64_t more
@@ -203,18 +223,13 @@ cdef class LastRows:
         """Twice as many places."""
         cdef uint64_t n_places = 2 * self.n_places
         cdef Place* places = <Place*>calloc(n_places, sizeof(Place))
-        cdef uint64_t at
         cdef int64_t number
         cdef uint64_t h
         if places == NULL:
             return False
         for number in range(self.n_keys):
             h = hashed(self.bytes + self.keys[number].start, self.keys[number].size, self.seed, self.other)
-            at = h & (n_places - 1)
-            while places[at].number != 0:
-                at = (at + 1) & (n_places - 1)
-            places[at].tag = <uint32_t>(h >> 32)
-            places[at].number = <int32_t>(number + 1)
+            self.take_place(places, n_places, h, number + 1)
         free(self.places)
         self.places, self.n_places = places, n_places
         return True
