@@ -53,7 +53,7 @@ def damaged(data: bytes) -> bytes:
     ("seed", "number"),
     [(5, 724), *((20261122, n) for n in (943, 1106, 1265, 1718, 1955, 2436, 2992, 3048, 3086, 3697, 4194, 5480)),
      *((20261122, n) for n in (6310, 7774, 8137, 8589, 8784)), (20261124, 241), (20261131, 4), (20261132, 243),
-     (20261138, 22), (20261139, 89)],
+     (20261138, 22), (20261139, 89), *((7, n) for n in (193, 213, 3707, 6928, 9593)), (1011, 2526), (1011, 2994)],
 )  # fmt: skip
 def test_trials_that_once_missed_a_batch(seed: int, number: int) -> None:
     tally = salvage_trials.run(seed, [number])
