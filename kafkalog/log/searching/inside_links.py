@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.errors import Limits
+from kafkalog.log.searching.resync import INSIDE, SEARCHED, Found, find_batches
 from kafkalog.records.header_walk import LINKED
-from kafkalog.repair.salvaging.resync import INSIDE, SEARCHED, Found, find_batches
 from kafkalog.storage.source import ByteSource
 
 _MOST_LINKS: Final = 4096

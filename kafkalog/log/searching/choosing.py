@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.log.searching.copies import are_same, find_copies
+from kafkalog.log.searching.resync import INSIDE, SEARCHED, Found, find_batches, heaviest_rising
+from kafkalog.log.searching.wrappers import read_wrappers
 from kafkalog.records.header_walk import LINKED
-from kafkalog.repair.salvaging.copies import are_same, find_copies
-from kafkalog.repair.salvaging.resync import INSIDE, SEARCHED, Found, find_batches, heaviest_rising
-from kafkalog.repair.salvaging.wrappers import read_wrappers
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.source import ByteSource
 
@@ -153,6 +153,7 @@ def _taken_apart(
     number = np.zeros(len(runs), np.int64)
     drops = _touch(runs) & (runs.first_offset[1:] <= runs.last_offset[:-1]) & (runs.kind[:-1] == SEARCHED)
     drops &= runs.n_batches[:-1] > 1
+    drops[:-1] &= ~_leaves_just_room(runs)
     number[:-1][drops] = np.flatnonzero(drops) + 1
     # another run begins or ends within its offsets; its own two ends are among those counted
     ends = np.sort(np.concatenate([runs.first_offset, runs.last_offset]))
@@ -180,6 +181,14 @@ def _touch(runs: Found) -> Mask:
     return touches
 
 
+def _leaves_just_room(runs: Found) -> Mask:
+    """bool[n-2]: whether both neighbours of a run leave just its number of offsets: it is the one that is wrong."""
+    span = runs.last_offset - runs.first_offset + 1
+    touches = _touch(runs)
+    leaves: Mask = touches[1:] & touches[:-1] & (runs.first_offset[2:] == runs.last_offset[:-2] + 1 + span[1:-1])
+    return leaves
+
+
 def _rising_offsets(runs: Found, claims: Found, is_doubted: Mask, base_offset: int) -> Mask:
     """The largest set of runs whose offsets rise.
 
@@ -192,10 +201,7 @@ def _rising_offsets(runs: Found, claims: Found, is_doubted: Mask, base_offset: i
     follows = _touch(every) & (every.first_offset[1:] == every.last_offset[:-1] + 1)
     weight[1:] += follows
     weight[:-1] += follows
-    # the one in between is wrong where both its neighbours leave just its number of offsets
-    span = every.last_offset - every.first_offset + 1
-    fits = _touch(every)[1:] & _touch(every)[:-1]
-    fits &= every.first_offset[2:] == every.last_offset[:-2] + 1 + span[1:-1]
+    fits = _leaves_just_room(every)
     weight[2:] += fits
     weight[np.concatenate([is_doubted, np.zeros(len(claims), np.bool_)])[order]] = 1
     keep = heaviest_rising(every.first_offset, every.last_offset, weight)

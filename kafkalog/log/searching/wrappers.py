@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Limits
+from kafkalog.log.searching.resync import Found
 from kafkalog.records.batch_table import Window, whole_batches
 from kafkalog.records.decode import decode
-from kafkalog.repair.salvaging.resync import Found
 from kafkalog.storage.source import Bytes, ByteSource
 
 _MOST_ROWS: Final = 4096
