@@ -47,19 +47,12 @@ ENCODING_HELP: Final = 'of bytes in JSON (default: base64); with utf8, bytes tha
 
 @dataclass(frozen=True, slots=True)
 class HelpText:
-    """The texts in the help of a command.
-
-    Attributes
-    ----------
-    description : str
-    examples : str
-    summary : str, optional
-        A sentence for the list of commands; default: the one in `SUMMARIES`.
-    """
+    """The texts in the help of a command."""
 
     description: str
     examples: str
     summary: str | None = None
+    """A sentence for the list of commands; default: the one in `SUMMARIES`."""
 
 
 def add_command(

@@ -29,22 +29,14 @@ Rows = npt.NDArray[np.int64]
 
 
 class LastRecord(NamedTuple):
-    """The last record of a key.
-
-    Attributes
-    ----------
-    partition : int
-    offset : int
-    timestamp : int
-        In ms.
-    value : bytes or None
-        None for a tombstone.
-    """
+    """The last record of a key."""
 
     partition: int
     offset: int
     timestamp: int
+    """In ms."""
     value: bytes | None
+    """None for a tombstone."""
 
 
 class LastRecords:
