@@ -72,7 +72,7 @@ def read_share_state(log_dir: LogDir, as_of: AsOf, report: Report) -> dict[tuple
         try:
             decoded = decode_record(SHARE_GROUP_STATE, record.key, record.value)
         except MessageError as error:
-            where = TopicPartition(SHARE_GROUP_STATE, record.partition or 0)
+            where = TopicPartition(SHARE_GROUP_STATE, record.partition)
             report(undecoded(log_dir, where, record.offset, error))
             continue
         key = decoded.key or {}

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Limits, Reason
+from kafkalog.log.searching.choosing import Choice, choose
+from kafkalog.log.searching.inside_links import with_batches_inside_links
+from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.log.segment import Segment
 from kafkalog.records.header_walk import LINKED
-from kafkalog.repair.salvaging.choosing import Choice, choose
-from kafkalog.repair.salvaging.inside_links import with_batches_inside_links
-from kafkalog.repair.salvaging.resync import Found, find_batches
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.source import Bytes, ByteSource
