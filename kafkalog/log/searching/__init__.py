@@ -2,6 +2,7 @@
 
     `resync`        finds every intact batch of a file, in linear time
     `inside_links`  those over which the size field of a damaged batch leads by chance
+    `wrappers`      where the offsets of compressed v0 and v1 messages begin
     `choosing`      which of them are the log's own
     `copies`        those that are left only in a second copy of a piece of the log
     `resume`        where reading goes on behind damage

@@ -36,6 +36,23 @@ def test_the_search_is_linear_in_hostile_bytes(claimed: int) -> None:
     assert took[0] < 2  # 4 MiB
 
 
+def test_records_that_seem_to_hold_batches_and_thousands_of_headers_cost_no_more() -> None:
+    """Each of many intact batches seems to be in a record with the same headers, of which only the last is wrong."""
+    one = builder.batch_v2([builder.record_v2()], base_offset=1)
+    n, size = 4000, len(one) + 12
+    headers = builder.varint(100_000) + b"\x02k\x01" * 99_999 + b"\xff\xff\xff\xff\x0e"
+    units = []
+    for number in range(n):
+        left = (n - number) * size - 12  # from the batch to the headers
+        fields = b"\0\0\0\1" + builder.varint(left)
+        head = builder.varint(len(fields) + left + len(headers)) + fields
+        units.append(b"\xff" * (12 - len(head)) + head + one)
+    data = b"\xff" * 20 + b"".join(units) + headers
+    before = time.process_time()
+    assert sum(len(part) for part in find_batches(BufferSource(data))) == n
+    assert time.process_time() - before < 1
+
+
 def test_the_heaviest_rising_rows_are_those_of_brute_force() -> None:
     rng = np.random.default_rng(3)
     for _ in range(examples(300)):
