@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog.errors import Limits
+from kafkalog.log.searching.resync import INSIDE, SEARCHED, Found, find_batches
 from kafkalog.records.header_walk import LINKED
-from kafkalog.repair.salvaging.resync import INSIDE, SEARCHED, Found, find_batches
 from kafkalog.storage.source import ByteSource
 
 _MOST_LINKS: Final = 4096
@@ -39,14 +40,15 @@ def with_batches_inside_links(source: ByteSource, found: Found, *, base_offset: 
         contradict its neighbours.
     """
     is_link = found.kind == LINKED
-    rows = np.flatnonzero(is_link[:-1] & ~is_link[1:])
+    rows = np.flatnonzero(is_link[:-1])
     intact = np.flatnonzero(~is_link)
     number_before = np.searchsorted(intact, rows)  # of the intact run before
     before = np.append(base_offset - 1, found.last_offset[intact])[number_before]
-    after = found.first_offset[rows + 1]
+    after, epoch_after = _what_follows(found, is_link)
+    after, epoch_after = after[rows + 1], epoch_after[rows + 1]
     first, last = found.first_offset[rows], found.last_offset[rows]
     # no offset is missing behind a damaged batch whose header is right
-    is_searched = (before + 1 != after) & ~((before < first) & (first <= last) & (last + 1 == after))
+    is_searched = (before + 1 != after) & ~((before < first) & (first <= last) & (last + 1 == after)) & (after >= 0)
     if not is_searched.any():
         return found
     parts, done = [], 0
@@ -60,7 +62,7 @@ def with_batches_inside_links(source: ByteSource, found: Found, *, base_offset: 
         start, end = int(found.start[row]), int(found.end[row])
         inside = Found.concatenate(list(find_batches(source, start=start + 1, stop=end, limits=limits)))
         inside = inside[(inside.kind != LINKED) & (inside.kind != INSIDE)]
-        inside = inside[_leading_to(inside, lowest, end_offset, int(found.leader_epoch[row + 1]))]
+        inside = inside[_leading_to(inside, lowest, end_offset, int(epoch_after[number]))]
         if not len(inside):
             continue
         inside.kind[:] = SEARCHED
@@ -72,6 +74,16 @@ def with_batches_inside_links(source: ByteSource, found: Found, *, base_offset: 
         parts.append(inside)
         done = row + 1
     return Found.concatenate([*parts, found[done:]])
+
+
+def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """The first offset and the epoch of each row; of a damaged batch, if its header leads to an intact one, else -1."""
+    first, epoch = np.where(is_link, -1, found.first_offset), found.leader_epoch.copy()
+    for row in np.flatnonzero(is_link)[:-_MOST_LINKS:-1].tolist():
+        begin, end = int(found.first_offset[row]), int(found.last_offset[row])
+        if row + 1 < len(found) and 0 <= begin <= end and end + 1 == first[row + 1]:
+            first[row], epoch[row] = begin, epoch[row + 1]
+    return first, epoch
 
 
 def _leading_to(inside: Found, lowest: int, end: int, epoch: int) -> slice:
