@@ -62,22 +62,6 @@ def test_trials_that_once_missed_a_batch(seed: int, number: int) -> None:
     assert (tally.n_missed, tally.n_invented, tally.n_disordered) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("n_cut", [0, 60])
-def test_a_batch_that_only_a_second_copy_has_fills_the_hole_in_the_first(tmp_path: Path, n_cut: int) -> None:
-    batches = dense(20)
-    copy = [damaged(one) if number == 12 else one for number, one in enumerate(batches)]
-    copy[12] = copy[12][n_cut:]
-    other = batches[:18]
-    other[14] = damaged(other[14])
-    kept, report = salvaged(tmp_path, *copy[:18], *other[8:], *batches[18:])
-    assert kept == batches
-    [partition] = report.partitions
-    # the hole is there, but no offset is missing in it
-    assert {(one.n_records, one.first_offset, one.end_offset) for one in partition.lost if one.reason != "offset_order"}
-    assert partition.total("n_batches_kept") == 20
-    assert partition.total("n_batches_suspect") == 8  # ten, of which one is damaged and one is kept
-
-
 def test_of_two_epochs_that_contradict_each_other_that_of_other_batches_is_right(tmp_path: Path) -> None:
     batches = dense(8)
     wrong = bytearray(batches[6])
@@ -99,20 +83,6 @@ def test_a_message_that_contradicts_the_next_costs_none_of_those_before(tmp_path
     expected = messages(30)
     assert kept == [*expected[:12], *expected[13 : 20 + (wrong == expected[20])], *expected[21:]]
     assert report.total("n_batches_suspect") == 1
-
-
-def test_a_size_field_that_leads_over_other_batches_by_chance_hides_none_of_them(tmp_path: Path) -> None:
-    batches = dense(20)
-    # what is cut is as long as two batches: the size field of the damaged one leads to the fourth behind it
-    size = len(batches[10])
-    assert len({len(one) for one in batches[8:14]}) == 1
-    head = batches[10][:40]
-    middle = b"\xff" * (size - 40)
-    larger = head[:8] + (3 * size - 12).to_bytes(4, "big") + head[12:] + middle
-    kept, report = salvaged(tmp_path, *batches[:10], larger, *batches[11:])
-    assert kept == batches[:10] + batches[11:]
-    [hole] = report.partitions[0].lost
-    assert (hole.first_offset, hole.end_offset, hole.n_records) == (30, 33, 3)
 
 
 def test_zeros_at_the_end_of_a_segment_are_a_finding_unless_no_offset_is_missing(tmp_path: Path) -> None:

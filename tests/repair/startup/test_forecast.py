@@ -1,0 +1,42 @@
+"""How a forecast is told."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import golden_sets
+import pytest
+from startups import logs
+
+import kafkalog
+from kafkalog.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    """Three segments, in a log dir with recovery points that name the last."""
+    target = tmp_path / "data" / "p-txn-now-0"
+    shutil.copytree(golden_sets.partitions("k44_extra")["p-txn-now-0"], target)
+    (target.parent / "recovery-point-offset-checkpoint").write_text("0\n1\np-txn-now 0 300\n")
+    return target
+
+
+def test_the_command_says_it_and_ends_with_1_where_something_is_lost(partition: Path, capsys: Capture) -> None:
+    assert main(["preflight", str(partition), "--clean"]) == 0
+    assert capsys.readouterr().out == ""
+    last = logs(partition)[-1]
+    last.write_bytes(last.read_bytes() + bytes(50))
+    assert main(["preflight", str(partition), "--clean"]) == 1
+    printed = capsys.readouterr()
+    assert "dies     " in printed.out
+    assert "CorruptRecordException" in printed.out
+    assert main(["preflight", str(partition), "--unclean", "--json", "--broker", "2.8"]) == 0
+    assert '"action": "cut"' in capsys.readouterr().out
+    assert main(["preflight", str(partition), "--broker", "1.0"]) == 2
+    with pytest.raises(ValueError, match="no broker"):
+        kafkalog.preflight(partition, broker="1.0")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="threads"):
+        kafkalog.preflight(partition, threads=0)
