@@ -446,14 +446,6 @@ class Findings:
         else:
             self.n_more += 1
 
-    def extend(self, other: Findings) -> None:
-        """Add what another has, about other directories."""
-        kept = other.rows[: max(self.limit - len(self.rows), 0)]
-        self.rows += kept
-        self.n_more += other.n_more + len(other.rows) - len(kept)
-        self.n_damage += other.n_damage
-        self.losses.update(other.losses)
-
 
 def warn(message: object, category: type[Warning]) -> None:
     """Issue a warning that points at the caller's line, the first one outside this package and PyArrow."""

@@ -31,7 +31,7 @@ from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.passes import two_passes
 from kafkalog.spark.jobs.pieces import gather, piece
 from kafkalog.spark.jobs.rebuild import intervals_of
-from kafkalog.spark.jobs.tables import FINDING, batch_of, error_data, finding_rows, frame_of, run_now
+from kafkalog.spark.jobs.tables import FINDING, add_findings, batch_of, error_data, finding_rows, frame_of, run_now
 from kafkalog.storage.broker_lock import refuse_if_locked
 
 SCHEMA: Final = pa.schema(
@@ -214,7 +214,7 @@ def run_recover(
         for data in table.sort_by("number")["data"]:
             one, taken = pickle.loads(data.as_py())
             report.partitions += one.partitions
-            report.findings.extend(one.findings)
+            add_findings(report.findings, one.findings)
             seconds |= {row.path: taken for row in one.partitions}
         if placed.staged is not None:
             gather(placed.staged, len(plans), levels=2 if is_partition else 1)

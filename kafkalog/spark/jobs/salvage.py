@@ -24,7 +24,16 @@ from kafkalog.repair.salvaging.report import SalvagedPartition, SalvageReport
 from kafkalog.repair.salvaging.salvage import finish_output, salvage_partition
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.spark.jobs.pieces import gather, piece
-from kafkalog.spark.jobs.tables import FINDING, batch_of, error_data, finding_rows, frame_of, map_tasks, run_now
+from kafkalog.spark.jobs.tables import (
+    FINDING,
+    add_findings,
+    batch_of,
+    error_data,
+    finding_rows,
+    frame_of,
+    map_tasks,
+    run_now,
+)
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 
 _SUMS: Final = (
@@ -148,7 +157,7 @@ def run_salvage(
         for (partition, _), data in zip(chosen, table["data"], strict=True):
             salvaged, start, findings, taken = pickle.loads(data.as_py())
             report.partitions.append(salvaged)
-            report.findings.extend(findings)
+            add_findings(report.findings, findings)
             of_tasks.append((findings, taken))
             if start is not None and partition.topic_partition is not None:
                 starts[partition.topic_partition] = start
