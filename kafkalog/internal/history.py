@@ -88,7 +88,7 @@ class History(Iterator[StateRecord]):
                 content = _control(record.key) if record.is_control else _content(topic, record.key, record.value)
                 yield StateRecord(
                     topic,
-                    record.partition or 0,
+                    record.partition,
                     record.offset,
                     record.timestamp if record.timestamp >= 0 else None,
                     *content[:4],

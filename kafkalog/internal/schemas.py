@@ -190,7 +190,7 @@ def read_schemas(log_dir: LogDir, *, topic: str = SCHEMAS_TOPIC, as_of: AsOf | N
             if not record.is_control:
                 registry.apply(record)
         except (ValueError, RecursionError) as error:
-            report(undecoded(log_dir, TopicPartition(topic, record.partition or 0), record.offset, error))
+            report(undecoded(log_dir, TopicPartition(topic, record.partition), record.offset, error))
     return registry.finished()
 
 

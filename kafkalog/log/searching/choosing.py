@@ -58,7 +58,7 @@ def choose(
     found: Found,
     *,
     base_offset: int,
-    next_base_offset: int | None,
+    end_offset: int,
     epochs: Epochs,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Choice:
@@ -70,10 +70,8 @@ def choose(
         The segment; runs of which only a part agrees are walked again.
     found : Found
         Runs from `find_batches`, joined.
-    base_offset : int
-        Of the segment.
-    next_base_offset : int or None
-        Of the next segment, None for the last.
+    base_offset, end_offset : int
+        Offsets that the segment may hold, half-open.
     epochs : list of (epoch, start offset)
         Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
     limits : Limits
@@ -83,9 +81,7 @@ def choose(
     Choice
         Linked rows are in neither of its two parts.
     """
-    low, high = base_offset, base_offset + kf.MAX_RELATIVE_OFFSET + 1
-    if next_base_offset is not None:
-        high = min(high, next_base_offset)
+    low, high = base_offset, end_offset
     claims = found[(found.kind == LINKED) & (found.first_offset >= 0) & (found.last_offset >= found.first_offset)]
     runs = found[found.kind != LINKED]
     if _agree(runs, claims, low, high, epochs):
