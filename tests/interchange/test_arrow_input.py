@@ -9,44 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from arrow_records import Row, refusal, rows, stamps, values
 from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.errors import Reason, UnwritableError
+from kafkalog.errors import Reason
 from kafkalog.interchange.arrow_input import record_slices
 from kafkalog.records.columns import RecordColumns
-
-Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
-
-
-def rows(slices: Any) -> list[Row]:
-    """Timestamp, key, value and headers of all records."""
-    return [
-        row
-        for part in slices
-        for row in zip(
-            part.timestamp.tolist(),
-            part.key.to_pylist(),
-            part.value.to_pylist(),
-            part.headers.to_pylist(),
-            strict=True,
-        )
-    ]
-
-
-def values(data: Any, **options: Any) -> list[bytes | None]:
-    return [row[2] for row in rows(record_slices(data, **options))]
-
-
-def stamps(array: Any, **options: Any) -> list[int]:
-    return [row[0] for row in rows(record_slices({"value": pa.nulls(len(array)), "timestamp": array}, **options))]
-
-
-def refusal(data: Any, **options: Any) -> UnwritableError:
-    with pytest.raises(UnwritableError) as caught:
-        list(record_slices(data, **options))
-    return caught.value
 
 
 @pytest.mark.parametrize("zone", ["UTC", "+02:00", "Europe/Berlin"])

@@ -8,40 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from arrow_records import refusal, rows, values
 
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange import arrow_input
 from kafkalog.interchange.arrow_input import record_slices
 
-Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
 PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
 PAIR_TYPES = [(pa.string(), pa.binary()), (pa.binary(), pa.binary_view()), (pa.string_view(), pa.string())]
 TEXTS = [b"a", None, b"", "ü".encode(), b"x" * 40, None, b"last"]
-
-
-def rows(slices: Any) -> list[Row]:
-    """Timestamp, key, value and headers of all records."""
-    return [
-        row
-        for part in slices
-        for row in zip(
-            part.timestamp.tolist(),
-            part.key.to_pylist(),
-            part.value.to_pylist(),
-            part.headers.to_pylist(),
-            strict=True,
-        )
-    ]
-
-
-def values(data: Any, **options: Any) -> list[bytes | None]:
-    return [row[2] for row in rows(record_slices(data, **options))]
-
-
-def refusal(data: Any, **options: Any) -> UnwritableError:
-    with pytest.raises(UnwritableError) as caught:
-        list(record_slices(data, **options))
-    return caught.value
 
 
 def _text(kind: pa.DataType) -> pa.Array:

@@ -1,86 +1,138 @@
-"""Ranges of offsets: those asked for, the log start offset, and headers that cannot be believed."""
+"""Parts of a partition, read by themselves: what lies at their borders, and files that changed."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import os
 from pathlib import Path
 from typing import Any
 
 import builder
 import pytest
+from plans import batch, make, offsets, read
 
 import kafkalog
-from kafkalog import TopicPartition
+from kafkalog import format as kf
+from kafkalog.errors import CorruptionError, FileChangedError, Finding, ReadError, Reason
+from kafkalog.indexes.index_files import OffsetIndex
+from kafkalog.scanning.planning import plan
 
 
-def test_a_range_does_not_end_where_only_a_damaged_header_says_so(tmp_path: Path) -> None:
-    path = tmp_path / f"{0:020d}.log"
-    batches = [builder.batch_v2([builder.record_v2(0, 0, None, b"x")], base_offset=n) for n in range(8)]
-    batches[3] = batches[3][:23] + b"\x7f" + batches[3][24:]  # of the last offset delta
-    path.write_bytes(b"".join(batches))
-    for window_bytes in (100, 2**22):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("kafkalog.scanning.execution.WINDOW_BYTES", window_bytes)
-            patch.setattr("kafkalog.scanning.execution._MIN_WINDOW_BYTES", window_bytes)
-            scan = kafkalog.scan(path, end_offset=6, on_corruption="skip")
-            with pytest.warns(kafkalog.CorruptionWarning):
-                assert scan.to_numpy().offset.tolist() == [0, 1, 2, 4, 5], window_bytes
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Three segments of a hundred batches each."""
+    return make(tmp_path, {base: [batch(base + 4 * i) for i in range(100)] for base in (0, 400, 800)})
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"start_offset": 50},
-        {"end_offset": 50},
-        {"start_offset": 20, "end_offset": 60},
-        {"start_offset": 60, "end_offset": 20},
-        {"start_offset": {("p-multi", 0): 100, ("p-multi", 1): 98}},
-        {"end_offset": {TopicPartition("p-txn", 0): 0}},
-        {"start_timestamp": 1_700_000_005_000},
-        {"end_timestamp": 1_700_000_005_000},
-        {"start_timestamp": 1_700_000_003_001, "end_timestamp": 1_700_000_009_001},
-        {"start_timestamp": datetime(2023, 11, 14, 22, 13, 25, tzinfo=UTC)},
-        {"start_timestamp": -10, "end_timestamp": 10},
-        {"topics": "p-multi"},
-        {"topics": ["p-multi", "p-txn"], "partitions": 0},
-        {"partitions": [1, 2]},
-        {"topics": "p-txn", "start_offset": 30, "start_timestamp": 1_700_000_005_000},
-    ],
-)
-def test_a_range_equals_filtering_the_whole(log_dir: Path, options: dict[str, Any]) -> None:
-    whole = kafkalog.read_table(log_dir).to_pylist()
-
-    def bound(name: str, row: dict[str, Any]) -> Any:
-        value = options.get(name)
-        return value.get((row["topic"], row["partition"])) if isinstance(value, dict) else value
-
-    def wanted(row: dict[str, Any]) -> bool:
-        for name, compare in (("start_offset", int.__ge__), ("end_offset", int.__lt__)):
-            limit = bound(name, row)
-            if limit is not None and not compare(row["offset"], limit):
-                return False
-        for name, compare in (("start_timestamp", int.__ge__), ("end_timestamp", int.__lt__)):
-            limit = options.get(name)
-            if limit is None:
-                continue
-            limit = round(limit.timestamp() * 1000) if isinstance(limit, datetime) else limit
-            if row["timestamp"] is None or not compare(round(row["timestamp"].timestamp() * 1000), limit):
-                return False
-        topics = options.get("topics", [row["topic"]])
-        if row["topic"] not in ([topics] if isinstance(topics, str) else topics):
-            return False
-        partitions = options.get("partitions", [row["partition"]])
-        return row["partition"] in ([partitions] if isinstance(partitions, int) else partitions)
-
-    assert kafkalog.read_table(log_dir, **options).to_pylist() == [row for row in whole if wanted(row)]
+@pytest.mark.slow
+def test_a_cut_inside_a_value_that_holds_batches_is_noticed_by_who_reads_up_to_it(tmp_path: Path) -> None:
+    inner = b"".join(batch(6 + 2 * i, n=1, size=16000) for i in range(150))
+    record = builder.record_v2(0, 0, None, inner)
+    log = make(tmp_path, {0: [batch(0), builder.batch_v2([record], base_offset=5), batch(6000)]})
+    (path,) = log.glob("*.log")
+    at = path.read_bytes().index(inner) + builder.batch_positions(inner)[30][0]
+    before = path.read_bytes().index(inner) + builder.batch_positions(inner)[29][0]
+    entries = OffsetIndex.open(path.with_suffix(".index"), 0).entries[[0, 0]]
+    entries["relative_offset"], entries["position"] = [64, 66], [before, at]  # both lie, in accord with each other
+    path.with_suffix(".index").write_bytes(entries.tobytes())
+    tasks = plan(log, task_bytes=2**21)
+    if len(tasks.tasks) == 1:
+        pytest.fail("the index was not believed: the test shows nothing")
+    with pytest.raises(CorruptionError, match=f"beyond position {at}"):
+        read(tasks)
 
 
-def test_deleted_records_are_left_out_unless_asked_for(log_dir: Path) -> None:
-    partition = kafkalog.open(log_dir / "p-delrec-0")
-    assert isinstance(partition, kafkalog.Partition)
-    assert partition.log_start_offset == 334
-    assert partition.log_end_offset == 500
-    assert kafkalog.read_table(partition, columns=["offset"]).column(0).to_pylist() == list(range(334, 500))
-    everything = kafkalog.read_table(partition, columns=["offset"], include_deleted=True).column(0).to_pylist()
-    assert min(everything) < 334
-    assert everything == list(range(everything[0], 500))
+def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_that_ends_there(tmp_path: Path) -> None:
+    log = make(tmp_path, {0: [batch(4 * i) for i in range(110)], 400: [batch(400 + 4 * i) for i in range(100)]})
+    tasks = plan(log, task_bytes=2**14)
+    with pytest.raises(CorruptionError) as whole:
+        kafkalog.read_table(log)
+    with pytest.raises(CorruptionError) as parts:
+        read(tasks)
+    assert str(parts.value) == str(whole.value)
+    assert parts.value.reason is Reason.OFFSET_ORDER
+
+
+def test_a_planned_segment_that_is_gone_is_data_loss(log: Path) -> None:
+    tasks, plan_before = plan(log, task_bytes=2**14), plan(log, isolation_level="read_committed")
+    gone = log / kf.segment_file_name(400)
+    gone.unlink()
+    with pytest.raises(ReadError, match=str(gone)):
+        read(tasks)
+    for made in (tasks, plan_before):
+        found: list[Finding] = []
+        assert offsets(made, on_data_loss="skip", report=found.append) == [*range(400), *range(800, 1200)]
+        assert {finding.path for finding in found} == {str(gone)}
+
+
+@pytest.mark.parametrize("same_size", [False, True])
+def test_a_segment_that_was_replaced_is_not_taken_for_the_planned_one(log: Path, same_size: bool) -> None:
+    tasks = plan(log, task_bytes=2**14)
+    path = log / kf.segment_file_name(400)
+    data = path.read_bytes()
+    cleaned = b"".join([batch(400, n=1, size=10), batch(404)])
+    if same_size:
+        cleaned = b"".join(batch(400 + 4 * i + 2, n=4) for i in range(99))
+        cleaned += batch(797, n=1, size=(len(data) - len(cleaned)) // 4 - 30)
+        cleaned += b"\0" * (len(data) - len(cleaned))
+    path.write_bytes(cleaned[: len(data)])
+    with pytest.raises(FileChangedError, match=r"planned"):
+        read(tasks)
+
+
+@pytest.mark.parametrize("mode", ["raise", "skip", "stop"])
+def test_an_outcome_that_damage_hides_is_met_in_parts_as_in_one(tmp_path: Path, mode: Any) -> None:
+    def data(offset: int, producer_id: int) -> bytes:
+        return batch(offset, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+
+    batches = [data(4 * i, 7) for i in range(60)]
+    marker = bytearray(builder.control_batch(builder.COMMIT, base_offset=240, producer_id=7))
+    marker[-1] ^= 1
+    log = make(tmp_path, {0: [*batches, bytes(marker), *(batch(241 + 4 * i) for i in range(60))]}, interval=512)
+
+    def outcome(run: Any) -> Any:
+        found: list[Finding] = []
+        try:
+            return run(found), set(found)  # each part may say it
+        except CorruptionError as error:
+            return str(error)
+
+    def in_one(found: list[Finding]) -> list[int]:
+        scan = kafkalog.scan(log, isolation_level="read_committed", on_corruption=mode)
+        table = scan.to_table()
+        found += scan.findings
+        return table["offset"].to_pylist()
+
+    tasks = plan(log, isolation_level="read_committed", on_corruption=mode, task_bytes=2**12)
+    assert len(tasks.tasks) > 3 or mode != "skip"
+    with pytest.warns(kafkalog.CorruptionWarning) if mode != "raise" else os.scandir(tmp_path):
+        expected = outcome(in_one)
+        assert outcome(lambda found: offsets(tasks, report=found.append)) == expected
+    assert expected
+
+
+@pytest.mark.parametrize("shift", [1000, 40, -3, -40, -(2**20)])
+@pytest.mark.parametrize("side", [-1, 0])
+def test_a_flipped_offset_at_the_border_of_a_task_is_blamed_itself(log: Path, side: int, shift: int) -> None:
+    borders = [
+        (one.name, one.start)
+        for task in plan(log, task_bytes=2**14).tasks
+        for part in task.parts
+        for one in part.segments
+        if one.start
+    ]
+    assert len(borders) > 3
+    name, start = borders[2]
+    data = bytearray((log / name).read_bytes())
+    positions = [position for position, _ in builder.batch_positions(bytes(data))]
+    row = positions.index(start) + side
+    offset = int.from_bytes(data[positions[row] : positions[row] + 8], "big")
+    data[positions[row] : positions[row] + 8] = max(offset + shift, 0).to_bytes(8, "big")
+    (log / name).write_bytes(data)
+    with pytest.raises(CorruptionError) as raised:
+        read(plan(log, task_bytes=2**14))
+    assert (raised.value.path, raised.value.position) == (str(log / name), positions[row])
+    found: list[Finding] = []
+    with pytest.warns(kafkalog.CorruptionWarning):
+        left = offsets(plan(log, task_bytes=2**14, on_corruption="skip"), report=found.append)
+    assert left == [one for one in range(1200) if not offset <= one < offset + 4]
+    assert [(one.position, one.base_offset, one.n_records) for one in found] == [(positions[row], offset, 4)]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import golden_sets
 import numpy as np
 import pytest
-from rebuilds import batches_of, hostile
+from rebuilds import batches_of, copied_partition, hostile
 
 import kafkalog
 from kafkalog.log.recovery import rows_to_replay
@@ -32,13 +31,9 @@ def test_leaving_out_rows_leaves_producers_as_they_would_be() -> None:
     assert n_left_out > 100
 
 
-# damage: (where and what, position where Kafka's table says that recovery stops)
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """A copy of a partition of three batches a segment or more, to damage."""
-    target = tmp_path / "data" / "p-idem-now-0"
-    shutil.copytree(golden_sets.unpacked("k44_extra") / "p-idem-now-0", target)
-    return target
+    return copied_partition(tmp_path)
 
 
 def test_a_damaged_log_gives_findings_and_never_a_crash(partition: Path, tmp_path: Path) -> None:

@@ -5,23 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from kafkalog.cli import main
-
 LOG = "00000000000000000000.log"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Call `main`: exit code, stdout, stderr."""
-
-    def call(*argv: object) -> tuple[int, str, str]:
-        code = main([str(arg) for arg in argv])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def test_damage_in_one_partition_leaves_the_others_to_be_looked_up(run: Any, log_dir_copy: Path) -> None:

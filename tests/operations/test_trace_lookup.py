@@ -17,23 +17,10 @@ import pytest
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.cli import main
 from kafkalog.errors import Reason
 from kafkalog.operations.trace_lookup import Trace, trace_offset, trace_timestamp
 
 LOG = "00000000000000000000.log"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Call `main`: exit code, stdout, stderr."""
-
-    def call(*argv: object) -> tuple[int, str, str]:
-        code = main([str(arg) for arg in argv])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def stamped(base: int, *stamps: int, **options: Any) -> bytes:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
-from orders import BROKEN, ORDERS
+from orders import BROKEN, ORDERS, written_orders
 
 import kafkalog
-from kafkalog import PartitionWriter
 
 
 @pytest.fixture(scope="module")
 def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Orders as JSON with longs as keys; 7 is null, 9 and 11 are broken."""
-    path = tmp_path_factory.mktemp("log") / "orders-0"
-    values: list[bytes | None] = [json.dumps(order).encode() for order in ORDERS]
-    values[7], values[9], values[11] = None, b"{oops", b'{"a": "\xff"}'
-    with PartitionWriter(path, batch_size=500) as writer:
-        writer.append({"key": [struct.pack(">q", i) for i in range(40)], "value": values, "timestamp": [0] * 40})
-    return path
+    return written_orders(tmp_path_factory.mktemp("log"))
 
 
 @BROKEN

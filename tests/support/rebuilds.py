@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,3 +59,10 @@ def hostile(rng: np.random.Generator, data: bytes) -> bytes:
 
 def derived(partition: Path) -> Iterator[Path]:
     yield from (path for path in sorted(partition.iterdir()) if path.suffix not in (".log", ".metadata"))
+
+
+def copied_partition(folder: Path) -> Path:
+    """A copy of a partition of three batches a segment or more, to damage."""
+    target = folder / "data" / "p-idem-now-0"
+    shutil.copytree(golden_sets.unpacked("k44_extra") / "p-idem-now-0", target)
+    return target

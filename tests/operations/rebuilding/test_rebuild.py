@@ -92,15 +92,6 @@ def test_a_built_index_finds_what_is_there() -> None:
         OffsetIndex.build(segment.batches, 0, index_interval_bytes=-1)
 
 
-# damage: (where and what, position where Kafka's table says that recovery stops)
-@pytest.fixture
-def partition(tmp_path: Path) -> Path:
-    """A copy of a partition of three batches a segment or more, to damage."""
-    target = tmp_path / "data" / "p-idem-now-0"
-    shutil.copytree(golden_sets.unpacked("k44_extra") / "p-idem-now-0", target)
-    return target
-
-
 def test_a_running_broker_is_not_disturbed(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lock = partition.parent / ".lock"
     lock.touch()
@@ -119,23 +110,18 @@ def test_a_running_broker_is_not_disturbed(partition: Path, capsys: pytest.Captu
 
 
 KILLED = """
-import os, shutil, signal, sys
+import shutil, sys
 from pathlib import Path
-from faults import Faulty
-import kafkalog.operations.rebuilding.rebuild
+from faults import is_killed_at
+import kafkalog
+from kafkalog.operations.rebuilding.rebuild import KINDS
 damaged, root = Path(sys.argv[1]), Path(sys.argv[2])
 for n in range(1, 10**6, int(sys.argv[3])):
     target = root / str(n) / damaged.name
     shutil.copytree(damaged, target)
-    child = os.fork()
-    if not child:
-        with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            kafkalog.reindex(target, kinds=kafkalog.operations.rebuilding.rebuild.KINDS, in_place=True, now=0)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status):
+    if not is_killed_at(n, lambda: kafkalog.reindex(target, kinds=KINDS, in_place=True, now=0)):
         print(n)
-        sys.exit(os.WEXITSTATUS(status))
+        break
 """
 
 

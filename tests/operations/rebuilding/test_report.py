@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
-import golden_sets
 import pytest
 
 from kafkalog.cli.app import main
-
-
-# damage: (where and what, position where Kafka's table says that recovery stops)
-@pytest.fixture
-def partition(tmp_path: Path) -> Path:
-    """A copy of a partition of three batches a segment or more, to damage."""
-    target = tmp_path / "data" / "p-idem-now-0"
-    shutil.copytree(golden_sets.unpacked("k44_extra") / "p-idem-now-0", target)
-    return target
 
 
 def test_the_command_says_what_changes(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,24 +7,11 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-import golden_sets
 import pytest
 from damaged_partitions import change, put, reasons
 
 import kafkalog
 from kafkalog.errors import Reason
-
-
-@pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
-    """A copy of one's own."""
-    return Path(shutil.copytree(golden_sets.LOG_DIR, tmp_path / "logs"))
-
-
-@pytest.fixture
-def partition(log_dir: Path) -> Path:
-    """A partition of several segments, with transactions."""
-    return log_dir / "p-txn-0"
 
 
 def second(partition: Path, suffix: str) -> Path:

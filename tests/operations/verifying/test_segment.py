@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import builder
-import golden_sets
 import numpy as np
 import pytest
 from damaged_partitions import change, put, reasons
 
 import kafkalog
-
-
-@pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
-    """A copy of one's own."""
-    return Path(shutil.copytree(golden_sets.LOG_DIR, tmp_path / "logs"))
-
-
-@pytest.fixture
-def partition(log_dir: Path) -> Path:
-    """A partition of several segments, with transactions."""
-    return log_dir / "p-txn-0"
 
 
 def test_every_wrong_checksum_is_found_and_no_other_batch_is_blamed(partition: Path) -> None:

@@ -25,18 +25,6 @@ HEALTHY = [(name, "clean") for name in golden_sets.SETS]
 CRASHED = [("k44", "unclean"), ("k28", "unclean")]
 
 
-@pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
-    """A copy of one's own."""
-    return Path(shutil.copytree(golden_sets.LOG_DIR, tmp_path / "logs"))
-
-
-@pytest.fixture
-def partition(log_dir: Path) -> Path:
-    """A partition of several segments, with transactions."""
-    return log_dir / "p-txn-0"
-
-
 @pytest.mark.parametrize("options", [{}, {"deep": True}, {"indexes_only": True}, {"threads": 1}], ids=str)
 @pytest.mark.parametrize(("name", "archive"), HEALTHY)
 def test_nothing_is_said_about_what_a_broker_left_when_it_was_shut_down(

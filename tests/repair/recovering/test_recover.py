@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 
 import golden_sets
 import pytest
-from faults import Faulty
+from faults import Faulty, is_killed_at
 from files import content, flip
 from recoveries import RECOVERY_POINTS, logs, small_log_dir
 
@@ -189,12 +188,7 @@ def crash_dir(root: Path) -> Path:
 
 def killed(n: int, log_dir: Path, **options: object) -> bool:
     """Whether a fork that recovers is killed at its n-th call."""
-    child = os.fork()
-    if not child:
-        with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            recover(log_dir, threads=1, **options)  # type: ignore[arg-type]
-        os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    return is_killed_at(n, lambda: recover(log_dir, threads=1, **options))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

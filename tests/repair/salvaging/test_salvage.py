@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import salvage_trials
 from effort import examples
-from faults import Faulty
+from faults import is_killed_at
 from salvages import batch, dense, hashes, log_of, named, output_of, written
 from writing import sound
 
@@ -183,19 +183,14 @@ def test_a_kill_leaves_no_output_or_all_of_it(tmp_path: Path) -> None:
     partition = named(tmp_path, data)
     n_killed = 0
     for n in range(1, 400, 5):
-        child = os.fork()
-        if not child:
-            with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-                kafkalog.salvage(partition, output=tmp_path / "out")
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        n_killed += os.WIFSIGNALED(status)
+        is_killed = is_killed_at(n, lambda: kafkalog.salvage(partition, output=tmp_path / "out"))
+        n_killed += is_killed
         if (tmp_path / "out").exists():
             said = json.loads((tmp_path / "out" / "salvage.json").read_text())
             assert said["partitions"][0]["segments"][0]["n_batches_kept"] == 29
             assert len(output_of(tmp_path / "out" / "t-0")) == 29
             shutil.rmtree(tmp_path / "out")
-        if not os.WIFSIGNALED(status):
+        if not is_killed:
             break
     else:
         raise AssertionError("it never came to an end")

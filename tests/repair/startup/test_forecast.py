@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-import golden_sets
 import pytest
 from startups import logs
 
@@ -13,15 +11,6 @@ import kafkalog
 from kafkalog.cli import main
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def partition(tmp_path: Path) -> Path:
-    """Three segments, in a log dir with recovery points that name the last."""
-    target = tmp_path / "data" / "p-txn-now-0"
-    shutil.copytree(golden_sets.partitions("k44_extra")["p-txn-now-0"], target)
-    (target.parent / "recovery-point-offset-checkpoint").write_text("0\n1\np-txn-now 0 300\n")
-    return target
 
 
 def test_the_command_says_it_and_ends_with_1_where_something_is_lost(partition: Path, capsys: Capture) -> None:

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-import golden_sets
-import pytest
 from startups import asked, logs
 
 import kafkalog
-
-
-@pytest.fixture
-def partition(tmp_path: Path) -> Path:
-    """Three segments, in a log dir with recovery points that name the last."""
-    target = tmp_path / "data" / "p-txn-now-0"
-    shutil.copytree(golden_sets.partitions("k44_extra")["p-txn-now-0"], target)
-    (target.parent / "recovery-point-offset-checkpoint").write_text("0\n1\np-txn-now 0 300\n")
-    return target
 
 
 def test_damage_is_cut_only_where_a_broker_looks(partition: Path) -> None:

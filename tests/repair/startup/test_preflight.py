@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import golden_sets
@@ -11,15 +10,6 @@ from startups import asked, logs
 
 import kafkalog
 from kafkalog.repair.startup.log_end import next_offset
-
-
-@pytest.fixture
-def partition(tmp_path: Path) -> Path:
-    """Three segments, in a log dir with recovery points that name the last."""
-    target = tmp_path / "data" / "p-txn-now-0"
-    shutil.copytree(golden_sets.partitions("k44_extra")["p-txn-now-0"], target)
-    (target.parent / "recovery-point-offset-checkpoint").write_text("0\n1\np-txn-now 0 300\n")
-    return target
 
 
 def test_a_healthy_partition_just_starts_or_is_recovered_behind_the_recovery_point(partition: Path) -> None:
