@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.internal.schemas import schemas
 
     if args.history:
-        return print_history(args, console, SCHEMAS_TOPIC)
+        return print_history(args, console, args.topic, registry_topic=args.topic)
     prepare_stdout(is_json=args.json)
     found = schemas(
         args.paths,

@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.options import make_limits, timestamp
+from kafkalog.format import SCHEMAS_TOPIC
 
 
 def add_as_of(group: Any) -> None:
@@ -26,7 +27,9 @@ def add_as_of(group: Any) -> None:
     )
 
 
-def print_history(args: argparse.Namespace, console: Console, *topics: str) -> None:
+def print_history(
+    args: argparse.Namespace, console: Console, *topics: str, registry_topic: str = SCHEMAS_TOPIC
+) -> None:
     """Print every record of topics as JSON lines."""
     from kafkalog.internal.history import history
 
@@ -36,6 +39,7 @@ def print_history(args: argparse.Namespace, console: Console, *topics: str) -> N
         topics,
         end_offset=args.end_offset,
         end_timestamp=args.end_timestamp,
+        registry_topic=registry_topic,
         limits=make_limits(args.limits),
     )
     for record in records:
