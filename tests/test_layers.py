@@ -496,7 +496,7 @@ def test_no_package_has_the_name_of_a_public_function() -> None:
         ("log.segment", "def progress():\n    from tqdm import tqdm", "only cli may"),
         ("cli.console", "from tqdm import tqdm", "at module level"),
         ("scanning.scan", "def where():\n    import numba", "only scanning.user_functions may"),
-        ("operations.export", "def distribute():\n    import pyspark.sql", "only spark may"),
+        ("operations.exporting.export", "def distribute():\n    import pyspark.sql", "only spark may"),
         ("scanning.scan", "import pandas as pd", "at module level"),
     ],
 )

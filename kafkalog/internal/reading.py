@@ -31,18 +31,12 @@ Report = Callable[[Finding], None]
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Up to where a topic is read; None for its end.
-
-    Attributes
-    ----------
-    end_offset : int or None
-        Records below this offset, of each partition.
-    end_timestamp : int or None
-        Records before this time, in ms.
-    """
+    """Up to where a topic is read; None for its end."""
 
     end_offset: int | None = None
+    """Records below this offset, of each partition."""
     end_timestamp: int | None = None
+    """Records before this time, in ms."""
 
     @classmethod
     def of(cls, end_offset: int | None, end_timestamp: Time | None) -> AsOf:

@@ -34,22 +34,14 @@ Mask = npt.NDArray[np.bool_]
 
 
 class LastRecord(NamedTuple):
-    """The last record of a key.
-
-    Attributes
-    ----------
-    partition : int
-    offset : int
-    timestamp : int
-        In ms.
-    value : bytes or None
-        None for a tombstone.
-    """
+    """The last record of a key."""
 
     partition: int
     offset: int
     timestamp: int
+    """In ms."""
     value: bytes | None
+    """None for a tombstone."""
 
 
 class LastRecords:

@@ -14,7 +14,7 @@ Keys and values are JSON. A key says what its record is (``keytype``):
 ==================  =======================================================================================
 
 A schema without a value is gone for good. What was deleted is known here as long as its records are in the files.
-Records have no GUID: it is the MD5 of what they say of the schema. Mirrors `KafkaStoreMessageHandler`, `InMemoryCache`
+The registry's records have no GUID: it is the MD5 of what they say of the schema. Mirrors `KafkaStoreMessageHandler`, `InMemoryCache`
 and `MD5.ofSchema` of the registry.
 """
 
@@ -298,7 +298,7 @@ class _Registry:
                 SchemaReference(_get(one, "name", str), _get(one, "subject", str), _get(one, "version", int))
                 for one in references
             ],
-            _guid(value),
+            _get(value, "guid", str, "").lower() or _guid(value),
             _get(value, "metadata", dict, None),
             _get(value, "ruleSet", dict, None),
             "soft" if value.get("deleted") is True else None,

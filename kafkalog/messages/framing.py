@@ -54,24 +54,16 @@ class UnknownTypeError(UnknownVersionError):
 
 
 class InternalRecord(NamedTuple):
-    """A record of an internal topic.
-
-    Attributes
-    ----------
-    type : str
-        Name of the record type in Kafka, without ``Key``, ``Value`` and ``Record``: ``OffsetCommit``.
-    version : int or None
-        Of the value's message; None for a tombstone.
-    key : dict or None
-        Fields of the key; None in topics that have no keys.
-    value : dict or None
-        Fields of the value; None for a tombstone.
-    """
+    """A record of an internal topic."""
 
     type: str
+    """Name of the record type in Kafka, without ``Key``, ``Value`` and ``Record``: ``OffsetCommit``."""
     version: int | None
+    """Of the value's message; None for a tombstone."""
     key: dict[str, Any] | None
+    """Fields of the key; None in topics that have no keys."""
     value: dict[str, Any] | None
+    """Fields of the value; None for a tombstone."""
 
 
 def decode_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:

@@ -36,14 +36,13 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.export import (
+from kafkalog.operations.exporting.export import (
     MANIFEST,
     OutputOptions,
-    PartitionedFiles,
     check_keys,
     check_replaceable,
-    split_by_directory,
 )
+from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import RecordOptions, TaskOptions, split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
