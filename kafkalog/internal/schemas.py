@@ -14,8 +14,8 @@ Keys and values are JSON. A key says what its record is (``keytype``):
 ==================  =======================================================================================
 
 A schema without a value is gone for good. What was deleted is known here as long as its records are in the files.
-The registry's records have no GUID: it is the MD5 of what they say of the schema. Mirrors `KafkaStoreMessageHandler`, `InMemoryCache`
-and `MD5.ofSchema` of the registry.
+The registry's records have no GUID: it is the MD5 of what they say of the schema. Mirrors `KafkaStoreMessageHandler`,
+`InMemoryCache` and `MD5.ofSchema` of the registry.
 """
 
 from __future__ import annotations
