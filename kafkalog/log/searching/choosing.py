@@ -90,6 +90,7 @@ def choose(
     keep = (runs.kind != INSIDE) & (runs.first_offset >= low) & (runs.last_offset < high)
     keep &= (runs.last_offset >= runs.first_offset) & (runs.leader_epoch >= kf.NO_EPOCH)
     numbered, is_disproved = read_wrappers(source, runs, limits)
+    doubted[np.isin(doubted, _cleared(numbered, doubted))] = 0
     keep[keep] = _rising_offsets(numbered[keep], claims, ((doubted > 0) | is_disproved)[keep], low)
     # where some of them contradict the log, they are a value's: the others only happen to fit
     is_wrong = ~keep & (doubted > 0)
@@ -149,7 +150,6 @@ def _taken_apart(
     number = np.zeros(len(runs), np.int64)
     drops = _touch(runs) & (runs.first_offset[1:] <= runs.last_offset[:-1]) & (runs.kind[:-1] == SEARCHED)
     drops &= runs.n_batches[:-1] > 1
-    drops[:-1] &= ~_leaves_just_room(runs)
     number[:-1][drops] = np.flatnonzero(drops) + 1
     # another run begins or ends within its offsets; its own two ends are among those counted
     ends = np.sort(np.concatenate([runs.first_offset, runs.last_offset]))
@@ -175,6 +175,15 @@ def _touch(runs: Found) -> Mask:
     """bool[n-1]: whether a run begins where the one before ends."""
     touches: Mask = runs.start[1:] == runs.end[:-1]
     return touches
+
+
+def _cleared(runs: Found, doubted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Numbers of doubted runs whose offsets reach beyond the next batch's only since one of the two is wrong."""
+    fits = np.zeros(len(runs) + 1, np.bool_)
+    fits[1:-2] = _leaves_just_room(runs)
+    is_last = np.append(doubted[1:] != doubted[:-1], True) & (doubted > 0)
+    cleared: npt.NDArray[np.int64] = doubted[is_last & (fits[:-1] | fits[1:])]
+    return cleared
 
 
 def _leaves_just_room(runs: Found) -> Mask:
