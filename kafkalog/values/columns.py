@@ -8,14 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.values.formats.avro import AvroValues
-from kafkalog.values.formats.avro_types import SchemaError
 from kafkalog.values.formats.json_text import JsonValues
 from kafkalog.values.formats.plain import TYPES, decode_plain
 from kafkalog.values.frames import HEADER_NAMES, Framed, SchemaKey, read_frames, strip_frames
 from kafkalog.values.options import ColumnFormat
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.schemas import Schema, SchemaSource, find_reference, find_schema
-from kafkalog.values.types import CommonType, Path, narrow_type
+from kafkalog.values.types import CommonType, Path, SchemaError, narrow_type
 
 _MOST_REFERENCES: Final = 200
 

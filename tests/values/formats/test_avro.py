@@ -14,9 +14,8 @@ from avro_cases import AvroCase
 from effort import fuzz_inputs
 
 from kafkalog.values.formats.avro import AvroValues
-from kafkalog.values.formats.avro_types import SchemaError
 from kafkalog.values.payloads import Decoded, Payloads
-from kafkalog.values.types import TooWideError, narrow_array
+from kafkalog.values.types import SchemaError, TooWideError, narrow_array
 
 
 def written(schema: Any, value: Any) -> bytes:
