@@ -1,7 +1,7 @@
 """Decodes Protobuf: runs a program over the bytes of many values, and appends what they hold to columns.
 
-A program is a table of nodes, one for each field: what to read, and the columns to append it to (-1: check it only). The
-nodes of a message's fields are in the order of their numbers. Fields without a node are passed over. Of a field that
+A program is a table of nodes, one for each field: what to read, and the columns to append it to (-1: check it only).
+The nodes of a message's fields are in the order of their numbers. Fields without a node are passed over. Of a field that
 occurs twice the last one counts, and of a message within a message both together, as everywhere in Protobuf.
 """
 
@@ -13,7 +13,7 @@ from kafkalog._kernels.value_columns cimport (
     EMPTY, FLAT, LIST, STRUCT, TEXT, Column, Columns, append_data, append_flat, append_null, append_offset,
     append_text, append_validity, copied, cut, read_columns, release,
 )
-from kafkalog._kernels.wire cimport OK, Cursor, distance, remaining, shl64, unzigzag64
+from kafkalog._kernels.wire cimport OK, Cursor, remaining, shl64, unzigzag64
 
 cdef extern from "utf8_impl.h":
     bint is_utf8 "kl_is_utf8"(const uint8_t* p, int64_t n) noexcept nogil
@@ -391,7 +391,9 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
         if status != OK:
             return status
         at = find_field(state, node, number, at)
-        child = NULL if at >= node.count else &state.nodes[children[at]]
+        child = NULL
+        if at < node.count:
+            child = &state.nodes[children[at]]
         if child == NULL or child.number != number:
             status = skip_value(cursor, number, wire, depth)
         elif wire != child.wire:
@@ -563,7 +565,9 @@ cdef int merge(State* state, const Node* node, int32_t at, Cursor whole, int64_t
         if status != OK:
             break
         found = find_field(state, node, number, found)
-        child = NULL if found >= node.count else &state.nodes[children[found]]
+        child = NULL
+        if found < node.count:
+            child = &state.nodes[children[found]]
         if child == wanted and number == wanted.number and wire == wanted.wire:
             status = read_content(&whole, &inside, number, wire, depth + 1)
             if status == OK:

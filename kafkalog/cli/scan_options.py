@@ -79,7 +79,7 @@ def add_scan_reading(parser: argparse.ArgumentParser) -> None:
     add_limits(reading)  # type: ignore[arg-type]
 
 
-FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "jsonschema")
+FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "protobuf", "jsonschema")
 """Those of `kafkalog.values.options`, which to import for a help text would take longer than the rest."""
 
 

@@ -11,7 +11,7 @@ import base64
 import struct
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -214,7 +214,7 @@ class AvroValues(ProgramValues):
         It has too many fields.
     """
 
-    kernel = kernel
+    kernel: ClassVar[Any] = kernel
 
     def __init__(self, text: str, referred: Iterable[str] = (), paths: Sequence[Path] | None = None) -> None:
         program = _Program()

@@ -20,7 +20,7 @@ from kafkalog.values.formats.protobuf.source import (
 )
 from kafkalog.values.types import SchemaError
 
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
 _TYPES: Final = (
     *("", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string"),
     *("", "", "bytes", "uint32", "", "sfixed32", "sfixed64", "sint32", "sint64"),
@@ -116,7 +116,7 @@ def parse_descriptor(text: str) -> FileText | None:
     SchemaError
         It is one, but damaged.
     """
-    if not _BASE64.fullmatch(text):
+    if not _BASE64.fullmatch(text.strip()):
         return None
     try:
         data = base64.b64decode("".join(text.split()), validate=True)

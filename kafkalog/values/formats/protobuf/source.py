@@ -19,7 +19,7 @@ MOST_DEPTH: Final = 32
 MOST_NUMBER: Final = 2**29 - 1
 
 _TOKEN: Final = re.compile(
-    r"""(?:\s|//[^\n]*|/\*.*?\*/)*
+    r"""(?:\s+|//[^\n]*|/\*.*?\*/)*
     (?:(?P<word>[A-Za-z_]\w*)
       |(?P<number>0[xX][0-9A-Fa-f]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fF]?)
       |(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
@@ -237,7 +237,7 @@ class _Parser:
     def _message(self, name: str, depth: int) -> MessageText:
         found = MessageText(name)
         if depth > MOST_DEPTH:
-            raise self._unexpected(f"no message nested more than {MOST_DEPTH} deep")
+            raise self._error(f"messages are nested more than {MOST_DEPTH} deep", self._tokens[self._at][2])
         self._expect("{")
         while not self._accept("}"):
             self._statement(found, depth)
@@ -281,7 +281,7 @@ class _Parser:
 
     def _field(self, found: MessageText, depth: int, oneof: int = -1) -> None:
         label = ""
-        if self._next() in ("optional", "required", "repeated") and self._tokens[self._at + 1][1] != ".":
+        if self._next() in ("optional", "required", "repeated"):
             label = self._take()
         if self._next() == "map" and self._tokens[self._at + 1][1] == "<":
             self._map(found)
@@ -384,8 +384,11 @@ class _Parser:
     def _skip_statement(self) -> None:
         while not self._accept(";"):
             if self._next() == "{":
+                self._skip_block()
+            elif self._next() == "}":
                 raise self._unexpected("';'")
-            self._take()
+            else:
+                self._take()
 
     def _skip_block(self) -> None:
         """Pass over what stands in braces, and the braces; those of < and > are in the texts of options alone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -70,6 +70,8 @@ class ProtoField:
     oneof : int
         Number of the oneof in the message; -1 if in none.
     is_group : bool
+    missing : str
+        The name of the type if nothing defines it; only those who want the field mind.
     """
 
     name: str
@@ -81,6 +83,7 @@ class ProtoField:
     has_presence: bool = False
     oneof: int = -1
     is_group: bool = False
+    missing: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -136,8 +139,8 @@ class ProtoSchema:
     ----------
     text : str
         The source of a `.proto` file, or a `FileDescriptorProto` in base64.
-    imports : mapping of str to str
-        Other files by the names under which they are imported.
+    find : callable, optional
+        Gives the text of a file by the name under which it is imported, or None.
 
     Attributes
     ----------
@@ -147,19 +150,18 @@ class ProtoSchema:
     Raises
     ------
     SchemaError
-        The schema is invalid, or a type is missing.
+        The schema is invalid.
     """
 
-    def __init__(self, text: str, imports: Mapping[str, str] | None = None) -> None:
+    def __init__(self, text: str, find: Callable[[str], str | None] | None = None) -> None:
         self._types: dict[str, ProtoMessage | ProtoEnum] = {}
         self._left: list[tuple[MessageText, ProtoMessage, str, _Features]] = []
-        self._packages: set[str] = set()
         self.messages: list[ProtoMessage] = []
-        self._load(text, imports or {})
+        self._load(text, find)
         for declared, message, scope, features in self._left:
             self._fill(declared, message, scope, features)
 
-    def _load(self, text: str, imports: Mapping[str, str]) -> None:
+    def _load(self, text: str, find: Callable[[str], str | None] | None) -> None:
         main = parse_file(text)
         self._declare(main, self.messages)
         seen: set[str] = set()
@@ -171,7 +173,7 @@ class ProtoSchema:
             seen.add(name)
             if len(seen) > _MOST_FILES:
                 raise SchemaError(f"the schema imports more than {_MOST_FILES} files")
-            other = imports.get(name, WELL_KNOWN.get(name))
+            other = (find(name) if find is not None else None) or WELL_KNOWN.get(name)
             if other is not None:  # without it, the types that it has are missing, if any is used
                 parsed = parse_file(other)
                 self._declare(parsed, [])
@@ -251,8 +253,8 @@ class ProtoSchema:
                 break
             scope = scope.rpartition(".")[0]
         if found is None:
-            raise SchemaError(f"the schema names a type {name[:200]!r} that neither it nor what it imports defines")
-        if isinstance(found, ProtoEnum):
+            one.missing = name
+        elif isinstance(found, ProtoEnum):
             one.enum = found
         else:
             one.message = found
@@ -272,10 +274,10 @@ class ProtoSchema:
         SchemaError
             There is none.
         """
-        for is_counted in (lambda one: not one.is_hidden, lambda one: True):
+        for with_hidden in (False, True):
             messages, found = self.messages, None
             for index in indexes:
-                counted = [one for one in messages if is_counted(one)]
+                counted = [one for one in messages if with_hidden or not one.is_hidden]
                 found = counted[index] if index < len(counted) else None
                 if found is None:
                     break

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from kafkalog.values.formats.program import Around, Columns, ProgramValues
 from kafkalog.values.formats.protobuf.nested_text import DYNAMIC, message_text
 from kafkalog.values.formats.protobuf.types import ProtoEnum, ProtoField, ProtoMessage
 from kafkalog.values.payloads import Decoded, Payloads, bitmap
-from kafkalog.values.types import Path, struct_array, valid_of
+from kafkalog.values.types import Path, SchemaError, struct_array, valid_of
 
 _VARINT, _EIGHT_BYTES, _DELIMITED, _GROUP, _FOUR_BYTES = 0, 1, 2, 3, 5
 _SCALARS: Final[dict[str, tuple[str, int, int, pa.DataType]]] = {
@@ -47,6 +47,7 @@ _WRAPPERS: Final = frozenset(
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
+_MISSING: Final = "it has a field of a type {!r} that neither it nor what it imports defines"
 _TIME: Final = pa.timestamp("ns", "UTC")
 
 
@@ -57,7 +58,7 @@ class _Node:
     op: str
     wire: int = _DELIMITED
     column: int = -1
-    list: int = -1
+    list_column: int = -1
     children: list[int] = field(default_factory=list)
     a: int = 0
     b: int = 0
@@ -140,7 +141,7 @@ class _Program:
             at = self._item(one, False, around, None)
             self.columns.all[column].children = [child]
             self.columns.all[column].type = pa.list_(self.columns.all[child].type)
-        self._nodes[at].list, self._nodes[at].label = column, "repeated"
+        self._nodes[at].list_column, self._nodes[at].label = column, "repeated"
         return at
 
     def _entries(self, one: ProtoField, entry: ProtoMessage, around: Around) -> int:
@@ -166,6 +167,8 @@ class _Program:
         return at
 
     def _scalar(self, one: ProtoField, *, nullable: bool) -> int:
+        if one.missing:
+            raise SchemaError(_MISSING.format(one.missing[:200]))
         if one.enum is not None:
             column = self.columns.add("text", pa.string(), nullable)
             return self._add(self._enum(one, one.enum, column))
@@ -192,6 +195,8 @@ class _Program:
         return self._passed[id(one)]
 
     def _pass_field(self, one: ProtoField) -> int:
+        if one.missing:
+            raise SchemaError(_MISSING.format(one.missing[:200]))
         if one.enum is not None:
             node = self._enum(one, one.enum, -1)
         elif one.message is None:
@@ -216,7 +221,7 @@ class _Program:
         for one in [self._nodes[root], *self._nodes]:
             rows.append(
                 (
-                    *(kernel.OPS[one.op], one.wire, one.column, one.list, len(inside), len(one.children)),
+                    *(kernel.OPS[one.op], one.wire, one.column, one.list_column, len(inside), len(one.children)),
                     *(one.a, one.b, one.number, kernel.LABELS[one.label], one.oneof, one.closed),
                 )
             )
@@ -237,11 +242,13 @@ class ProtobufValues(ProgramValues):
 
     Raises
     ------
+    SchemaError
+        The type of a field is missing.
     TooWideError
         The message has too many fields.
     """
 
-    kernel = kernel
+    kernel: ClassVar[Any] = kernel
 
     def __init__(self, message: ProtoMessage, paths: Sequence[Path] | None = None) -> None:
         program = _Program()
