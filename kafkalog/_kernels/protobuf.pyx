@@ -1,65 +1,28 @@
 """Decodes Protobuf: runs a program over the bytes of many values, and appends what they hold to columns.
 
 A program is a table of nodes, one for each field: what to read, and the columns to append it to (-1: check it only).
-The nodes of a message's fields are in the order of their numbers. Fields without a node are passed over. Of a field that
-occurs twice the last one counts, and of a message within a message both together, as everywhere in Protobuf.
+The nodes of a message's fields are in the order of their numbers. Fields without a node are passed over. Of a field
+that occurs twice the last one counts, and of a message within a message both together, as everywhere in Protobuf.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from kafkalog._kernels.protobuf_nodes cimport (
+    BOOL_OP, BYTES_OP, ENUM_OP, FIXED32_OP, FIXED64_OP, INT32_OP, INT64_OP, MESSAGE_OP, NULL_IF_ABSENT, RAW_OP,
+    REPEATED, SINT32_OP, SINT64_OP, SKIP_OP, STRING_OP, TIMESTAMP_OP, WRAPPER_OP, ZERO_IF_ABSENT, Node, State,
+    append_enum, counts, grown, read_packed, read_scalar,
+)
+from kafkalog._kernels.protobuf_wire cimport (
+    BAD_GROUP, BAD_LENGTH, BAD_PACKED, BAD_TAG, BAD_TIMESTAMP, DELIMITED, MOST_DEPTH, NOT_UTF8, NO_MEMORY,
+    OVERLONG, TOO_DEEP, TOO_MANY_PARTS, TRUNCATED, VARINT, read_content, read_number, read_tag, skip_value,
+)
 from kafkalog._kernels.value_columns cimport (
-    EMPTY, FLAT, LIST, STRUCT, TEXT, Column, Columns, append_data, append_flat, append_null, append_offset,
+    EMPTY, FLAT, LIST, STRUCT, TEXT, Column, append_flat, append_null, append_offset,
     append_text, append_validity, copied, cut, read_columns, release,
 )
-from kafkalog._kernels.wire cimport OK, Cursor, remaining, shl64, unzigzag64
-
-cdef extern from "utf8_impl.h":
-    bint is_utf8 "kl_is_utf8"(const uint8_t* p, int64_t n) noexcept nogil
-
-cdef enum Op:
-    BOOL_OP = 0
-    INT32_OP = 1        # uint32 too
-    INT64_OP = 2        # uint64 too
-    SINT32_OP = 3
-    SINT64_OP = 4
-    ENUM_OP = 5         # a, b: first symbol and number of symbols
-    FIXED32_OP = 6
-    FIXED64_OP = 7
-    STRING_OP = 8
-    BYTES_OP = 9
-    MESSAGE_OP = 10     # a, b: first oneof and number of oneofs; children: the fields
-    RAW_OP = 11         # the bytes of a message; child: what checks them
-    WRAPPER_OP = 12     # a message with one field, which is the value; child: the message
-    TIMESTAMP_OP = 13
-    SKIP_OP = 14        # a member of a oneof that nobody asked for
-
-cdef enum Label:
-    NULL_IF_ABSENT = 0
-    ZERO_IF_ABSENT = 1
-    REPEATED = 2
-
-cdef enum Wire:
-    VARINT = 0
-    EIGHT_BYTES = 1
-    DELIMITED = 2
-    GROUP = 3
-    END_OF_GROUP = 4
-    FOUR_BYTES = 5
-
-cdef enum Failure:
-    TRUNCATED = 100
-    OVERLONG = 101
-    BAD_TAG = 102
-    BAD_LENGTH = 103
-    BAD_GROUP = 104
-    TOO_DEEP = 105
-    NOT_UTF8 = 106
-    BAD_PACKED = 107
-    BAD_TIMESTAMP = 108
-    TOO_MANY_PARTS = 109
-    NO_MEMORY = 110
+from kafkalog._kernels.wire cimport OK, Cursor, remaining
 
 OPS = {
     "bool": BOOL_OP, "int32": INT32_OP, "int64": INT64_OP, "sint32": SINT32_OP, "sint64": SINT64_OP, "enum": ENUM_OP,
@@ -83,7 +46,6 @@ FAILURES = {
 }
 
 cdef enum:
-    MOST_DEPTH = 100
     NODE_SIZE = 12
     NANOS = 1000000000
     MERGED_TIMES = 8
@@ -91,201 +53,6 @@ cdef enum:
 
 
 cdef int64_t MOST_SECONDS = 9223372035
-
-
-cdef struct Node:
-    int32_t op
-    int32_t wire
-    int32_t column
-    int32_t list        # the column of a repeated field; `column` is that of its items
-    int32_t first
-    int32_t count
-    int32_t a
-    int32_t b
-    int32_t number
-    int32_t label
-    int32_t oneof       # -1: in none
-    int32_t closed      # of an enum: other numbers do not count
-
-
-cdef struct State:
-    const Node* nodes
-    const int32_t* node_children
-    Columns columns
-    const int32_t* symbol_offsets
-    const uint8_t* symbols
-    const int32_t* numbers
-    uint8_t* seen       # of each node: 0, 1, or 2 for a message in several parts
-    int32_t* oneofs     # which member of each is set; -1: none
-    int64_t merge_left  # bytes that may be put together from parts
-
-
-cdef inline int grown(int status) noexcept nogil:
-    if status != OK:
-        return NO_MEMORY
-    return OK
-
-
-cdef inline int read_number(Cursor* cursor, uint64_t* value) noexcept nogil:
-    """A varint of at most ten bytes."""
-    cdef uint64_t result = 0
-    cdef uint8_t byte
-    cdef int shift = 0
-    if cursor.pointer < cursor.end and cursor.pointer[0] < 0x80:
-        value[0] = cursor.pointer[0]
-        cursor.pointer += 1
-        return OK
-    while shift < 70:
-        if cursor.pointer >= cursor.end:
-            return TRUNCATED
-        byte = cursor.pointer[0]
-        cursor.pointer += 1
-        result |= shl64(byte & 0x7F, shift)
-        if byte < 0x80:
-            value[0] = result
-            return OK
-        shift += 7
-    return OVERLONG
-
-
-cdef inline int read_tag(Cursor* cursor, int32_t* number, int32_t* wire) noexcept nogil:
-    cdef uint64_t tag = 0
-    cdef int status = read_number(cursor, &tag)
-    if status != OK:
-        return status
-    if tag < 8 or (tag >> 32) != 0:
-        return BAD_TAG
-    number[0] = <int32_t>(tag >> 3)
-    wire[0] = <int32_t>(tag & 7)
-    return OK
-
-
-cdef inline int read_span(Cursor* cursor, Cursor* inside) noexcept nogil:
-    """The bytes behind a length."""
-    cdef uint64_t size = 0
-    cdef int status = read_number(cursor, &size)
-    if status != OK:
-        return status
-    if size > <uint64_t>remaining(cursor):
-        return BAD_LENGTH
-    inside.pointer = cursor.pointer
-    cursor.pointer += size
-    inside.end = cursor.pointer
-    return OK
-
-
-cdef int skip_value(Cursor* cursor, int32_t number, int32_t wire, int depth) noexcept nogil:
-    """Pass over the value of a field."""
-    cdef uint64_t ignored = 0
-    cdef Cursor inside
-    if wire == VARINT:
-        return read_number(cursor, &ignored)
-    if wire == DELIMITED:
-        return read_span(cursor, &inside)
-    if wire == GROUP:
-        return read_group(cursor, &inside, number, depth)
-    if wire == EIGHT_BYTES or wire == FOUR_BYTES:
-        if remaining(cursor) < (8 if wire == EIGHT_BYTES else 4):
-            return TRUNCATED
-        cursor.pointer += 8 if wire == EIGHT_BYTES else 4
-        return OK
-    return BAD_GROUP if wire == END_OF_GROUP else BAD_TAG
-
-
-cdef int read_group(Cursor* cursor, Cursor* inside, int32_t number, int depth) noexcept nogil:
-    """The bytes of a group, up to its end."""
-    cdef int32_t inner = 0
-    cdef int32_t wire = 0
-    cdef int status
-    if depth > MOST_DEPTH:
-        return TOO_DEEP
-    inside.pointer = cursor.pointer
-    while True:
-        inside.end = cursor.pointer
-        status = read_tag(cursor, &inner, &wire)
-        if status != OK:
-            return status
-        if wire == END_OF_GROUP:
-            if inner != number:
-                return BAD_GROUP
-            return OK
-        status = skip_value(cursor, inner, wire, depth + 1)
-        if status != OK:
-            return status
-
-
-cdef inline int read_content(Cursor* cursor, Cursor* inside, int32_t number, int32_t wire, int depth) noexcept nogil:
-    """The bytes of a message."""
-    return read_group(cursor, inside, number, depth) if wire == GROUP else read_span(cursor, inside)
-
-
-cdef int32_t find_symbol(State* state, const Node* node, int32_t number) noexcept nogil:
-    """Where the name of an enum's number is; -1 if it has none."""
-    cdef int32_t low = 0
-    cdef int32_t high = node.b - 1
-    cdef int32_t middle
-    if 0 <= number <= high and state.numbers[node.a + number] == number:
-        return node.a + number
-    while low <= high:
-        middle = (low + high) // 2
-        if state.numbers[node.a + middle] == number:
-            return node.a + middle
-        if state.numbers[node.a + middle] < number:
-            low = middle + 1
-        else:
-            high = middle - 1
-    return -1
-
-
-cdef int append_enum(State* state, const Node* node, int32_t number) noexcept nogil:
-    """The name of a number, or the number as text."""
-    cdef Column* column = &state.columns.all[node.column]
-    cdef int32_t at = find_symbol(state, node, number)
-    cdef uint8_t[12] digits
-    cdef int32_t left = 12
-    cdef int64_t rest = number
-    if at >= 0:
-        return append_text(&state.columns, column, state.symbols + state.symbol_offsets[at],
-                           state.symbol_offsets[at + 1] - state.symbol_offsets[at])
-    if rest < 0:
-        rest = -rest
-    while left == 12 or rest > 0:
-        left -= 1
-        digits[left] = <uint8_t>(48 + rest % 10)
-        rest = rest // 10
-    if number < 0:
-        left -= 1
-        digits[left] = 45  # the sign
-    return append_text(&state.columns, column, &digits[left], 12 - left)
-
-
-cdef inline bint counts(State* state, const Node* node, Cursor cursor) noexcept nogil:
-    """Whether a field of the right type is there for a reader; numbers that a closed enum does not have are not."""
-    cdef uint64_t number = 0
-    if node.op != ENUM_OP or not node.closed or read_number(&cursor, &number) != OK:
-        return True
-    return find_symbol(state, node, <int32_t>number) >= 0
-
-
-cdef int append_number(State* state, const Node* node, uint64_t number) noexcept nogil:
-    """A varint, as a value of the node's type."""
-    cdef uint8_t* to
-    if node.op == ENUM_OP:
-        return append_enum(state, node, <int32_t>number)
-    to = append_flat(&state.columns, &state.columns.all[node.column])
-    if to == NULL:
-        return NO_MEMORY
-    if node.op == INT64_OP:
-        (<uint64_t*>to)[0] = number
-    elif node.op == INT32_OP:
-        (<uint32_t*>to)[0] = <uint32_t>number
-    elif node.op == BOOL_OP:
-        to[0] = number != 0
-    elif node.op == SINT64_OP:
-        (<int64_t*>to)[0] = unzigzag64(number)
-    else:
-        (<int32_t*>to)[0] = <int32_t>unzigzag64(<uint32_t>number)
-    return OK
 
 
 cdef int append_zero(State* state, const Node* node, int depth) noexcept nogil:
@@ -473,73 +240,6 @@ cdef inline int32_t find_field(State* state, const Node* node, int32_t number, i
         else:
             high = at
     return low
-
-
-cdef int read_scalar(State* state, const Node* node, Cursor* cursor) noexcept nogil:
-    """A value that is no message."""
-    cdef uint64_t number = 0
-    cdef Cursor inside
-    cdef uint8_t* to
-    cdef int32_t width
-    cdef int status
-    if node.wire == VARINT:
-        status = read_number(cursor, &number)
-        if status != OK or node.column < 0:
-            return status
-        return grown(append_number(state, node, number))
-    if node.wire == DELIMITED:
-        status = read_span(cursor, &inside)
-        if status != OK:
-            return status
-        if node.op == STRING_OP and not is_utf8(inside.pointer, remaining(&inside)):
-            return NOT_UTF8
-        if node.column < 0:
-            return OK
-        status = append_text(&state.columns, &state.columns.all[node.column], inside.pointer, remaining(&inside))
-        return grown(status)
-    width = 8 if node.wire == EIGHT_BYTES else 4
-    if remaining(cursor) < width:
-        return TRUNCATED
-    if node.column >= 0:
-        to = append_flat(&state.columns, &state.columns.all[node.column])
-        if to == NULL:
-            return NO_MEMORY
-        memcpy(to, cursor.pointer, width)
-    cursor.pointer += width
-    return OK
-
-
-cdef int read_packed(State* state, const Node* node, Cursor* cursor) noexcept nogil:
-    """Numbers one behind the other."""
-    cdef uint64_t number = 0
-    cdef Cursor inside
-    cdef Column* column
-    cdef uint8_t* to
-    cdef int64_t size
-    cdef int32_t width = 8 if node.wire == EIGHT_BYTES else 4
-    cdef int status = read_span(cursor, &inside)
-    if status != OK:
-        return status
-    if node.wire != VARINT:
-        size = remaining(&inside)
-        if size % width:
-            return BAD_PACKED
-        if node.column >= 0 and size:
-            column = &state.columns.all[node.column]
-            to = append_data(&state.columns, column, size)
-            if to == NULL:
-                return NO_MEMORY
-            memcpy(to, inside.pointer, size)
-            column.n += size // width
-        return OK
-    while inside.pointer < inside.end:
-        if not node.closed or counts(state, node, inside):
-            status = read_scalar(state, node, &inside)
-        else:
-            status = read_number(&inside, &number)
-        if status != OK:
-            return status
-    return OK
 
 
 cdef int merge(State* state, const Node* node, int32_t at, Cursor whole, int64_t row, int depth) noexcept nogil:

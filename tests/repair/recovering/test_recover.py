@@ -231,6 +231,22 @@ def test_a_dry_run_writes_nothing_and_says_the_same(tmp_path: Path) -> None:
     assert repr(dry) == f"RecoveryReport(3 partitions, {dry.n_bytes_lost:,} bytes lost)"
 
 
+@pytest.mark.parametrize("all_segments", [False, True])
+def test_a_segment_that_is_missing_in_the_middle_is_a_note(tmp_path: Path, all_segments: bool) -> None:
+    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
+    partition = log_dir / "p-txn-0"
+    assert kafkalog.recover(log_dir, dry_run=True, all_segments=all_segments).findings.rows == []
+    _, middle, after, *_ = logs(partition)
+    for file in partition.glob(f"{middle.stem}.*"):
+        file.unlink()
+    report = kafkalog.recover(log_dir, dry_run=True, all_segments=all_segments)
+    [gap] = report.findings.rows
+    assert (gap.reason, gap.damage) == (kafkalog.Reason.OFFSET_GAP, False)
+    assert (gap.base_offset, gap.last_offset) == (int(middle.stem), int(after.stem) - 1)
+    assert report.is_clean
+    assert report.n_bytes_lost == 0
+
+
 def test_a_partition_is_recovered_alone(tmp_path: Path) -> None:
     log_dir = small_log_dir(tmp_path)
     path = logs(log_dir / "p-txn-0")[-1]
