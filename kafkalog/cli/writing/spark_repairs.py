@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_limits, add_selection, index_interval, make_limits, timestamp
+from kafkalog.cli.options import HelpText, add_limits, add_selection, index_interval, timestamp
 from kafkalog.cli.repairing.destination import PATH
 from kafkalog.cli.repairing.recover import show_partition, sum_up
 from kafkalog.cli.repairing.salvage import show_report
@@ -85,7 +85,7 @@ def _run_salvage(args: argparse.Namespace, console: Console) -> None:
             partitions=args.partitions,
             records=args.records,
             dry_run=args.dry_run,
-            limits=make_limits(args.limits),
+            limits=args.limits,
         )
     show_report(report, args, console)
 
@@ -105,7 +105,7 @@ def _run_recover(args: argparse.Namespace, console: Console) -> None:
             all_segments=args.all,
             index_interval_bytes=args.index_interval_bytes,
             now=args.now,
-            limits=make_limits(args.limits),
+            limits=args.limits,
             **{"task_bytes": 4 * TASK_BYTES, **task_bytes(args)},
         )
     for row in report.partitions:
