@@ -221,16 +221,18 @@ def read_filled(
 
 def _of_records(batches: BatchTable, n_filled: npt.NDArray[np.int32], bits: int, filled: Filled) -> BatchTable:
     """The batches that have records here, with what the headers of compressed v0 and v1 messages do not tell."""
-    if bits & kf.CODEC_MASK and (batches.records_count < 0).any():
-        is_hidden = batches.records_count < 0
-        batches = replace(batches, records_count=n_filled)
-        offset = filled.columns.get("offset")
-        if offset is not None:
-            starts = np.cumsum(n_filled, dtype=np.int64) - n_filled
-            base_offset = batches.base_offset.copy()
-            base_offset[is_hidden] = offset[starts[is_hidden]]  # type: ignore[index]
-            batches = replace(batches, base_offset=base_offset)
-    return batches[n_filled > 0] if bits & kf.CONTROL_BIT else batches
+    if bits & kf.CONTROL_BIT:
+        has_any = n_filled > 0
+        batches, n_filled = batches[has_any], n_filled[has_any]
+    is_hidden = batches.records_count < 0
+    if not is_hidden.any():
+        return batches
+    offset: Any = filled.columns.get("offset")
+    base_offset = batches.base_offset
+    if offset is not None:
+        base_offset = base_offset.copy()
+        base_offset[is_hidden] = offset[(np.cumsum(n_filled, dtype=np.int64) - n_filled)[is_hidden]]
+    return replace(batches, records_count=n_filled, base_offset=base_offset)
 
 
 class _Call:
