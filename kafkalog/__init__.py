@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from kafkalog.operations.converting.convert import convert
     from kafkalog.operations.converting.report import ConversionReport
     from kafkalog.operations.dumping.dump import Dump, dump
-    from kafkalog.operations.export import ExportResult, export
+    from kafkalog.operations.exporting.export import ExportResult, export
     from kafkalog.operations.listing import PartitionSummary, SegmentSummary
     from kafkalog.operations.loading.install import InstallReport, install
     from kafkalog.operations.loading.load import load, write_table
@@ -152,7 +152,7 @@ _LAZY = {
     "read_table": "scanning.read",
     "read_pandas": "scanning.read",
     "read_numpy": "scanning.read",
-    "export": "operations.export",
+    "export": "operations.exporting.export",
     "batches": "scanning.batch_scan",
     "verify": "operations.verifying.verify",
     "Verification": "operations.verifying.verify",
@@ -160,7 +160,7 @@ _LAZY = {
     "EpochEndOffset": "state.leader_epochs",
     "ProducerSnapshot": "state.producers",
     "BatchScan": "scanning.batch_scan",
-    "ExportResult": "operations.export",
+    "ExportResult": "operations.exporting.export",
     "BatchTable": "records.batch_table",
     "IndexMeasures": "indexes.measures",
     "IndexStatistics": "indexes.statistics",

@@ -195,7 +195,9 @@ def test_most_guesses_are_right() -> None:
     assert n - len(WRONG) >= 70
 
 
-@pytest.mark.parametrize("module", ["operations.export", "operations.verifying", "records", "cli.reading.cat"])
+@pytest.mark.parametrize(
+    "module", ["operations.exporting.export", "operations.verifying", "records", "cli.reading.cat"]
+)
 def test_a_function_is_callable_whatever_was_imported_before(module: str) -> None:
     import importlib
 
@@ -205,7 +207,7 @@ def test_a_function_is_callable_whatever_was_imported_before(module: str) -> Non
 
 
 def test_completion_shows_what_users_call_and_nothing_else() -> None:
-    import kafkalog.operations.export
+    import kafkalog.operations.exporting.export
 
     shown = [name for name in dir(kafkalog) if not name.startswith("_")]
     assert set(shown) == {*kafkalog.__all__, "errors", "format", "functions", "spark"}

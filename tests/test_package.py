@@ -31,7 +31,7 @@ WITH_EXAMPLES = {
     "kafkalog",
     "kafkalog.scanning.read",
     "kafkalog.scanning.batch_scan",
-    "kafkalog.operations.export",
+    "kafkalog.operations.exporting.export",
     "kafkalog.indexes.index_files",
     "kafkalog.log.open",
 }

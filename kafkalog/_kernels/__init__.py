@@ -11,6 +11,7 @@
     `legacy`       messages of formats v0 and v1
     `columns`      byte strings gathered in another order
     `filters`      comparisons of byte strings in place
+    `last_rows`    of each key the last row, of records that come part by part
     `encode`       record columns to the records of v2 batches
     `batch_spec`   headers of v2 batches
     `partitioner`  murmur2 of keys

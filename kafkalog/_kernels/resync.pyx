@@ -10,41 +10,12 @@ from kafkalog._kernels.wire cimport (
     NEED_MORE, OK, OUTPUT_FULL, Cursor, load_be32, load_be64, read_varint, read_varlong, remaining,
 )
 
-cdef extern from *:
-    """
-    #include <stdint.h>
-    /* Polynomials over GF(2), reflected as in the CRCs: bit 31 is x^0. crc(AB) = crc(A) * x^(8 len B) + crc(B). */
-    static inline uint32_t kl_gf_multiply(uint32_t a, uint32_t b, uint32_t poly) {
-        uint32_t product = 0;
-        while (a) {
-            product ^= b & (uint32_t)((int32_t)a >> 31);
-            b = (b >> 1) ^ (poly & (uint32_t)-(int32_t)(b & 1));
-            a <<= 1;
-        }
-        return product;
-    }
-    static uint32_t kl_gf_powers[2][4][256]; /* x^(8 n 256^k), constant once the module is imported */
-    static const uint32_t kl_gf_poly[2] = {0x82f63b78u, 0xedb88320u};
-    static void kl_gf_setup(void) {
-        for (int which = 0; which < 2; which++) {
-            uint32_t step = 0x00800000u;
-            for (int k = 0; k < 4; k++) {
-                uint32_t *row = kl_gf_powers[which][k];
-                row[0] = 0x80000000u;
-                for (int d = 1; d < 256; d++) row[d] = kl_gf_multiply(row[d - 1], step, kl_gf_poly[which]);
-                step = kl_gf_multiply(row[255], step, kl_gf_poly[which]);
-            }
-        }
-    }
-    /* the checksum of bytes, as it changes when n more follow, without what these contribute themselves */
-    static inline uint32_t kl_gf_shift(uint32_t crc, uint32_t n, int which) {
-        for (int k = 0; n; k++, n >>= 8)
-            if (n & 255) crc = kl_gf_multiply(kl_gf_powers[which][k][n & 255], crc, kl_gf_poly[which]);
-        return crc;
-    }
-    """
+cdef extern from "crc_shift.h":
     void gf_setup "kl_gf_setup"()
     uint32_t gf_shift "kl_gf_shift"(uint32_t crc, uint32_t n, int which) noexcept nogil
+
+cdef extern from "utf8_impl.h":
+    bint is_utf8 "kl_is_utf8"(const uint8_t* p, int64_t n) noexcept nogil
 
 gf_setup()
 
@@ -58,6 +29,7 @@ cdef enum:
     CODEC_MASK = 0x07
     BLOCK = 256
     SHORT = 4096  # to checksum a batch this short is cheaper than to combine prefix sums
+    HEADER_CREDIT = 8  # bytes of headers to look at for each byte of the file
     CREDIT = 1048576  # bytes to checksum in vain where batches are expected, beyond those of intact ones
     LOOK_BACK = 160  # bytes before a batch in which the record that encloses it may begin
     MAX_LINKS = 16
@@ -79,6 +51,7 @@ cdef struct View:
     uint32_t* sums[2]  # checksums of the first 0, 1, 2 ... blocks: CRC-32C, CRC-32
     int64_t* n_sums
     int64_t credit
+    int64_t headers_left  # bytes of headers to look at in vain
 
 
 cdef int64_t plausible_size(View* view, Py_ssize_t at, bint any_magic) noexcept nogil:
@@ -248,18 +221,35 @@ cdef bint message_ends(View* view, int64_t end) noexcept nogil:
     """Whether the file ends at `end`, or the next batch seems to begin there."""
     if end >= view.size - MAGIC_END:
         return end == view.size + view.left_behind
-    return plausible_size(view, <Py_ssize_t>end, False) > 0
+    # no log has offsets of more than 48 bits
+    return (load_be32(view.bytes + end) >> 16) == 0 and plausible_size(view, <Py_ssize_t>end, False) > 0
 
 
-cdef bint read_headers(Cursor* cursor) noexcept nogil:
-    """Whether a count of headers and as many headers come next; moves the cursor behind them."""
-    cdef int32_t n = 0
-    cdef int32_t length = 0
-    cdef int32_t _i
+cdef bint is_text(View* view, const uint8_t* key, int32_t length) noexcept nogil:
+    """Whether bytes may be the key of a header: text without control characters."""
+    cdef int32_t i
+    view.headers_left -= 1 + length
+    for i in range(length):
+        if key[i] < 0x20:
+            return False
+    return is_utf8(key, length)
+
+
+cdef bint read_headers(View* view, Cursor* cursor) noexcept nogil:
+    """Whether a count of headers and as many headers come next; moves the cursor behind them.
+
+    In hostile bytes, where that was tried often and in vain, headers are taken for granted.
+    """
+    cdef int32_t _i, n = 0, length = 0
     if read_varint(cursor, &n) != OK or n < 0 or n > remaining(cursor):
         return False
     for _i in range(n):
+        if view.headers_left < 0:
+            cursor.pointer = cursor.end
+            return True
         if read_varint(cursor, &length) != OK or length < 0 or length > remaining(cursor):
+            return False
+        if not is_text(view, cursor.pointer, length):
             return False
         cursor.pointer += length
         if read_varint(cursor, &length) != OK or length > remaining(cursor):
@@ -274,9 +264,7 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
     cdef Py_ssize_t start = at - 6
     cdef Py_ssize_t floor = at - LOOK_BACK
     cdef Cursor cursor
-    cdef int32_t body = 0
-    cdef int32_t length = 0
-    cdef int32_t key = 0
+    cdef int32_t body = 0, length = 0, key = 0
     cdef int64_t delta = 0
     cdef Py_ssize_t inside
     if floor < lowest:
@@ -307,7 +295,7 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
         if <int64_t>inside + body <= view.size:
             cursor.pointer = view.bytes + at + length
             cursor.end = view.bytes + inside + body
-            if not read_headers(&cursor) or remaining(&cursor) != 0:
+            if not read_headers(view, &cursor) or remaining(&cursor) != 0:
                 continue
         return <int64_t>inside + body
     # a message of v0 or v1 ends with its value, whose size stands before it: there the next batch begins, or the
@@ -322,20 +310,31 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
 
 
 cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    """Whether the bytes are the rest of a v2 record after its value, and whole records after it."""
+    """Whether the bytes are the rest of a v2 record after its value, and whole records after it.
+
+    The first record of a batch, whose offset delta is 0, comes after no other.
+    """
     cdef Cursor cursor
-    cdef int32_t length = 0
+    cdef const uint8_t* record = NULL
+    cdef int32_t length = 0, before = 0, offset_delta = 0
+    cdef int64_t timestamp_delta = 0
     if stop <= start:
         return False
     cursor.pointer = view.bytes + start
     cursor.end = view.bytes + stop
     # a count of no headers, at the end of a batch, is one zero byte: that alone says nothing
-    if not read_headers(&cursor) or (remaining(&cursor) == 0 and stop - start < 3):
+    if not read_headers(view, &cursor) or (remaining(&cursor) == 0 and stop - start < 3):
         return False
     while remaining(&cursor) > 0:
         if read_varint(&cursor, &length) != OK or length < 6 or length > remaining(&cursor) or cursor.pointer[0] != 0:
             return False
-        cursor.pointer += length
+        record = cursor.pointer
+        cursor.pointer += 1
+        if (read_varlong(&cursor, &timestamp_delta) != OK or read_varint(&cursor, &offset_delta) != OK
+                or offset_delta <= before):
+            return False
+        before = offset_delta
+        cursor.pointer = record + length
     return True
 
 
@@ -363,16 +362,13 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
     cdef Py_ssize_t row = 0
     cdef Py_ssize_t run_row = 0  # the first row of the searched run that the last row belongs to
     cdef Py_ssize_t end = window.shape[0]
+    cdef Py_ssize_t searched = start  # up to where headers have their credit
     cdef Py_ssize_t lowest, i
+    cdef int64_t size, around, total = 0, needed = 0
     cdef const uint8_t* p = NULL
-    cdef int64_t total = 0
-    cdef int64_t needed = 0
-    cdef int64_t size, around
-    cdef int status = OK
-    cdef int found
-    cdef int8_t what
+    cdef int found, status = OK
     cdef bint is_expected = state[0] != 0
-    cdef int8_t run_kind = <int8_t>state[3]
+    cdef int8_t what, run_kind = <int8_t>state[3]
     if start < 0 or start > end:
         raise ValueError("start lies outside the window")
     if window_start < 0 or file_size < end or window_start > file_size - end:
@@ -396,6 +392,7 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
     view.sums[1] = &legacy_sums[0]
     view.n_sums = &n_sums[0]
     view.credit = CREDIT
+    view.headers_left = CREDIT
     sums[0] = 0
     legacy_sums[0] = 0
     with nogil:
@@ -465,6 +462,8 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
                     for i in range(run_row, row):
                         kind[i] = INSIDE
                 run_row = row
+                view.headers_left += HEADER_CREDIT * (at - searched)
+                searched = at
                 if window_start + at < state[1]:
                     what = INSIDE
                 else:
@@ -475,6 +474,12 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
                         what = INSIDE
             elif what == INSIDE and window_start + at >= state[1]:
                 what = CHAINED
+            elif what == INSIDE and window_start + at + total > state[1]:
+                # no value ends within an intact batch: what seemed to be a record around them is none
+                for i in range(run_row, row):
+                    kind[i] = SEARCHED
+                what = SEARCHED
+                state[1] = 0
             run_kind = what
             position[row] = window_start + at
             size_in_bytes[row] = <int32_t>total

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Final
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 from kafkalog import __version__
 from kafkalog.cli.commands import MODULES, SUMMARIES
 from kafkalog.cli.completion import Completion
-from kafkalog.cli.console import Console, discard_stdout
+from kafkalog.cli.console import Console, discard_stdout, prepare_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
+from kafkalog.cli.options import make_limits
 from kafkalog.cli.parser import Parser
-from kafkalog.errors import UnknownNameError
+from kafkalog.errors import ConfigWarning, CorruptionWarning, UnknownNameError
 
 _DESCRIPTION: Final = """\
 kafkalog reads, verifies, repairs and writes Apache Kafka's on-disk log (segments and their indexes) without a broker.\
@@ -157,7 +160,10 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
         try:
             name = " ".join(filter(None, [args.command, getattr(args, "job", None)]))
             console.report_to(getattr(args, "report", None), name, args.paths)
-            command(args, console)
+            prepare_stdout(is_json=getattr(args, "json", False))
+            args.limits = make_limits(args.limits)
+            with _reported_warnings(console):
+                command(args, console)
         finally:
             console.progress.close()
             if not isinstance(sys.exception(), (OutputError, BrokenPipeError)):
@@ -176,6 +182,24 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
         console.error(error)
     console.close()
     return console.exit_code
+
+
+@contextlib.contextmanager
+def _reported_warnings(console: Console) -> Iterator[None]:
+    """Print warnings about settings as notes, and none about damage: the findings say it."""
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, ConfigWarning):
+                console.note(str(message))
+            else:
+                shown(message, category, *where, **more)
+
+        warnings.simplefilter("ignore", CorruptionWarning)
+        warnings.simplefilter("always", ConfigWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _report_bug(error: Exception, console: Console) -> None:

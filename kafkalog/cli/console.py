@@ -126,6 +126,10 @@ class Console:
         """Write a line of text, unprintable characters escaped; raises as `write` does."""
         self.write(escape_line(text) + "\n")
 
+    def lines(self, texts: Iterable[str]) -> None:
+        """Write lines of text, unprintable characters escaped; raises as `write` does."""
+        self.write("".join(f"{escape_line(text)}\n" for text in texts))
+
     def json(self, value: Mapping[str, Any]) -> None:
         """Write an object as a line of JSON; raises as `write` does."""
         self.write(json.dumps(value) + "\n")

@@ -15,6 +15,7 @@ from kafkalog.cli.parser import Parser
 from kafkalog.cli.text import parse_bytes
 
 if TYPE_CHECKING:
+    from kafkalog.cli.console import Console
     from kafkalog.errors import Limits
     from kafkalog.format import TopicPartition
     from kafkalog.log.log_dir import LogDir
@@ -41,27 +42,24 @@ FILTER_HELP: Final = """\
 Bytes are given as text, as 0x and hex digits, or as base64: and base64. A value in quotes is text as it stands."""
 
 
+ENCODING_HELP: Final = 'of bytes in JSON (default: base64); with utf8, bytes that are not valid become {"base64": ...}'
+
+
 @dataclass(frozen=True, slots=True)
 class HelpText:
-    """The texts in the help of a command.
-
-    Attributes
-    ----------
-    description : str
-    examples : str
-    summary : str, optional
-        A sentence for the list of commands; default: the one in `SUMMARIES`.
-    """
+    """The texts in the help of a command."""
 
     description: str
     examples: str
     summary: str | None = None
+    """A sentence for the list of commands; default: the one in `SUMMARIES`."""
 
 
 def add_command(
     commands: Any,
     name: str,
     words: HelpText,
+    run: Callable[[argparse.Namespace, Console], None],
     *,
     paths: tuple[str, str, str] | None = None,
     needs_paths: bool = True,
@@ -71,6 +69,8 @@ def add_command(
 
     Parameters
     ----------
+    run : callable
+        Runs the command.
     paths : tuple of str, optional
         Name of the positional paths, their help, and a paragraph about them. Default: paths of log dirs, partition
         directories and segments.
@@ -90,6 +90,7 @@ def add_command(
         allow_abbrev=False,
     )
     parser.short_help = (f"{words.description.partition(chr(10) * 2)[0]}", words.examples)
+    parser.set_defaults(run=run)
     parser.add_argument("paths", metavar=metavar, nargs="+" if needs_paths else "*", help=path_help)
     speech = parser.add_mutually_exclusive_group()
     speech.add_argument(
@@ -107,22 +108,34 @@ def add_command(
     return parser
 
 
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add ``--topics``, ``--exclude-topics`` and ``--partitions``."""
-    parser.add_argument(
-        "-t",
-        "--topics",
-        metavar="T,...",
-        action="append",
+class Distinct(argparse.Action):
+    """Collects the values of an option whose type gives lists, each value once; None if it is not given."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        """Add the values to those that are there."""
+        setattr(namespace, self.dest, list(dict.fromkeys([*(getattr(namespace, self.dest) or []), *values])))
+
+
+def add_names(group: Any, *flags: str, what: str, such: str, metavar: str | None = None) -> None:
+    """Add an option that takes names or globs; its metavar is the first flag's letter, unless it is given."""
+    group.add_argument(
+        *flags,
+        metavar=f"{metavar or flags[0][1].upper()},...",
+        action=Distinct,
         type=names,
-        help="only these topics: names or globs such as 'orders.*'; may be repeated",
+        help=f"only these {what}: names or globs such as '{such}'; may be repeated",
     )
+
+
+def add_selection(parser: Any) -> None:
+    """Add ``--topics``, ``--exclude-topics`` and ``--partitions``."""
+    add_names(parser, "-t", "--topics", what="topics", such="orders.*")
     parser.add_argument(
         "-T",
         "--exclude-topics",
         metavar="T,...",
         dest="topics",
-        action="append",
+        action=Distinct,
         type=excluded_names,
         help="not these topics: names or globs such as '*-changelog'; may be repeated",
     )
@@ -130,21 +143,54 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         "-p",
         "--partitions",
         metavar="N,...",
-        action="append",
+        action=Distinct,
         type=numbers,
         help="only these partition numbers, of each topic; may be repeated",
     )
 
 
-def add_filters(parser: argparse.ArgumentParser) -> None:
-    """Add ``--filter``; the description of the command should include `FILTER_HELP`."""
-    parser.add_argument(
-        "--filter",
-        metavar="'COLUMN OP VALUE'",
-        dest="filters",
-        action="append",
-        type=condition,
-        help="only records of which this holds, such as 'key == abc'; may be repeated: then all must hold",
+def add_filters(parser: Any, flag: str = "--filter", dest: str | None = "filters", *, help: str) -> None:
+    """Add ``--filter`` or another condition; the description of the command should include `FILTER_HELP`."""
+    parser.add_argument(flag, metavar="'COLUMN OP VALUE'", dest=dest, action="append", type=condition, help=help)
+
+
+def add_encoding(group: Any, help: str, default: str | None = None) -> None:
+    """Add ``--encoding``, of bytes in CSV and JSON lines."""
+    group.add_argument("--encoding", choices=("base64", "utf8", "hex"), default=default, help=help)
+
+
+def add_columns(group: Any, help: str = "only these columns, in this order") -> None:
+    """Add ``--columns``."""
+    group.add_argument("--columns", metavar="C,...", type=names, help=help)
+
+
+def add_threads(parser: Any, help: str, default: int | None = None) -> None:
+    """Add ``--threads``."""
+    parser.add_argument("--threads", metavar="N", type=threads, default=default, help=help)
+
+
+def add_index_interval(group: Any, default: str) -> None:
+    """Add ``--index-interval-bytes``."""
+    help = f"the topics' index.interval.bytes{default}"
+    group.add_argument("--index-interval-bytes", metavar="N", type=index_interval, help=help)
+
+
+def add_config(group: Any, help: str) -> None:
+    """Add ``--config NAME=VALUE``, which may be repeated."""
+    parse = assignment("segment.bytes=104857600")
+    group.add_argument("--config", metavar="NAME=VALUE", action="append", default=[], type=parse, help=help)
+
+
+def add_internal(group: Any) -> None:
+    """Add ``--internal`` and ``--include-deleted``."""
+    group.add_argument(
+        "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
+    )
+    group.add_argument(
+        "--internal",
+        action="store_true",
+        help="also internal topics (__consumer_offsets, __transaction_state, ...), which are left out of a log dir"
+        " unless -t names them",
     )
 
 
@@ -166,14 +212,14 @@ def add_transaction_ages(group: Any) -> None:
     )
 
 
-def add_limits(parser: argparse.ArgumentParser) -> None:
-    """Add ``--limits``."""
+def add_limits(parser: Any, **defaults: int) -> None:
+    """Add ``--limits``, with other defaults than those of `Limits` for some."""
     parser.add_argument(
         "--limits",
         metavar="NAME=N",
         dest="limits",
         action="append",
-        default=[],
+        default=[*defaults.items()],
         type=limit,
         help="raise or lower a limit on what a file may make us do: max_batch_bytes, max_decompressed_bytes,"
         " max_records_per_batch, max_headers_per_record, max_headers_per_batch, max_segment_bytes,"
@@ -291,9 +337,23 @@ def condition(text: str) -> tuple[Any, ...]:
     return term
 
 
-def flatten(lists: list[list[Any]] | None) -> list[Any] | None:
-    """Return the distinct values of a repeatable option that takes lists; None if it was not given."""
-    return None if lists is None else list(dict.fromkeys(value for values in lists for value in values))
+def offset(text: str) -> int:
+    """Parse an offset."""
+    if not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"an offset is expected, not {text!r}")
+    return int(text)
+
+
+def epoch(text: str) -> int:
+    """Parse a leader epoch."""
+    if not text.isdecimal() or len(text) > 10 or int(text) >= 2**31:
+        raise argparse.ArgumentTypeError(f"a leader epoch is expected, not {text!r}")
+    return int(text)
+
+
+def chosen(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return options as keyword arguments of a function whose parameters have the same names."""
+    return {name: getattr(args, name) for name in names}
 
 
 def selected_bytes(opened: LogDir | Partition | Segment, args: argparse.Namespace) -> int:
@@ -312,7 +372,7 @@ def selected_bytes(opened: LogDir | Partition | Segment, args: argparse.Namespac
 
 def selected_keys(log_dir: LogDir, args: argparse.Namespace) -> list[TopicPartition]:
     """Return the partitions that ``--topics`` and ``--partitions`` select, also those that cannot be opened."""
-    return log_dir.select(flatten(args.topics), flatten(args.partitions))
+    return log_dir.select(args.topics, args.partitions)
 
 
 def make_limits(pairs: list[tuple[str, int]]) -> Limits:

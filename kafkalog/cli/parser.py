@@ -112,15 +112,10 @@ OTHER_OPTIONS: Final = {
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser with two helps, whose errors are one line that refers to the help.
-
-    Attributes
-    ----------
-    short_help : tuple of str
-        What the command does, and its examples.
-    """
+    """A parser with two helps, whose errors are one line that refers to the help."""
 
     short_help: tuple[str, str] = ("", "")
+    """What the command does, and its examples."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "add_help": False})

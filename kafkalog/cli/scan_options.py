@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     add_filters,
+    add_internal,
     add_limit,
     add_limits,
     add_selection,
-    flatten,
-    make_limits,
+    chosen,
     selected_keys,
     timestamp,
 )
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import CorruptionError, KafkalogError
 
 if TYPE_CHECKING:
     from kafkalog.log.log_dir import LogDir
@@ -28,10 +28,18 @@ if TYPE_CHECKING:
     from kafkalog.scanning.scan import Scan
 
 
+_SCAN: Final = (
+    *("topics", "partitions", "start_offset", "end_offset", "start_timestamp", "end_timestamp", "limit", "latest"),
+    *("filters", "isolation_level", "include_control", "include_deleted", "internal", "on_corruption", "threads"),
+    *("limits", "use_time_index"),
+)
+"""The options of a scan that have the name of the parameter."""
+
+
 def add_scan_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that select records."""
     what = parser.add_argument_group("which records")
-    add_selection(what)  # type: ignore[arg-type]
+    add_selection(what)
     add_limit(what)
     what.add_argument("--start-offset", metavar="OFFSET", type=int, help="from this offset on")
     what.add_argument("--end-offset", metavar="OFFSET", type=int, help="up to this offset, which is not included")
@@ -41,8 +49,15 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
         type=timestamp,
         help="not before this: ms, ISO 8601 with Z or an offset, or a time before now such as -1h",
     )
+    what.add_argument(
+        "--use-time-index",
+        action="store_true",
+        help="with --start-timestamp, begin where the time indexes say, instead of reading the headers of all batches",
+    )
     what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this, which is not included")
-    add_filters(what)  # type: ignore[arg-type]
+    add_filters(
+        what, help="only records of which this holds, such as 'key == abc'; may be repeated: then all must hold"
+    )
     what.add_argument(
         "--isolation-level",
         choices=("read_uncommitted", "read_committed"),
@@ -59,24 +74,18 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also what brokers write for themselves: transaction markers, Raft's",
     )
-    what.add_argument(
-        "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
-    )
-    what.add_argument(
-        "--internal",
-        action="store_true",
-        help="also internal topics (__consumer_offsets, __transaction_state, ...), which are left out of a log dir"
-        " unless -t names them",
-    )
+    add_internal(what)
 
 
-def add_scan_reading(parser: argparse.ArgumentParser) -> None:
+def add_scan_reading(parser: argparse.ArgumentParser, *, threads: bool = True) -> None:
     """Add the options about how records are read."""
     reading = parser.add_argument_group("reading")
     add_on_corruption(reading, default="raise")
     reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
-    reading.add_argument("--threads", metavar="N", type=int, help="threads that decode (default: one a CPU)")
-    add_limits(reading)  # type: ignore[arg-type]
+    parser.set_defaults(threads=None)
+    if threads:
+        reading.add_argument("--threads", metavar="N", type=int, help="threads that decode (default: one a CPU)")
+    add_limits(reading)
 
 
 FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "jsonschema")
@@ -138,15 +147,10 @@ def add_on_corruption(parser: Any, *, default: str) -> None:
     )
 
 
-def columns_of(args: argparse.Namespace) -> list[str] | None:
-    """Return the names in ``--columns``; None if it was not given."""
-    return None if args.columns is None else [name.strip() for name in args.columns.split(",")]
-
-
 def record_columns_of(args: argparse.Namespace) -> list[str] | None:
     """Return the columns of records; with ``--include-control`` the default has `is_control` too."""
     if args.columns is not None or not args.include_control:
-        return columns_of(args)
+        return cast("list[str] | None", args.columns)
     from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
 
     return [*DEFAULT_COLUMNS, "is_control"]
@@ -154,26 +158,8 @@ def record_columns_of(args: argparse.Namespace) -> list[str] | None:
 
 def scan_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options for `kafkalog.scan`, except the columns."""
-    return {
-        "topics": flatten(args.topics),
-        "partitions": flatten(args.partitions),
-        "start_offset": args.start_offset,
-        "end_offset": args.end_offset,
-        "start_timestamp": args.start_timestamp,
-        "end_timestamp": args.end_timestamp,
-        "limit": args.limit,
-        "latest": args.latest,
-        "filters": args.filters,
-        "isolation_level": args.isolation_level,
-        "include_control": args.include_control,
-        "include_deleted": args.include_deleted,
-        "internal": args.internal,
-        "on_corruption": args.on_corruption,
-        "check_crcs": not args.no_check_crcs,
-        "threads": args.threads,
-        "limits": make_limits(args.limits),
-        **(decode_options(args) if hasattr(args, "value_format") else {}),
-    }
+    decoding = decode_options(args) if hasattr(args, "value_format") else {}
+    return {**chosen(args, *_SCAN), "check_crcs": not args.no_check_crcs, **decoding}
 
 
 def path_of(args: argparse.Namespace) -> str | list[str]:
@@ -187,10 +173,27 @@ def open_records(args: argparse.Namespace, console: Console) -> LogDir | Partiti
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import open as open_path
 
-    opened = open_path(path_of(args), limits=make_limits(args.limits))
+    opened = open_path(path_of(args), limits=args.limits)
     if isinstance(opened, LogDir) and not args.topics and not args.internal:
         note_left_out(opened, console)
     return opened
+
+
+def open_selected(args: argparse.Namespace, console: Console) -> tuple[list[Partition], int]:
+    """Open the selected partitions; report those that cannot be opened, and return their number, too."""
+    from kafkalog.log.log_dir import LogDir
+    from kafkalog.log.open import partitions_of
+
+    log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
+    console.findings(log_dir.findings)
+    found = [*partitions_of(log_dir, args.topics, args.partitions)]
+    if not found:
+        console.note("no partition matches")
+    for one in found:
+        if isinstance(one, KafkalogError):
+            console.error(one)
+    opened = [one for one in found if not isinstance(one, KafkalogError)]
+    return opened, len(found) - len(opened)
 
 
 @contextlib.contextmanager
@@ -222,6 +225,30 @@ def note_left_out(log_dir: LogDir, console: Console) -> None:
     left_out = sorted({key.topic for key in set(log_dir) - set(log_dir.select(internal=False))})
     if left_out:
         console.note(f"internal topics are left out: {', '.join(left_out)}; -t names them, --internal reads all")
+
+
+@contextlib.contextmanager
+def reported(
+    scan: Scan | Any, console: Console, what: str | None = None, *, skip: str = "go on behind it"
+) -> Iterator[ScanReporter]:
+    """Report the findings and the progress of a scan while it runs; `skip` says what ``--on-corruption skip`` does."""
+    reporter = ScanReporter(scan, console, what)
+    try:
+        with hint_at_skip(skip):
+            yield reporter
+    finally:
+        console.progress.close()
+        reporter.close()
+
+
+@contextlib.contextmanager
+def hint_at_skip(what: str = "go on behind it") -> Iterator[None]:
+    """Add to an error about damage what ``--on-corruption skip`` would do."""
+    try:
+        yield
+    except CorruptionError as error:
+        error.add_note(f"--on-corruption skip would {what}")
+        raise
 
 
 class ScanReporter:

@@ -1,17 +1,14 @@
-"""Topic settings on the command line: an unknown setting is a usage error, a questionable value is a note."""
+"""Topic settings on the command line: an unknown setting is a usage error."""
 
 from __future__ import annotations
 
-import contextlib
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.scan_options import usage_errors
 
 if TYPE_CHECKING:
-    from kafkalog.cli.console import Console
     from kafkalog.state.log_config import LogConfig
 
 
@@ -29,28 +26,9 @@ def check_names(names: Iterable[str]) -> None:
             raise UsageError(f"{name} is not a setting of a topic{hint}")
 
 
-@contextlib.contextmanager
-def noting(console: Console) -> Iterator[None]:
-    """Print warnings about settings as notes, as soon as they are raised."""
-    from kafkalog.errors import ConfigWarning
-
-    with warnings.catch_warnings():
-        shown = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if issubclass(category, ConfigWarning):
-                console.note(str(message))
-            else:
-                shown(message, category, *where, **more)
-
-        warnings.simplefilter("always", ConfigWarning)
-        warnings.showwarning = show
-        yield
-
-
-def settings_of(properties: Mapping[str, object], console: Console) -> LogConfig:
-    """Return settings; print warnings about them as notes."""
+def settings_of(properties: Mapping[str, object]) -> LogConfig:
+    """Return settings; an invalid value is a usage error."""
     from kafkalog.state.log_config import LogConfig
 
-    with noting(console), usage_errors():
+    with usage_errors():
         return LogConfig.from_properties(properties)

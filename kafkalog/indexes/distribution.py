@@ -18,26 +18,17 @@ _N_BUCKETS: Final = (64 - EXACT_BITS) * _HALF + 2 * _HALF
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Summary of a distribution.
-
-    Attributes
-    ----------
-    n : int
-        How many numbers there are; if 0, the other fields are None.
-    mean : float or None
-    p50, p99 : int or None
-        Percentiles, rounded down to `EXACT_BITS` bits: exact below 128, else up to 1.6 % low.
-    max : int or None
-    coefficient_of_variation : float or None
-        Population standard deviation divided by the mean: 0 if all numbers are equal, None for a mean of 0.
-    """
+    """Summary of a distribution."""
 
     n: int
+    """How many numbers there are; if 0, the other fields are None."""
     mean: float | None
     p50: int | None
     p99: int | None
+    """Percentiles, rounded down to `EXACT_BITS` bits: exact below 128, else up to 1.6 % low."""
     max: int | None
     coefficient_of_variation: float | None
+    """Population standard deviation divided by the mean: 0 if all numbers are equal, None for a mean of 0."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

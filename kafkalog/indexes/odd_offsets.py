@@ -27,20 +27,13 @@ _N_FOLLOWING: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
-    """Evidence about the offsets of a segment from other files.
-
-    Attributes
-    ----------
-    offset_index : OffsetIndex or None
-    next_base_offset : int or None
-        Base offset of the next segment, from its file name.
-    end_offsets : frozenset of int
-        Log end offsets at which producer snapshots were taken, from their file names.
-    """
+    """Evidence about the offsets of a segment from other files."""
 
     offset_index: OffsetIndex | None = None
     next_base_offset: int | None = None
+    """Base offset of the next segment, from its file name."""
     end_offsets: frozenset[int] = frozenset()
+    """Log end offsets at which producer snapshots were taken, from their file names."""
 
     def offset_at(self, position: int) -> int | None:
         """The offset that the index has for a position, None if it has none.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _OFFSETS: Final[dict[int, npt.DTypeLike]] = {pa.binary().id: np.int32, pa.large_binary().id: np.int64}
+_LARGEST_MILLISECONDS: Final = (2**63 - 1) // 1000
 _NO_HEADERS: Final = np.empty(0, np.object_)
 _NO_HEADERS.flags.writeable = False
 
@@ -45,6 +46,13 @@ def milliseconds(timestamps: pa.Array) -> npt.NDArray[np.int64]:
         stamps = np.frombuffer(data, np.int64, n, timestamps.offset * 8)
     valid = validity(timestamps)
     return stamps if valid is None else np.where(valid, stamps, np.int64(kf.NO_TIMESTAMP))
+
+
+def fits_microseconds(timestamps: pa.Array) -> npt.NDArray[np.bool_]:
+    """bool[n]: which values of a ``timestamp[ms]`` fit into 64 bits as microseconds; null ones do."""
+    stamps = milliseconds(timestamps)
+    fits: npt.NDArray[np.bool_] = (stamps <= _LARGEST_MILLISECONDS) & (stamps >= -_LARGEST_MILLISECONDS)
+    return fits
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:

@@ -42,22 +42,6 @@ _DICTIONARY_COLUMNS |= {"compression", "leader_epoch", "producer_id", "producer_
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
     """The format of a file of records, and its options.
-
-    Attributes
-    ----------
-    format : {"parquet", "arrow", "arrows", "csv", "jsonl"}
-        `arrow` is Arrow's IPC file format (Feather), `arrows` its IPC stream format.
-    compression : str, optional
-        One of `COMPRESSIONS`; default: zstd for Parquet, else none.
-    row_group_rows : int, optional
-        Maximum number of rows in a Parquet row group, or in a record batch of an Arrow file.
-    encoding : {"base64", "utf8", "hex"}
-        Encoding of bytes in the text formats.
-    null : str
-        Text for null in CSV.
-    escape_formulas : bool
-        For CSV; see `CsvRows`.
-
     Raises
     ------
     ValueError
@@ -65,11 +49,17 @@ class OutputFormat:
     """
 
     format: str
+    """`arrow` is Arrow's IPC file format (Feather), `arrows` its IPC stream format."""
     compression: str | None = None
+    """One of `COMPRESSIONS`; default: zstd for Parquet, else none."""
     row_group_rows: int | None = None
+    """Maximum number of rows in a Parquet row group, or in a record batch of an Arrow file."""
     encoding: str | None = None
+    """Encoding of bytes in the text formats."""
     null: str | None = None
+    """Text for null in CSV."""
     escape_formulas: bool = False
+    """For CSV; see `CsvRows`."""
 
     def __post_init__(self) -> None:
         check_format(self.format)

@@ -257,7 +257,9 @@ class _Loader:
     def apply(self, kind: str, key: dict[str, Any], value: dict[str, Any]) -> None:
         """Apply a record of `__consumer_offsets`."""
         name = key["group"] if "group" in key else key["groupId"]
-        group = self._groups.setdefault(name, Group(name))
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = Group(name)
         if kind.endswith("OffsetCommit"):
             self._commit(group, key, value)
         elif kind == "GroupMetadata":

@@ -27,40 +27,27 @@ TRANSACTION_MAX_TIMEOUT_MS: Final = 900_000
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """A producer of a partition.
-
-    Attributes
-    ----------
-    producer_id, producer_epoch : int
-    last_sequence, last_offset : int
-        Of the producer's last batch; -1 if the state has none.
-    last_timestamp : int
-        Timestamp of the last batch or marker, in ms; -1 for none.
-    coordinator_epoch : int
-        Of the last marker; -1 for none.
-    transaction_start_offset : int or None
-        First offset of the open transaction.
-    transaction_start_timestamp : int or None
-        Timestamp of the first batch of the open transaction, in ms; also None if that batch was not read.
-    idle_ms : int or None
-        Time since the last batch or marker.
-    is_hanging : bool
-        Whether a transaction is open and `idle_ms` exceeds `transaction.max.timeout.ms`.
-    is_blocking : bool
-        Whether this transaction determines the last stable offset.
-    """
+    """A producer of a partition."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
     last_offset: int
+    """Of the producer's last batch; -1 if the state has none."""
     last_timestamp: int
+    """Timestamp of the last batch or marker, in ms; -1 for none."""
     coordinator_epoch: int
+    """Of the last marker; -1 for none."""
     transaction_start_offset: int | None
+    """First offset of the open transaction."""
     transaction_start_timestamp: int | None
+    """Timestamp of the first batch of the open transaction, in ms; also None if that batch was not read."""
     idle_ms: int | None
+    """Time since the last batch or marker."""
     is_hanging: bool
+    """Whether a transaction is open and `idle_ms` exceeds `transaction.max.timeout.ms`."""
     is_blocking: bool
+    """Whether this transaction determines the last stable offset."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a dict for JSON."""

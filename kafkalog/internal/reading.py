@@ -1,4 +1,4 @@
-"""Reads the records of a topic that holds state, in the order of each partition's offsets, as Arrow.
+"""Reads the records of a topic that holds state, in the order of each partition's offsets.
 
 Damage is passed over and reported; what lies behind it is read. One thread reads: what is done with the records takes
 longer than decoding them.
@@ -8,41 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from itertools import repeat
+from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
+import numpy as np
 
 from kafkalog.errors import Finding, KafkalogError
-from kafkalog.interchange.arrow_output import ArrowWriter, columns_needed, form_needed, record_schema
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.segment_reader import SegmentWindow
 from kafkalog.parsing import Time, parse_milliseconds
 from kafkalog.records.batch_table import lost_batch
-from kafkalog.records.columns import RecordColumns
+from kafkalog.records.columns import Column, RecordColumns, ViewColumn
 from kafkalog.records.decode import decode
-from kafkalog.records.fill import Form
 from kafkalog.records.selection import Selection
 
-COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "producer_id", "is_transactional", "is_control")
-"""Columns of the record batches that `read_topic` gives."""
+COLUMNS: Final = ("offset", "timestamp", "key", "value")
+OF_TRANSACTIONS: Final = ("producer_id", "is_transactional", "is_control")
+"""Further columns where there are transactional batches or control batches."""
 
 Report = Callable[[Finding], None]
 
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Up to where a topic is read; None for its end.
-
-    Attributes
-    ----------
-    end_offset : int or None
-        Records below this offset, of each partition.
-    end_timestamp : int or None
-        Records before this time, in ms.
-    """
+    """Up to where a topic is read; None for its end."""
 
     end_offset: int | None = None
+    """Records below this offset, of each partition."""
     end_timestamp: int | None = None
+    """Records before this time, in ms."""
 
     @classmethod
     def of(cls, end_offset: int | None, end_timestamp: Time | None) -> AsOf:
@@ -54,9 +48,9 @@ class AsOf:
 
 
 class KeyedRecord(NamedTuple):
-    """A record of a topic that holds state; its fields are `COLUMNS`."""
+    """A record of a topic that holds state."""
 
-    partition: int | None
+    partition: int
     offset: int
     timestamp: int
     """In ms; -1 for none."""
@@ -67,7 +61,15 @@ class KeyedRecord(NamedTuple):
     is_control: bool = False
 
 
-def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[pa.RecordBatch]:
+class TopicRecords(NamedTuple):
+    """Records of a partition, in the order of their offsets."""
+
+    partition: int
+    columns: RecordColumns
+    """`COLUMNS`, and `OF_TRANSACTIONS` unless no record is of a transaction or a control record."""
+
+
+def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[TopicRecords]:
     """Read a topic's partitions one after the other, control records included.
 
     Parameters
@@ -77,14 +79,7 @@ def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iter
     as_of : AsOf
     report : callable
         Called with each finding.
-
-    Returns
-    -------
-    iterator of pyarrow.RecordBatch
-        With the columns `COLUMNS`.
     """
-    schema = record_schema(COLUMNS)
-    names, form = columns_needed(schema), form_needed(schema)
     for key in [one for one in log_dir if one.topic == topic]:
         try:
             partition = log_dir[key]
@@ -99,27 +94,26 @@ def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iter
             continue
         for finding in partition.findings:
             report(finding)
-        writer = ArrowWriter(schema, key)
         for window in partition.reader.windows(selection, on_corruption="skip", report=report):
-            for columns in _decoded(window, selection, names, form, report):
-                yield writer.batch(columns)
+            for columns in _decoded(window, selection, report):
+                yield TopicRecords(key.partition, columns)
                 del columns
             window.release()
             del window
 
 
-def _decoded(
-    window: SegmentWindow, selection: Selection, names: list[str], form: Form, report: Report
-) -> Iterator[RecordColumns]:
+def _decoded(window: SegmentWindow, selection: Selection, report: Report) -> Iterator[RecordColumns]:
     """The columns of a window's records; batches that cannot be decoded are reported."""
+    batches = window.batches
+    is_plain = not (batches.is_transactional | batches.is_control).any()
+    names = COLUMNS if is_plain else (*COLUMNS, *OF_TRANSACTIONS)
     done = 0
-    while done < len(window.batches):  # `decode` stops early once it has decompressed enough bytes
+    while done < len(batches):  # `decode` stops early once it has decompressed enough bytes
         decoded = decode(
             window.window,
             names,
             first=done,
             selection=selection,
-            form=form,
             limits=window.segment.limits,
             path=str(window.segment.path),
         )
@@ -127,14 +121,19 @@ def _decoded(
         if decoded.columns is not None:
             yield decoded.columns
         if decoded.error is not None:
-            report(lost_batch(decoded.error, window.batches))
+            report(lost_batch(decoded.error, batches))
             done += 1  # the batch that the error is about
         del decoded
 
 
 def read_records(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[KeyedRecord]:
     """Read a topic's records one by one, control records included; see `read_topic`."""
-    for batch in read_topic(log_dir, topic, as_of, report):
-        timestamps = batch.column("timestamp").cast(pa.int64()).fill_null(-1)
-        columns = (timestamps if name == "timestamp" else batch.column(name) for name in COLUMNS)
-        yield from map(KeyedRecord, *(column.to_pylist() for column in columns))
+    for partition, columns in read_topic(log_dir, topic, as_of, report):
+        yield from map(KeyedRecord, repeat(partition), *map(listed, columns.values()))
+
+
+def listed(column: Column) -> list[Any]:
+    """The values of a column."""
+    assert not isinstance(column, ViewColumn)
+    values: list[Any] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
+    return values

@@ -152,7 +152,7 @@ def remote_log(
         try:
             decoded = decode_record(REMOTE_LOG_METADATA, record.key, record.value)
         except MessageError as error:
-            where = TopicPartition(REMOTE_LOG_METADATA, record.partition or 0)
+            where = TopicPartition(REMOTE_LOG_METADATA, record.partition)
             result.findings.append(undecoded(log_dir, where, record.offset, error))
         else:
             _apply(decoded.type, decoded.value or {}, segments, result.deleting)

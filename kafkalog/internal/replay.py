@@ -8,131 +8,163 @@ Offsets that were committed in a transaction count once its marker says so. Mirr
 
 from __future__ import annotations
 
+import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from kafkalog._kernels.last_rows import LastRows
 from kafkalog.errors import Finding, Reason
 from kafkalog.format import TopicPartition
-from kafkalog.internal.reading import AsOf, Report, read_topic
+from kafkalog.internal.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, listed, read_topic
 from kafkalog.log.log_dir import LogDir
 from kafkalog.messages.decoder import MessageError
 from kafkalog.messages.framing import InternalRecord, decode_record
+from kafkalog.records.columns import BinaryColumn, RecordColumns
 
 _COMMIT: Final = 1
+_KEPT: Final = ("offset", "timestamp", "value")
+_LEAST_DROPPED: Final = 2**16
 
 Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 class LastRecord(NamedTuple):
-    """The last record of a key.
-
-    Attributes
-    ----------
-    partition : int
-    offset : int
-    timestamp : int
-        In ms.
-    value : bytes or None
-        None for a tombstone.
-    """
+    """The last record of a key."""
 
     partition: int
     offset: int
     timestamp: int
+    """In ms."""
     value: bytes | None
+    """None for a tombstone."""
 
 
 class LastRecords:
     """The last record of each key.
 
-    Attributes
-    ----------
-    by_key : dict of bytes to LastRecord
-        In the order in which keys first appear; tombstones included.
+    Nothing is decoded here. Of a part's records, those that are the last ones of their keys in it are kept, until
+    later ones have replaced most of them.
     """
 
     def __init__(self) -> None:
-        self.by_key: dict[bytes, LastRecord] = {}
-        self._pending: defaultdict[tuple[int, int], list[tuple[bytes, LastRecord]]] = defaultdict(list)
+        self._keys = LastRows(secrets.randbits(64), secrets.randbits(64))
+        self._kept: list[RecordColumns] = []
+        self._n_kept = 0
+        # by number of the key: where its record is among the kept ones, and its offset; -1 for none
+        self._at = self._offset = np.empty(0, np.int64)
+        self._pending: defaultdict[tuple[int, int], list[_Last]] = defaultdict(list)
 
-    def feed(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take the next records, each batch of one partition, as `read_topic` gives them, control records among them.
+    def feed(self, parts: Iterable[TopicRecords]) -> None:
+        """Take the next records, as `read_topic` gives them, control records among them.
 
         Among records of a key that count, the one of the highest offset stays. So it does not matter when a commit is
-        seen, and a batch is taken at once.
+        seen, and a part is taken at once.
         """
-        for batch in batches:
-            if not len(batch):
-                continue
-            if batch.column("is_transactional").true_count or batch.column("is_control").true_count:
-                self._take_last_of_each(batch, self._counted(batch))
-            else:
-                self._take_last_of_each(batch, None)
+        for partition, columns in parts:
+            if columns.n_records:
+                counted = self._counted(partition, columns) if "is_control" in columns else None
+                self._set(self._keep(partition, columns, counted))
 
-    def _take_last_of_each(self, batch: pa.RecordBatch, counted: Rows | None) -> None:
-        """Keep the last record of each key; `counted` are the rows that count, None for all."""
-        keys = batch.column("key") if counted is None else batch.column("key").take(pa.array(counted))
-        keys = keys.dictionary_encode()
-        codes = keys.indices
-        if codes.null_count:
-            codes = codes.fill_null(len(keys.dictionary))
-        last = np.zeros(len(keys.dictionary) + 1, np.int64)
-        # of rows with the same code the last one stays
-        last[codes.to_numpy(zero_copy_only=False)] = np.arange(len(batch)) if counted is None else counted
-        for key, record in zip(keys.dictionary.to_pylist(), _records(batch, last[:-1]), strict=True):
-            self.by_key[key] = record
+    def records(self) -> Iterator[tuple[bytes, LastRecord]]:
+        """Each key with its record, tombstones included, in the order in which keys first appear."""
+        self._drop_replaced()
+        numbers = np.flatnonzero(self._at >= 0)
+        for part in self._kept:
+            of_keys = part.take(self._at[numbers])
+            lists = [listed(of_keys[name]) for name in ("partition", *_KEPT)]
+            yield from zip(map(self._keys.key, numbers.tolist()), map(LastRecord, *lists), strict=True)
 
-    def _counted(self, batch: pa.RecordBatch) -> Rows:
-        """Rows outside of transactions, and those whose transaction a marker in the same batch commits.
+    def _keep(self, partition: int, columns: RecordColumns, wanted: Mask | None) -> _Last:
+        """Keep the last records of the keys of some rows; None for all."""
+        keys: BinaryColumn = columns["key"]  # type: ignore[assignment]
+        if keys.validity is not None:
+            wanted = keys.validity if wanted is None else wanted & keys.validity
+        numbers, rows = np.empty((2, len(keys)), np.int64)
+        n = self._keys.feed(keys.offsets, keys.data, None if wanted is None else wanted.view(np.uint8), numbers, rows)
+        numbers, rows = numbers[:n], rows[:n]
+        if self._keys.n_keys > self._at.size:
+            more = np.full(2 * self._keys.n_keys - self._at.size, -1)
+            self._at, self._offset = np.concatenate([self._at, more]), np.concatenate([self._offset, more])
+        if self._n_kept > max(2 * self._keys.n_keys, _LEAST_DROPPED):
+            self._drop_replaced()
+        held = RecordColumns(columns.n_records, {name: columns[name] for name in _KEPT}).take(rows)
+        self._kept.append(RecordColumns(n, {**held, "partition": np.full(n, partition)}))
+        self._n_kept += n
+        return _Last(numbers, np.arange(self._n_kept - n, self._n_kept), np.asarray(columns["offset"])[rows])
 
-        Ends what a batch before has left open, and keeps what this one leaves open.
+    def _set(self, last: _Last) -> None:
+        self._at[last.numbers], self._offset[last.numbers] = last.kept, last.offsets
+
+    def _drop_replaced(self) -> None:
+        """Keep only the last records of keys, and those of transactions that are open."""
+        if self._kept:
+            numbers = np.flatnonzero(self._at >= 0)
+            pending = [last for lasts in self._pending.values() for last in lasts]
+            wanted, places = np.unique(
+                np.concatenate([self._at[numbers], *(last.kept for last in pending)]), return_inverse=True
+            )
+            self._kept = [RecordColumns.concatenate(self._kept).take(wanted)]
+            self._n_kept = wanted.size
+            self._at[numbers], *rest = np.split(
+                places, np.cumsum([numbers.size, *(last.kept.size for last in pending)])
+            )
+            for last, kept in zip(pending, rest, strict=False):
+                last.kept[:] = kept
+
+    def _counted(self, partition: int, columns: RecordColumns) -> Mask:
+        """Which rows are outside of transactions, or in one that a marker in the same part commits.
+
+        Ends what a part before has left open, and keeps what this one leaves open.
         """
-        partition = batch.column("partition")[0].as_py()
-        is_control, is_transactional = (
-            batch.column(name).to_numpy(zero_copy_only=False) for name in ("is_control", "is_transactional")
-        )
-        producers = batch.column("producer_id").to_numpy(zero_copy_only=False)
+        all_of = [np.asarray(columns[name]) for name in OF_TRANSACTIONS]
+        is_first = np.ones(columns.n_records, np.bool_)  # of rows that are alike; they are judged together
+        is_first[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in all_of])
+        first = np.flatnonzero(is_first)
+        producers, is_transactional, is_control = (column[first] for column in all_of)
         markers = np.flatnonzero(is_control)
-        ends = batch.column("key").take(pa.array(markers)).to_pylist()
-        is_commit = np.zeros(len(batch), np.bool_)
+        ends = listed(columns.take(first[markers])["key"])
+        is_commit = np.zeros(first.size, np.bool_)
         is_commit[markers] = [key is not None and int.from_bytes(key[2:4], "big") == _COMMIT for key in ends]
         for row in markers.tolist() if self._pending else ():
             self._end((partition, int(producers[row])), is_commit=bool(is_commit[row]))
         # in the order of producers, and of offsets for each: the next marker is that of the transaction
-        order = np.lexsort((np.arange(len(batch)), producers))
-        places = np.where(is_control[order], np.arange(len(batch)), len(batch))
+        order = np.lexsort((np.arange(first.size), producers))
+        places = np.where(is_control[order], np.arange(first.size), first.size)
         following = np.minimum.accumulate(places[::-1])[::-1]
-        found = following < len(batch)
-        marker = order[np.minimum(following, len(batch) - 1)]
+        found = following < first.size
+        marker = order[np.minimum(following, first.size - 1)]
         found &= producers[marker] == producers[order]
-        has_marker, commits = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
+        has_marker, commits = np.zeros(first.size, np.bool_), np.zeros(first.size, np.bool_)
         has_marker[order], commits[order] = found, found & is_commit[marker]
         of_transaction = is_transactional & ~is_control
-        unended = np.flatnonzero(of_transaction & ~has_marker)
-        keys = batch.column("key").take(pa.array(unended)).to_pylist()
-        for key, record, producer in zip(keys, _records(batch, unended), producers[unended].tolist(), strict=True):
-            if key is not None:
-                self._pending[partition, producer].append((key, record))
-        return np.flatnonzero(~is_control & (~of_transaction | commits))
+        unended = of_transaction & ~has_marker
+        of_row = np.cumsum(is_first) - 1
+        for producer in np.unique(producers[unended]).tolist():
+            of_producer = (unended & (producers == producer))[of_row]
+            self._pending[partition, producer].append(self._keep(partition, columns, of_producer))
+        counted: Mask = (~is_control & (~of_transaction | commits))[of_row]
+        return counted
 
     def _end(self, producer: tuple[int, int], *, is_commit: bool) -> None:
-        for key, record in self._pending.pop(producer, ()):
-            known = self.by_key.get(key)
-            if is_commit and (known is None or known.offset < record.offset):
-                self.by_key[key] = record
+        for last in self._pending.pop(producer, ()):
+            if is_commit:
+                is_newer = self._offset[last.numbers] < last.offsets
+                self._set(_Last(*(column[is_newer] for column in last)))
 
 
-def _records(batch: pa.RecordBatch, rows: Rows) -> Iterable[LastRecord]:
-    """The records of some rows."""
-    some = batch.select(["partition", "offset", "timestamp", "value"]).take(pa.array(rows))
-    timestamps = some.column("timestamp").cast(pa.int64()).fill_null(-1)
-    columns = (some.column("partition"), some.column("offset"), timestamps, some.column("value"))
-    return map(LastRecord, *(column.to_pylist() for column in columns))
+class _Last(NamedTuple):
+    """Records that are the last ones of their keys, in a part or in a transaction."""
+
+    numbers: Rows
+    """Of the keys."""
+    kept: Rows
+    """Where they are among the kept ones."""
+    offsets: Rows
 
 
 def load_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[tuple[InternalRecord, LastRecord]]:
@@ -144,7 +176,7 @@ def load_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iter
         return
     last = LastRecords()
     last.feed(read_topic(log_dir, topic, as_of, report))
-    for key, record in last.by_key.items():
+    for key, record in last.records():
         if record.value is None:
             continue
         try:

@@ -44,21 +44,14 @@ class Delivery:
 
 @dataclass(slots=True)
 class ShareState:
-    """Where a share group stands in a partition.
-
-    Attributes
-    ----------
-    start_offset : int
-        The first offset that is not done with; -1 for none.
-    leader_epoch, state_epoch : int
-    deliveries : list of Delivery
-        At and behind the start offset, sorted.
-    """
+    """Where a share group stands in a partition."""
 
     start_offset: int = -1
+    """The first offset that is not done with; -1 for none."""
     leader_epoch: int = -1
     state_epoch: int = -1
     deliveries: list[Delivery] = field(default_factory=list)
+    """At and behind the start offset, sorted."""
 
     def update(self, value: Mapping[str, Any]) -> None:
         """Apply an update."""
@@ -79,7 +72,7 @@ def read_share_state(log_dir: LogDir, as_of: AsOf, report: Report) -> dict[tuple
         try:
             decoded = decode_record(SHARE_GROUP_STATE, record.key, record.value)
         except MessageError as error:
-            where = TopicPartition(SHARE_GROUP_STATE, record.partition or 0)
+            where = TopicPartition(SHARE_GROUP_STATE, record.partition)
             report(undecoded(log_dir, where, record.offset, error))
             continue
         key = decoded.key or {}

@@ -64,26 +64,18 @@ class Visit(NamedTuple):
 
 @dataclass(slots=True)
 class _Walk:
-    """Summary of the headers of a segment walked so far. The lists have one row per window and one for the next.
-
-    Attributes
-    ----------
-    identity : tuple of int
-        Device, inode, size and mtime of the file; the summary is discarded when they change.
-    position, previous_offset, largest_before : list of int
-        Where each window begins, and the last offset and the largest timestamp before it.
-    largest_position : int or None
-        Position of the first batch with the largest timestamp.
-    is_whole : bool
-        Whether the walk reached the end of the segment.
-    """
+    """Summary of the headers of a segment walked so far. The lists have one row per window and one for the next."""
 
     identity: tuple[int, ...]
+    """Device, inode, size and mtime of the file; the summary is discarded when they change."""
     position: list[int]
     previous_offset: list[int]
     largest_before: list[int] = field(default_factory=lambda: [kf.NO_TIMESTAMP])
+    """Where each window begins, and the last offset and the largest timestamp before it."""
     largest_position: int | None = None
+    """Position of the first batch with the largest timestamp."""
     is_whole: bool = False
+    """Whether the walk reached the end of the segment."""
 
     @property
     def largest(self) -> int:

@@ -40,62 +40,42 @@ from kafkalog.text import counted
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """Bytes of a segment, from one batch up to another.
-
-    Attributes
-    ----------
-    name : str
-        Name of the `.log`.
-    size_in_bytes : int
-        Size of the file when the read was planned.
-    start, stop : int
-        Positions in the file. `stop` is where the next part starts, or the size of the file.
-    first_offset : int
-        Base offset of the batch at `start`; the segment's base offset if `start` is 0.
-    is_last : bool
-        Whether the segment is the partition's last one. It may grow, and a partial batch at its end is normal.
-    is_preallocated : bool
-        Whether a roll may cut zeros from the end of the file.
-    """
+    """Bytes of a segment, from one batch up to another."""
 
     name: str
+    """Name of the `.log`."""
     size_in_bytes: int
+    """Size of the file when the read was planned."""
     start: int
     stop: int
+    """Positions in the file. `stop` is where the next part starts, or the size of the file."""
     first_offset: int
+    """Base offset of the batch at `start`; the segment's base offset if `start` is 0."""
     is_last: bool = False
+    """Whether the segment is the partition's last one. It may grow, and a partial batch at its end is normal."""
     is_preallocated: bool = False
+    """Whether a roll may cut zeros from the end of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """Neighbouring segments of a partition, or parts of them.
-
-    Attributes
-    ----------
-    path : str
-        The partition's directory.
-    topic_partition : TopicPartition or None
-    segments : tuple of SegmentRange
-    log_start_offset : int
-        The partition's log start offset.
-    start_offset, end_offset : int or None
-        Offsets of the wanted records; half-open.
-    outcomes : TransactionOutcomes or None
-        How the transactions ended, for `read_committed`. None if the reader computes this itself, because the range is
-        the whole partition.
-    following : SegmentRange or None
-        What another part reads next: a segment, or the rest of one.
-    """
+    """Neighbouring segments of a partition, or parts of them."""
 
     path: str
+    """The partition's directory."""
     topic_partition: kf.TopicPartition | None
     segments: tuple[SegmentRange, ...]
     log_start_offset: int = 0
+    """The partition's log start offset."""
     start_offset: int | None = None
     end_offset: int | None = None
+    """Offsets of the wanted records; half-open."""
     outcomes: TransactionOutcomes | None = None
+    """How the transactions ended, for `read_committed`. None if the reader computes this itself, because the range is
+    the whole partition.
+    """
     following: SegmentRange | None = None
+    """What another part reads next: a segment, or the rest of one."""
 
     @property
     def n_bytes(self) -> int:
@@ -166,16 +146,10 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRanges:
-    """Parts of partitions that are read together, as a scan takes them in place of an opened path.
-
-    Attributes
-    ----------
-    parts : tuple of PartitionRange
-        Ordered by topic, partition and offset.
-    limits : Limits
-    """
+    """Parts of partitions that are read together, as a scan takes them in place of an opened path."""
 
     parts: tuple[PartitionRange, ...]
+    """Ordered by topic, partition and offset."""
     limits: Limits = DEFAULT_LIMITS
 
     def __repr__(self) -> str:

@@ -30,35 +30,28 @@ _WINDOW_AHEAD: Final = 2**20
 
 @dataclass(slots=True)
 class ScanStatistics:
-    """Counts of one pass over partitions, from partitions down to records.
-
-    Attributes
-    ----------
-    n_partitions, n_partitions_read : int
-        All partitions, and those read. Others are ruled out by the requested topics and partitions, or by a filter on
-        them.
-    n_segments, n_segments_read : int
-        Segments of the partitions that are read, and those read. Others are ruled out by offsets, or by their name.
-    n_bytes, n_bytes_jumped, n_bytes_read : int
-        Bytes of the `.log` files of those partitions, bytes before the index entries from which segments are read, and
-        bytes read.
-    n_batches, n_batches_decoded : int
-        Batches whose headers were walked, and those decoded because their header allows a wanted record.
-    n_records, n_records_selected : int or None
-        Records walked, and records returned. None if nothing was decoded.
-    """
+    """Counts of one pass over partitions, from partitions down to records."""
 
     n_partitions: int = 0
     n_partitions_read: int = 0
+    """All partitions, and those read. Others are ruled out by the requested topics and partitions, or by a filter on
+    them.
+    """
     n_segments: int = 0
     n_segments_read: int = 0
+    """Segments of the partitions that are read, and those read. Others are ruled out by offsets, or by their name."""
     n_bytes: int = 0
     n_bytes_jumped: int = 0
     n_bytes_read: int = 0
+    """Bytes of the `.log` files of those partitions, bytes before the index entries from which segments are read, and
+    bytes read.
+    """
     n_batches: int = 0
     n_batches_decoded: int = 0
+    """Batches whose headers were walked, and those decoded because their header allows a wanted record."""
     n_records: int | None = None
     n_records_selected: int | None = None
+    """Records walked, and records returned. None if nothing was decoded."""
 
     def as_dict(self) -> dict[str, Any]:
         """The counts, for JSON."""
@@ -95,35 +88,24 @@ class SegmentBatches(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a partition in advance, and is not looked up in its directory or its log dir.
-
-    Attributes
-    ----------
-    log_start_offset, high_watermark : int or None
-        Offsets from the log dir's checkpoints; None if the checkpoints have none.
-    start_offset, end_offset : int or None
-        Offsets that a plan is for, half-open; others are not read.
-    segments : tuple of Segment or None
-        The segments to read; None for those in the directory.
-    is_planned : bool
-        Whether a plan chose and opened the segments. Then a file that has disappeared since raises.
-    outcomes : TransactionOutcomes or None
-        How the transactions of the segments ended.
-    next_base_offset : int or None
-        Base offset of the segment after these, which another reader reads.
-    at_end : callable or None
-        ``at_end(last_offset, on_corruption, report)`` is called when all windows have been read.
-    """
+    """What is known of a partition in advance, and is not looked up in its directory or its log dir."""
 
     log_start_offset: int | None = None
     high_watermark: int | None = None
+    """Offsets from the log dir's checkpoints; None if the checkpoints have none."""
     segments: tuple[Segment, ...] | None = None
+    """The segments to read; None for those in the directory."""
     is_planned: bool = False
+    """Whether a plan chose and opened the segments. Then a file that has disappeared since raises."""
     outcomes: TransactionOutcomes | None = None
+    """How the transactions of the segments ended."""
     next_base_offset: int | None = None
+    """Base offset of the segment after these, which another reader reads."""
     at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None] | None = None
+    """``at_end(last_offset, on_corruption, report)`` is called when all windows have been read."""
     start_offset: int | None = None
     end_offset: int | None = None
+    """Offsets that a plan is for, half-open; others are not read."""
 
 
 class SegmentReader:
@@ -158,6 +140,7 @@ class SegmentReader:
         report: Callable[[Finding], None] = lambda finding: None,
         window_bytes: int = WINDOW_BYTES,
         wanted: Callable[[Segment], bool] = lambda segment: True,
+        start_at: Callable[[Segment], int] = lambda segment: 0,
         reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None,
         statistics: ScanStatistics | None = None,
     ) -> Iterator[SegmentWindow]:
@@ -177,6 +160,8 @@ class SegmentReader:
             Bytes to read at a time.
         wanted : callable
             Returns whether to read a segment.
+        start_at : callable
+            Returns the position of a batch of a segment before which nothing is wanted.
         reader_for : callable
             Returns what reads those batches of a segment with which all is well, None for windows alone.
         statistics : ScanStatistics, optional
@@ -214,6 +199,7 @@ class SegmentReader:
                 with segment.open() as source:
                     if start is not None:
                         position = segment.position_for(source, start)
+                    position = max(position, start_at(segment))
                     counts.n_segments_read += 1
                     counts.n_bytes += source.size - segment.size_in_bytes  # it may have grown since it was listed
                     counts.n_bytes_jumped += position
@@ -268,13 +254,14 @@ class SegmentReader:
         report: Callable[[Finding], None] = lambda finding: None,
         window_bytes: int = WINDOW_BYTES,
         wanted: Callable[[Segment], bool] = lambda segment: True,
+        start_at: Callable[[Segment], int] = lambda segment: 0,
         statistics: ScanStatistics | None = None,
     ) -> Iterator[SegmentWindow]:
         """Like `windows`, but each with only the batches that a `read_committed` consumer would get.
 
         Parameters
         ----------
-        selection, on_corruption, report, window_bytes, wanted, statistics
+        selection, on_corruption, report, window_bytes, wanted, start_at, statistics
             See `windows`.
         check_crcs : bool
             Whether a batch with a wrong checksum is taken for damage, which may hide the end of a transaction.
@@ -297,6 +284,7 @@ class SegmentReader:
             report=report_and_keep,
             window_bytes=window_bytes,
             wanted=wanted,
+            start_at=start_at,
             statistics=statistics,
         )
         try:

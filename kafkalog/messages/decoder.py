@@ -11,6 +11,7 @@ import base64
 import struct
 from collections.abc import Callable
 from functools import cache
+from itertools import groupby
 from typing import Any, Final
 
 from kafkalog.messages.definitions import Field, Message, messages
@@ -29,8 +30,8 @@ class Reader:
 
     __slots__ = ("at", "data", "n_items")
 
-    def __init__(self, data: bytes, n_items: int = 0) -> None:
-        self.data, self.at, self.n_items = data, 0, n_items
+    def __init__(self, data: bytes, at: int = 0, n_items: int = 0) -> None:
+        self.data, self.at, self.n_items = data, at, n_items
 
     def take(self, n: int) -> bytes:
         """Read `n` bytes."""
@@ -40,16 +41,20 @@ class Reader:
         self.at = at + n
         return self.data[at : at + n]
 
-    def unpack(self, layout: struct.Struct) -> Any:
-        """Read one number."""
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Read numbers."""
         at = self.at
         if layout.size > len(self.data) - at:
             raise MessageError(f"ends early: {layout.size} bytes wanted at {at} of {len(self.data)}")
         self.at = at + layout.size
-        return layout.unpack_from(self.data, at)[0]
+        return layout.unpack_from(self.data, at)
 
     def uvarint(self) -> int:
         """Read an unsigned varint of at most five bytes; its low 32 bits count."""
+        at = self.at
+        if at < len(self.data) and self.data[at] < 0x80:  # as nearly all
+            self.at = at + 1
+            return self.data[at]
         number = 0
         for shift in range(0, 35, 7):
             byte = self.take(1)[0]
@@ -68,19 +73,21 @@ Read = Callable[[Reader], Any]
 MAX_ITEMS: Final = 1_000_000
 """Items that all arrays of a message may have together."""
 
-_INT16, _INT32, _UINT32 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">I")
+_INT8, _INT16, _INT32 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
 _NUMBERS: Final = {
-    "int8": struct.Struct(">b"),
-    "int16": _INT16,
-    "uint16": struct.Struct(">H"),
-    "int32": _INT32,
-    "uint32": _UINT32,
-    "int64": struct.Struct(">q"),
-    "float64": struct.Struct(">d"),
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
 }
+"""Types of fixed size, and their letters in `struct`."""
 
 
-def decode_message(name: str, version: int, data: bytes, *, whole: bool = True) -> dict[str, Any]:
+def decode_message(name: str, version: int, data: bytes, *, start: int = 0, whole: bool = True) -> dict[str, Any]:
     """Decode a whole message.
 
     Parameters
@@ -89,7 +96,8 @@ def decode_message(name: str, version: int, data: bytes, *, whole: bool = True) 
         Of the message, such as ``OffsetCommitValue``.
     version : int
     data : bytes
-        What follows the version.
+    start : int
+        Where the message begins in it, behind the version.
     whole : bool
         Whether bytes behind the message are an error.
 
@@ -106,11 +114,7 @@ def decode_message(name: str, version: int, data: bytes, *, whole: bool = True) 
     MessageError
         The bytes are not such a message, or go on behind it.
     """
-    message = messages()[name]
-    if version not in message.versions:
-        known = message.versions
-        raise UnknownVersionError(f"{name} has version {version}; known are {known.first} to {known.last}")
-    reader = Reader(data)
+    reader = Reader(data, start)
     fields: dict[str, Any] = _decoder(name, version)(reader)
     if whole and reader.rest():
         raise MessageError(f"{reader.rest()} bytes behind the end of {name}")
@@ -120,30 +124,39 @@ def decode_message(name: str, version: int, data: bytes, *, whole: bool = True) 
 @cache
 def _decoder(name: str, version: int) -> Read:
     message: Message = messages()[name]
+    if version not in message.versions:
+        known = message.versions
+        raise UnknownVersionError(f"{name} has version {version}; known are {known.first} to {known.last}")
     return _struct(message.fields, version, version in message.flexible)
 
 
 def _struct(fields: tuple[Field, ...], version: int, flexible: bool) -> Read:
     """A reader of the fields of a struct, in their order; tagged ones follow them."""
-    plain: list[tuple[str, Read]] = []
+    plain: list[tuple[tuple[str, ...], struct.Struct | Read]] = []
     tagged: dict[int, tuple[str, Read]] = {}
     defaults = {field.name: field.default for field in fields}
+    untagged = [field for field in fields if version in field.versions and version not in field.tagged]
+    for is_number, group in groupby(untagged, lambda field: field.type in _NUMBERS):
+        some = list(group)
+        if is_number:  # read together
+            plain.append((tuple(field.name for field in some), _layout(*(field.type for field in some))))
+        else:
+            plain += [((field.name,), _value(field, version, flexible)) for field in some]
     for field in fields:
-        if version in field.versions or version in field.tagged:
-            part = field.name, _value(field, version, flexible)
-            if version in field.tagged:
-                tagged[field.tag] = part
-            else:
-                plain.append(part)
+        if version in field.tagged:
+            tagged[field.tag] = field.name, _value(field, version, flexible)
 
     def read(reader: Reader) -> dict[str, Any]:
         values = defaults.copy()
-        for name, part in plain:
-            values[name] = part(reader)
+        for names, step in plain:
+            if isinstance(step, struct.Struct):
+                values.update(zip(names, reader.unpack(step), strict=True))
+            else:
+                values[names[0]] = step(reader)
         if flexible:
             for _ in range(reader.uvarint()):
                 tag = reader.uvarint()
-                content = Reader(reader.take(reader.uvarint()), reader.n_items)
+                content = Reader(reader.take(reader.uvarint()), 0, reader.n_items)
                 if tag in tagged:
                     name, part = tagged[tag]
                     values[name] = part(content)
@@ -153,6 +166,10 @@ def _struct(fields: tuple[Field, ...], version: int, flexible: bool) -> Read:
         return values
 
     return read
+
+
+def _layout(*types: str) -> struct.Struct:
+    return struct.Struct(">" + "".join(map(_NUMBERS.__getitem__, types)))
 
 
 def _value(field: Field, version: int, flexible: bool) -> Read:
@@ -166,16 +183,14 @@ def _value(field: Field, version: int, flexible: bool) -> Read:
         # what is in front of it says whether it is null
         if version in field.tagged:
             return lambda reader: read(reader) if reader.uvarint() else None
-        return lambda reader: None if reader.unpack(_NUMBERS["int8"]) < 0 else read(reader)
+        return lambda reader: None if reader.unpack(_INT8)[0] < 0 else read(reader)
     return read
 
 
 def _item(field: Field, kind: str, version: int, flexible: bool) -> Read:
     if kind in _NUMBERS:
-        layout = _NUMBERS[kind]
-        return lambda reader: reader.unpack(layout)
-    if kind == "bool":
-        return lambda reader: reader.take(1) != b"\0"
+        layout = _layout(kind)
+        return lambda reader: reader.unpack(layout)[0]
     if kind == "uuid":
         return lambda reader: base64.urlsafe_b64encode(reader.take(16)).decode().rstrip("=")
     if kind == "string":
@@ -185,7 +200,7 @@ def _item(field: Field, kind: str, version: int, flexible: bool) -> Read:
 
 def _length(reader: Reader, fixed: struct.Struct, flexible: bool) -> int:
     """A length in front of a string, bytes or an array; -1 is null."""
-    n: int = reader.uvarint() - 1 if flexible else reader.unpack(fixed)
+    n: int = reader.uvarint() - 1 if flexible else reader.unpack(fixed)[0]
     return n
 
 

@@ -40,57 +40,38 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a message.
-
-    Attributes
-    ----------
-    name : str
-        As in Kafka's JSON: camel case, the first letter small.
-    type : str
-        ``int32``, ``string``, ``struct`` and so on; ``[]`` in front makes an array of it.
-    versions, nullable, tagged : Versions
-        Versions of the message that have this field; in which it may be null; in which it is a tagged field.
-    tag : int
-        Number of a tagged field; -1 for others.
-    default : object
-        Value in versions without the field, and of a tagged field that is absent.
-    fields : tuple of Field
-        Of a struct.
-    """
+    """A field of a message."""
 
     name: str
+    """As in Kafka's JSON: camel case, the first letter small."""
     type: str
+    """``int32``, ``string``, ``struct`` and so on; ``[]`` in front makes an array of it."""
     versions: Versions
     nullable: Versions
     tagged: Versions
+    """Versions of the message that have this field; in which it may be null; in which it is a tagged field."""
     tag: int
+    """Number of a tagged field; -1 for others."""
     default: Any
+    """Value in versions without the field, and of a tagged field that is absent."""
     fields: tuple[Field, ...]
+    """Of a struct."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message.
-
-    Attributes
-    ----------
-    name : str
-    kind : {'coordinator-key', 'coordinator-value', 'metadata', 'data'}
-    topic : str or None
-        The internal topic that it is in.
-    key : int or None
-        The type of record that it belongs to (`apiKey`), unique in its topic.
-    versions, flexible : Versions
-        Versions that are known; those with compact lengths and tagged fields.
-    fields : tuple of Field
-    """
+    """A message."""
 
     name: str
     kind: str
+    """One of 'coordinator-key', 'coordinator-value', 'metadata', 'data'."""
     topic: str | None
+    """The internal topic that it is in."""
     key: int | None
+    """The type of record that it belongs to (`apiKey`), unique in its topic."""
     versions: Versions
     flexible: Versions
+    """Versions that are known; those with compact lengths and tagged fields."""
     fields: tuple[Field, ...]
 
 

@@ -17,9 +17,8 @@ over bytes behind a message, and `AbstractApiMessageSerde`, which does not.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafkalog.format import (
     CONSUMER_OFFSETS,
@@ -54,26 +53,17 @@ class UnknownTypeError(UnknownVersionError):
         self.number = number
 
 
-@dataclass(frozen=True, slots=True)
-class InternalRecord:
-    """A record of an internal topic.
-
-    Attributes
-    ----------
-    type : str
-        Name of the record type in Kafka, without ``Key``, ``Value`` and ``Record``: ``OffsetCommit``.
-    version : int or None
-        Of the value's message; None for a tombstone.
-    key : dict or None
-        Fields of the key; None in topics that have no keys.
-    value : dict or None
-        Fields of the value; None for a tombstone.
-    """
+class InternalRecord(NamedTuple):
+    """A record of an internal topic."""
 
     type: str
+    """Name of the record type in Kafka, without ``Key``, ``Value`` and ``Record``: ``OffsetCommit``."""
     version: int | None
+    """Of the value's message; None for a tombstone."""
     key: dict[str, Any] | None
+    """Fields of the key; None in topics that have no keys."""
     value: dict[str, Any] | None
+    """Fields of the value; None for a tombstone."""
 
 
 def decode_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
@@ -93,20 +83,21 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
         if value is None:
             return InternalRecord(name, None, fields, None)
         version = _int16(value, "value")
-        return InternalRecord(name, version, fields, decode_message(f"{name}Value", version, value[2:], whole=False))
+        decoded = decode_message(f"{name}Value", version, value, start=2, whole=False)
+        return InternalRecord(name, version, fields, decoded)
     if value is None:
         raise MessageError("has no value")
     reader = Reader(value)
     if (frame_version := reader.uvarint()) != _FRAME_VERSION:
         raise UnknownVersionError(f"frame version {frame_version}; known is {_FRAME_VERSION}")
     name, version = _type(topic, reader.uvarint()), reader.uvarint()
-    return InternalRecord(name, version, None, decode_message(f"{name}Record", version, value[reader.at :]))
+    return InternalRecord(name, version, None, decode_message(f"{name}Record", version, value, start=reader.at))
 
 
 def _key(topic: str, key: bytes) -> tuple[str, dict[str, Any]]:
     # the type stands in the place of a version; all keys have version 0
     name = _type(topic, _int16(key, "key"))
-    return name, decode_message(f"{name}Key", 0, key[2:], whole=False)
+    return name, decode_message(f"{name}Key", 0, key, start=2, whole=False)
 
 
 def _type(topic: str, number: int) -> str:

@@ -1,7 +1,6 @@
 """Operations: each module or package takes a log and options, and returns a result or a report.
 
-    `export`          writes a scan to files
-    `resuming`        exports that add what is new to a directory
+    `exporting`       writes a scan to files, directories and tables
     `records`         records one by one
     `partition_facts` a result for each partition: `ls`, `lookup`, `index_stats`, `producers`, `epochs`
     `listing`         sums up the batch headers of a partition

@@ -32,55 +32,35 @@ _EMPTY: Final = "the log is empty"
 
 @dataclass(frozen=True, slots=True)
 class SegmentStep:
-    """A segment that the lookup considered.
-
-    Attributes
-    ----------
-    path : str
-    base_offset : int
-    is_chosen : bool
-        Whether the lookup searches this segment for the answer.
-    largest_timestamp : int or None
-        Largest timestamp of the batches that were walked; None in a lookup by offset.
-    is_whole : bool
-        Whether all batches were walked.
-    modified : int or None
-        Modification time of the file in ms, if it replaces the largest timestamp because no batch has one.
-    """
+    """A segment that the lookup considered."""
 
     path: str
     base_offset: int
     is_chosen: bool
+    """Whether the lookup searches this segment for the answer."""
     largest_timestamp: int | None = None
+    """Largest timestamp of the batches that were walked; None in a lookup by offset."""
     is_whole: bool = False
+    """Whether all batches were walked."""
     modified: int | None = None
+    """Modification time of the file in ms, if it replaces the largest timestamp because no batch has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexStep:
-    """The entry of an index that a broker would follow.
-
-    Attributes
-    ----------
-    path : str
-    n_entries : int
-    entry : int
-        Number of the entry; -1 if none is low enough.
-    timestamp : int or None
-        Timestamp of the entry; only in a time index.
-    offset, position : int or None
-        Offset and position of the entry; a position only in an offset index.
-    is_right : bool
-        Whether the entry leads to the batch with the answer, or to a batch before it.
-    """
+    """The entry of an index that a broker would follow."""
 
     path: str
     n_entries: int
     entry: int
+    """Number of the entry; -1 if none is low enough."""
     timestamp: int | None
+    """Timestamp of the entry; only in a time index."""
     offset: int | None
     position: int | None
+    """Offset and position of the entry; a position only in an offset index."""
     is_right: bool
+    """Whether the entry leads to the batch with the answer, or to a batch before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,26 +72,17 @@ class Selected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which records of a partition to select. Ranges are half-open; None means no bound.
-
-    Attributes
-    ----------
-    start_offset, end_offset : int or None
-    start_timestamp, end_timestamp : int or None
-        Milliseconds. A record of a format without timestamps never matches.
-    include_control : bool
-        Whether to select control records, too.
-    predicates : tuple of Predicate
-        All have to match.
-    derivation : Derivation or None
-    """
+    """Which records of a partition to select. Ranges are half-open; None means no bound."""
 
     start_offset: int | None = None
     end_offset: int | None = None
     start_timestamp: int | None = None
     end_timestamp: int | None = None
+    """Milliseconds. A record of a format without timestamps never matches."""
     include_control: bool = False
+    """Whether to select control records, too."""
     predicates: tuple[Predicate, ...] = field(default=(), compare=False)
+    """All have to match."""
     derivation: Derivation | None = field(default=None, compare=False)
 
     @property

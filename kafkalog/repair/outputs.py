@@ -47,18 +47,6 @@ class PartitionOutput(Protocol):
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Where the changes to a log dir or a partition go, as a caller says it.
-
-    Attributes
-    ----------
-    output : path-like or None
-        The directory to create with a changed copy.
-    in_place : bool
-    backup : path-like or None
-        With `in_place`, the directory to create for the old files.
-    dry_run : bool
-    stage_in : path-like or None
-        With `in_place`, the directory to write new files in. Default: the parent of the log dir.
-
     Raises
     ------
     ValueError
@@ -66,10 +54,13 @@ class Placement:
     """
 
     output: StrPath | None
+    """The directory to create with a changed copy."""
     in_place: bool
     backup: StrPath | None
+    """With `in_place`, the directory to create for the old files."""
     dry_run: bool
     stage_in: StrPath | None
+    """With `in_place`, the directory to write new files in. Default: the parent of the log dir."""
 
     def __post_init__(self) -> None:
         if (self.output is not None) + self.in_place != 1 and not (
@@ -125,26 +116,16 @@ class Placement:
 
 @dataclass(slots=True)
 class Placed:
-    """Makes the outputs of partitions, and writes the files of the log dir itself.
-
-    Attributes
-    ----------
-    log_dir : Path
-    is_partition : bool
-        Whether a partition was named, not its log dir.
-    removes_last_first : bool
-    staged : StagedDirectory or None
-        The copy.
-    backup : Backup or None
-        In place.
-    stage_in : Path or None
-    """
+    """Makes the outputs of partitions, and writes the files of the log dir itself."""
 
     log_dir: Path
     is_partition: bool
+    """Whether a partition was named, not its log dir."""
     removes_last_first: bool
     staged: StagedDirectory | None = None
+    """The copy."""
     backup: Backup | None = None
+    """In place."""
     stage_in: Path | None = None
 
     @property

@@ -49,20 +49,14 @@ _TRIES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """The parts of one or several partitions that one process reads.
-
-    Attributes
-    ----------
-    parts : tuple of PartitionRange
-        Ordered by topic, partition and offset.
-    isolation_level, on_corruption, include_deleted
-        See `kafkalog.scan`. The parts are cut for these options.
-    """
+    """The parts of one or several partitions that one process reads."""
 
     parts: tuple[PartitionRange, ...]
+    """Ordered by topic, partition and offset."""
     isolation_level: IsolationLevel = "read_uncommitted"
     on_corruption: OnCorruption = "raise"
     include_deleted: bool = False
+    """See `kafkalog.scan`. The parts are cut for these options."""
 
     @property
     def n_bytes(self) -> int:
@@ -77,17 +71,11 @@ class ReadTask:
 
 @dataclass(slots=True)
 class Plan:
-    """Tasks that together read each selected record once.
-
-    Attributes
-    ----------
-    tasks : list of ReadTask
-    findings : list of Finding
-        Findings of the planning, such as a partition found twice, or one that cannot be opened.
-    """
+    """Tasks that together read each selected record once."""
 
     tasks: list[ReadTask]
     findings: list[Finding] = field(default_factory=list)
+    """Findings of the planning, such as a partition found twice, or one that cannot be opened."""
 
     @property
     def n_bytes(self) -> int:

@@ -49,26 +49,16 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The checked options of a writer; see the documentation of the sink for each of them.
-
-    Attributes
-    ----------
-    path : str
-        The log dir.
-    topic : str or None
-        Takes precedence over the column.
-    partitions : int or None
-        Number of partitions over which Kafka's partitioner spreads records. None: the column `partition` decides, or
-        without one the partitions that the topic has.
-    preserve_offsets, include_headers, truncate_timestamps : bool
-    topic_id, job_id, stage_in, compression : str or None
-    batch_size : int
-    config : LogConfig
-    """
+    """The checked options of a writer; see the documentation of the sink for each of them."""
 
     path: str
+    """The log dir."""
     topic: str | None
+    """Takes precedence over the column."""
     partitions: int | None
+    """Number of partitions over which Kafka's partitioner spreads records. None: the column `partition` decides, or
+    without one the partitions that the topic has.
+    """
     preserve_offsets: bool
     include_headers: bool
     truncate_timestamps: bool

@@ -105,18 +105,12 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The start or the end of a query.
-
-    Attributes
-    ----------
-    offsets : int or dict of TopicPartition to int
-        Offsets, `EARLIEST` or `LATEST` for each partition; or `EARLIEST` or `LATEST` for all.
-    timestamps : int, dict of TopicPartition to int, or None
-        Timestamps in ms, for all or for each partition. If given, `offsets` is ignored.
-    """
+    """The start or the end of a query."""
 
     offsets: int | Mapping[kf.TopicPartition, int] = EARLIEST
+    """Offsets, `EARLIEST` or `LATEST` for each partition; or `EARLIEST` or `LATEST` for all."""
     timestamps: int | Mapping[kf.TopicPartition, int] | None = None
+    """Timestamps in ms, for all or for each partition. If given, `offsets` is ignored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafkalog.interchange.arrow_buffers import milliseconds
+from kafkalog.interchange.arrow_buffers import fits_microseconds
 from kafkalog.interchange.arrow_output import EXTRA_COLUMNS, TIMESTAMP, record_schema
 
 KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -49,8 +49,6 @@ _SPARK_TYPES: Final[dict[pa.DataType, DataType]] = {
     _MICROSECOND_TIMESTAMP: TimestampType(),
 }
 _HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-_MICROSECONDS: Final = 1000
-_LARGEST_MILLISECONDS: Final = (2**63 - 1) // _MICROSECONDS
 
 
 def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
@@ -117,12 +115,12 @@ def n_overflows(batch: pa.RecordBatch) -> int:
     """Count the timestamps in a record batch of a scan that Spark cannot hold."""
     if "timestamp" not in batch.schema.names:
         return 0
-    return int(np.count_nonzero(~_fits(batch.column("timestamp"))))
+    return int(np.count_nonzero(~fits_microseconds(batch.column("timestamp"))))
 
 
 def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
     if name == "timestamp":
-        fits = _fits(column)
+        fits = fits_microseconds(column)
         if not fits.all():
             column = pc.if_else(pa.array(fits), column, pa.scalar(None, column.type))
     elif name == "headers":
@@ -132,12 +130,3 @@ def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
         if has_some.true_count < len(column):
             column = pc.if_else(has_some, column, pa.scalar(None, column.type))
     return column if column.type == kind else column.cast(kind)
-
-
-def _fits(column: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which timestamps fit into 64 bits as microseconds; null ones do."""
-    stamps = milliseconds(column)
-    fits: np.ndarray[tuple[int], np.dtype[np.bool_]] = (stamps <= _LARGEST_MILLISECONDS) & (
-        stamps >= -_LARGEST_MILLISECONDS
-    )
-    return fits

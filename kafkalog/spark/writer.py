@@ -44,20 +44,13 @@ from kafkalog.writing.staging_area import StagingArea, create_job, remove_job, t
 
 @dataclass
 class SinkMessage(WriterCommitMessage):
-    """The message of a task to the driver: the partitions that it staged.
-
-    Attributes
-    ----------
-    job : str
-        Directory of the job.
-    partitions : list of StagedPartition
-    record : dict or None
-        The entry for the commit log, if only tasks know it: see `kafkalog.writing.staging_area.CommitLog.has`.
-    """
+    """The message of a task to the driver: the partitions that it staged."""
 
     job: str
+    """Directory of the job."""
     partitions: list[StagedPartition] = field(default_factory=list)
     record: dict[str, Any] | None = None
+    """The entry for the commit log, if only tasks know it: see `kafkalog.writing.staging_area.CommitLog.has`."""
 
 
 class SinkWriter:

@@ -29,37 +29,26 @@ Fields = dict[str, Any]
 
 @dataclass(slots=True)
 class AssignedPartition:
-    """A partition in the cluster metadata.
-
-    Attributes
-    ----------
-    replicas, isr : list of int
-        Ids of the brokers that have a replica; of those that are in sync.
-    removing_replicas, adding_replicas : list of int
-        Of a reassignment that is going on.
-    leader : int
-        -1 for none.
-    leader_epoch, partition_epoch : int
-        The newest ones.
-    leader_recovery_state : int
-        1 while a leader that was elected uncleanly recovers.
-    directories : list of str
-        Id of the log dir of each replica; empty before Kafka 3.7.
-    elr, last_known_elr : list of int
-        Eligible leader replicas (KIP-966), and the last known ones.
-    """
+    """A partition in the cluster metadata."""
 
     replicas: list[int]
     leader_epoch: int
     isr: list[int] = field(default_factory=list)
+    """Ids of the brokers that have a replica; of those that are in sync."""
     removing_replicas: list[int] = field(default_factory=list)
     adding_replicas: list[int] = field(default_factory=list)
+    """Of a reassignment that is going on."""
     leader: int = -1
+    """-1 for none."""
     partition_epoch: int = -1
+    """The newest ones."""
     leader_recovery_state: int = 0
+    """1 while a leader that was elected uncleanly recovers."""
     directories: list[str] = field(default_factory=list)
+    """Id of the log dir of each replica; empty before Kafka 3.7."""
     elr: list[int] = field(default_factory=list)
     last_known_elr: list[int] = field(default_factory=list)
+    """Eligible leader replicas (KIP-966), and the last known ones."""
 
 
 _LISTS: Final = {

@@ -35,35 +35,22 @@ Filled = tuple[RecordColumns, npt.NDArray[np.int64]]
 
 @dataclass(slots=True)
 class BatchBuilder:
-    """Makes the batches that continue a partition.
-
-    Attributes
-    ----------
-    name : str
-        Name of the partition, for messages.
-    config : LogConfig
-    compression : Compression
-    batch_size : int
-        See `cut_batches`.
-    max_records : int or None
-        See `cut_batches`.
-    timestamp_type : TimestampType
-    log_append_time : int or None
-        Timestamp of `LogAppendTime` batches, ms; None for the clock.
-    leader_epoch : int
-    limits : Limits
-        Larger batches are refused, since a reader with these limits could not read them.
-    """
+    """Makes the batches that continue a partition."""
 
     name: str
+    """Name of the partition, for messages."""
     config: LogConfig
     compression: Compression
     batch_size: int
+    """See `cut_batches`."""
     max_records: int | None
+    """See `cut_batches`."""
     timestamp_type: kf.TimestampType
     log_append_time: int | None
+    """Timestamp of `LogAppendTime` batches, ms; None for the clock."""
     leader_epoch: int
     limits: Limits
+    """Larger batches are refused, since a reader with these limits could not read them."""
     _has_warned: bool = False
 
     def build(

@@ -43,34 +43,24 @@ _MAX_INTENT_BYTES: Final = 2**28
 
 @dataclass(frozen=True, slots=True)
 class StagedPartition:
-    """The part of a partition that a task wrote in the job's directory.
-
-    Attributes
-    ----------
-    name : str
-        Name of the partition directory, such as ``orders-0``.
-    staged : str
-        Path of the staged directory, relative to the job's directory.
-    n_records : int
-    first_offset, next_offset : int
-        Offset of the first record, and one past the last.
-    stamp : tuple or None
-        `log_stamp` of the partition in the log dir when its end was read; None if it did not exist.
-    groups : tuple of tuples of (str, str)
-        The moves that add the files to an existing partition, in order: see `kafkalog.storage.moves.Move`. Empty for a
-        new partition, which is renamed as a whole.
-    sizes : tuple of (str, int)
-        Names of the staged `.log` files, and their bytes.
-    """
+    """The part of a partition that a task wrote in the job's directory."""
 
     name: str
+    """Name of the partition directory, such as ``orders-0``."""
     staged: str
+    """Path of the staged directory, relative to the job's directory."""
     n_records: int
     first_offset: int
     next_offset: int
+    """Offset of the first record, and one past the last."""
     stamp: tuple[tuple[str, ...], int] | None = None
+    """`log_stamp` of the partition in the log dir when its end was read; None if it did not exist."""
     groups: tuple[tuple[tuple[str, str], ...], ...] = ()
+    """The moves that add the files to an existing partition, in order: see `kafkalog.storage.moves.Move`. Empty for a
+    new partition, which is renamed as a whole.
+    """
     sizes: tuple[tuple[str, int], ...] = ()
+    """Names of the staged `.log` files, and their bytes."""
 
 
 class StagedWriter:

@@ -40,17 +40,11 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class StagingArea:
-    """A log dir and the directory in which jobs stage files for it.
-
-    Attributes
-    ----------
-    log_dir : pathlib.Path
-    directory : pathlib.Path
-        The staging directory, on the same file system.
-    """
+    """A log dir and the directory in which jobs stage files for it."""
 
     log_dir: Path
     directory: Path
+    """The staging directory, on the same file system."""
 
     @classmethod
     def of(cls, log_dir: str | os.PathLike[str], stage_in: str | os.PathLike[str] | None = None) -> StagingArea:
@@ -115,20 +109,14 @@ class CommitLog:
 
     A job that may be retried records its id, or its query and batch number, in the commit that publishes its records
     (see `kafkalog.writing.job_commit`). A retry finds the entry and does not write the records twice.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-        The commit log's file.
-    queries : dict of str to int
-        The last committed batch of each streaming query.
-    jobs : list of str
-        Ids of committed jobs, the oldest first.
     """
 
     path: Path
+    """The commit log's file."""
     queries: dict[str, int] = field(default_factory=dict)
+    """The last committed batch of each streaming query."""
     jobs: list[str] = field(default_factory=list)
+    """Ids of committed jobs, the oldest first."""
 
     @classmethod
     def read(cls, path: Path) -> CommitLog:

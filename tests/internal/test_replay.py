@@ -4,64 +4,79 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
+import pytest
 
-from kafkalog.internal.reading import COLUMNS
+from kafkalog._kernels.last_rows import LastRows
+from kafkalog.internal import replay
+from kafkalog.internal.reading import OF_TRANSACTIONS, TopicRecords
 from kafkalog.internal.replay import LastRecords
+from kafkalog.records.columns import BinaryColumn, RecordColumns
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 
 
-def batch(*rows: tuple[Any, ...]) -> pa.RecordBatch:
+def part(*rows: tuple[Any, ...]) -> TopicRecords:
     """Rows of offset, key, value, producer id, is transactional, is control."""
-    filled = [
-        dict(zip(COLUMNS, (0, offset, 1000 + offset, key, value, producer, txn, control), strict=True))
-        for offset, key, value, producer, txn, control in rows
-    ]
-    data, flag, time = pa.binary(), pa.bool_(), pa.timestamp("ms", tz="UTC")
-    types = (pa.int32(), pa.int64(), time, data, data, pa.int64(), flag, flag)
-    return pa.RecordBatch.from_pylist(filled, schema=pa.schema(list(zip(COLUMNS, types, strict=True))))
+    offset, key, value, *of_transactions = zip(*rows, strict=True) if rows else ((),) * 6
+    columns: dict[str, Any] = {"offset": np.array(offset, np.int64), "timestamp": np.array(offset, np.int64) + 1000}
+    columns |= {"key": binary(key), "value": binary(value)}
+    if any(map(any, of_transactions[1:])):
+        columns |= {name: np.array(one) for name, one in zip(OF_TRANSACTIONS, of_transactions, strict=True)}
+    return TopicRecords(0, RecordColumns(len(rows), columns))
+
+
+def binary(values: Sequence[bytes | None]) -> BinaryColumn:
+    texts = [value or b"" for value in values]
+    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    validity = np.array([value is not None for value in values])
+    return BinaryColumn(offsets, np.frombuffer(b"".join(texts), np.uint8), None if validity.all() else validity)
 
 
 def plain(offset: int, key: bytes | None, value: bytes | None) -> tuple[Any, ...]:
     return offset, key, value, -1, False, False
 
 
-def values(*batches: pa.RecordBatch) -> dict[bytes, bytes | None]:
+def values(*parts: TopicRecords) -> dict[bytes, bytes | None]:
     last = LastRecords()
-    last.feed(batches)
-    return {key: record.value for key, record in last.by_key.items()}
+    last.feed(parts)
+    return {key: record.value for key, record in last.records()}
 
 
 def test_the_last_value_of_each_key_stays() -> None:
-    first = batch(plain(0, b"a", b"1"), plain(1, b"b", b"1"), plain(2, b"a", b"2"))
-    second = batch(plain(3, b"b", None), plain(4, None, b"x"))
-    assert values(first, second, batch()) == {b"a": b"2", b"b": None}
+    first = part(plain(0, b"a", b"1"), plain(1, b"b", b"1"), plain(2, b"a", b"2"))
+    second = part(plain(3, b"b", None), plain(4, None, b"x"))
+    assert values(first, second, part()) == {b"a": b"2", b"b": None}
 
 
 def test_a_transaction_counts_once_it_is_committed() -> None:
-    opened = batch((0, b"a", b"1", 7, True, False), plain(1, b"b", b"1"))
+    opened = part((0, b"a", b"1", 7, True, False), plain(1, b"b", b"1"))
     assert values(opened) == {b"b": b"1"}
-    assert values(opened, batch((2, COMMIT, b"", 7, True, True))) == {b"b": b"1", b"a": b"1"}
-    assert values(opened, batch((2, ABORT, b"", 7, True, True))) == {b"b": b"1"}
-    assert values(opened, batch((2, COMMIT, b"", 8, True, True))) == {b"b": b"1"}, "another producer's marker"
+    assert values(opened, part((2, COMMIT, b"", 7, True, True))) == {b"b": b"1", b"a": b"1"}
+    assert values(opened, part((2, ABORT, b"", 7, True, True))) == {b"b": b"1"}
+    assert values(opened, part((2, COMMIT, b"", 8, True, True))) == {b"b": b"1"}, "another producer's marker"
 
 
 def test_a_commit_does_not_undo_what_was_written_after_its_record() -> None:
-    opened = batch((0, b"a", b"1", 7, True, False), plain(1, b"a", b"2"))
-    assert values(opened, batch((2, COMMIT, b"", 7, True, True))) == {b"a": b"2"}
+    opened = part((0, b"a", b"1", 7, True, False), plain(1, b"a", b"2"))
+    assert values(opened, part((2, COMMIT, b"", 7, True, True))) == {b"a": b"2"}
 
 
 def test_offsets_and_times_are_those_of_the_last_record() -> None:
     last = LastRecords()
-    last.feed([batch(plain(5, b"a", b"1"), plain(9, b"a", b"2"))])
-    record = last.by_key[b"a"]
+    last.feed([part(plain(5, b"a", b"1"), plain(9, b"a", b"2"))])
+    record = dict(last.records())[b"a"]
     assert (record.partition, record.offset, record.timestamp) == (0, 9, 1009)
 
 
-def test_random_transactions_against_one_record_after_the_other() -> None:
+@pytest.mark.parametrize("least_dropped", [0, replay._LEAST_DROPPED])
+def test_random_transactions_against_one_record_after_the_other(
+    least_dropped: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "_LEAST_DROPPED", least_dropped)
     rng = random.Random(18)
     for _ in range(150):
         rows: list[tuple[Any, ...]] = []
@@ -86,5 +101,28 @@ def test_random_transactions_against_one_record_after_the_other() -> None:
                 expected[key] = offset, value
         cuts = sorted({0, len(rows), *(rng.randint(0, len(rows)) for _ in range(rng.randint(0, 4)))})
         last = LastRecords()
-        last.feed([batch(*rows[begin:end]) for begin, end in itertools.pairwise(cuts)])
-        assert {key: (one.offset, one.value) for key, one in last.by_key.items()} == expected
+        last.feed([part(*rows[begin:end]) for begin, end in itertools.pairwise(cuts)])
+        assert {key: (one.offset, one.value) for key, one in last.records()} == expected
+
+
+def test_many_keys_of_all_sizes() -> None:
+    rng = random.Random(181)
+    rows = [plain(offset, rng.randbytes(rng.randint(0, 40))[: rng.choice((1, 2, 40))], b"") for offset in range(20_000)]
+    last = LastRecords()
+    last.feed([part(*rows[:9_000]), part(*rows[9_000:])])
+    assert {key: one.offset for key, one in last.records()} == {row[1]: row[0] for row in rows}
+
+
+def test_a_key_lies_within_its_data() -> None:
+    keys = LastRows(1, 2)
+    numbers, rows = np.empty((2, 2), np.int64)
+    data = np.frombuffer(b"abc", np.uint8)
+    for ends in ([0, 1, 4], [0, 2, 1], [-1, 1, 2]):
+        with pytest.raises(IndexError):
+            keys.feed(np.array(ends), data, None, numbers, rows)
+    with pytest.raises(ValueError, match="differ in length"):
+        keys.feed(np.array([0, 1, 2, 3]), data, None, numbers, rows)
+    assert keys.feed(np.array([0, 1, 1]), data, None, numbers, rows) == keys.n_keys == 2
+    assert [keys.key(0), keys.key(1)] == [b"a", b""]
+    with pytest.raises(IndexError):
+        keys.key(2)

@@ -23,14 +23,14 @@ from writing import columns_of, draw
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.log.searching.choosing import choose
+from kafkalog.log.searching.inside_links import with_batches_inside_links
+from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.codecs import Arena, Compression, decompress_into
 from kafkalog.records.decode import decode
 from kafkalog.records.encode import encode_batches
 from kafkalog.records.header_walk import walk
-from kafkalog.repair.salvaging.choosing import choose
-from kafkalog.repair.salvaging.inside_links import with_batches_inside_links
-from kafkalog.repair.salvaging.resync import Found, find_batches
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties, read_topic_id
 from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.source import BufferSource
@@ -49,7 +49,7 @@ def search(data: bytes, number: int, folder: Path) -> None:
     source = BufferSource(guarded(data))
     found = Found.concatenate([part.joined() for part in find_batches(source)])
     found = with_batches_inside_links(source, found, base_offset=0, limits=DEFAULT_LIMITS)
-    choice = choose(source, found, base_offset=0, next_base_offset=None, epochs=[(0, 0)])
+    choice = choose(source, found, base_offset=0, end_offset=2**31, epochs=[(0, 0)])
     assert (choice.kept.first_offset[1:] > choice.kept.last_offset[:-1]).all()
     assert (np.diff(choice.places) >= 0).all()
     order = np.argsort(choice.kept.start)

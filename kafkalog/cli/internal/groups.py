@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.internal.state_options import add_as_of, print_history
-from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, names
-from kafkalog.cli.text import counted, escape_line, iso_seconds, table
+from kafkalog.cli.console import Console
+from kafkalog.cli.internal.state_options import AS_OF, add_as_of, print_history
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, chosen
+from kafkalog.cli.text import counted, iso_seconds, table
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
@@ -36,16 +36,9 @@ their id need __cluster_metadata there.
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "groups", _HELP)
+    parser = add_command(commands, "groups", _HELP, run)
     what = parser.add_argument_group("which groups")
-    what.add_argument(
-        "-g",
-        "--groups",
-        metavar="G,...",
-        action="append",
-        type=names,
-        help="only these groups: names or globs such as 'billing-*'; may be repeated",
-    )
+    add_names(what, "-g", "--groups", what="groups", such="billing-*")
     add_as_of(what)
     how = parser.add_argument_group("how it is shown")
     how.add_argument(
@@ -55,7 +48,6 @@ def add_parser(commands: Any) -> None:
     )
     how.add_argument("--json", action="store_true", help="an object a line for each group, members included")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -64,14 +56,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     if args.history:
         return print_history(args, console, CONSUMER_OFFSETS, SHARE_GROUP_STATE)
-    prepare_stdout(is_json=args.json)
-    found = groups(
-        args.paths,
-        groups=flatten(args.groups),
-        end_offset=args.end_offset,
-        end_timestamp=args.end_timestamp,
-        limits=make_limits(args.limits),
-    )
+    found = groups(args.paths, **chosen(args, "groups", *AS_OF))
     console.findings(found.findings)
     if not found:
         console.note("no groups: there is no __consumer_offsets, or it has none that match")
@@ -79,32 +64,31 @@ def run(args: argparse.Namespace, console: Console) -> None:
         if args.json:
             console.json(group.as_dict())
         else:
-            lines = [*([""] if number else []), *_text(group, with_members=args.members)]
-            console.write("".join(f"{line}\n" for line in lines))
+            console.lines([*([""] if number else []), *_text(group, with_members=args.members)])
     return None
 
 
 def _text(group: Group, *, with_members: bool) -> Iterator[str]:
     lag = "" if group.lag is None else f", lag {group.lag}"
     epoch = "" if group.epoch < 0 else f", {'generation' if group.type == 'classic' else 'epoch'} {group.epoch}"
-    yield escape_line(f"{group.name}: {group.type}, {group.state}{epoch}, {counted(len(group.members), 'member')}{lag}")
+    yield f"{group.name}: {group.type}, {group.state}{epoch}, {counted(len(group.members), 'member')}{lag}"
     if group.offsets:
         rows = [["TOPIC", "PARTITION", "OFFSET", "END", "LAG", "COMMITTED", "METADATA"]]
         for one in group.offsets:
             numbers = [_number(value) for value in (one.offset, one.log_end_offset, one.lag)]
             rows.append([one.topic, str(one.partition), *numbers, iso_seconds(one.commit_timestamp), one.metadata])
-        yield from (f"  {escape_line(line)}" for line in table(rows, [False, True, True, True, True, False, False]))
+        yield from (f"  {line}" for line in table(rows, [False, True, True, True, True, False, False]))
     for one in group.offsets:
         for part in one.deliveries if with_members else ():
             span = f"{part.first_offset} to {part.last_offset}"
             times = counted(part.delivery_count, "delivery", "deliveries")
-            yield escape_line(f"  {one.topic}-{one.partition}: {span} {part.state}, {times}")
+            yield f"  {one.topic}-{one.partition}: {span} {part.state}, {times}"
     if with_members:
         for member in group.members:
             client = " ".join(part for part in (member.client_id, member.client_host) if part)
-            yield escape_line(f"  member {member.member_id} ({client})")
+            yield f"  member {member.member_id} ({client})"
             for topic, partitions in sorted(member.assigned.items()):
-                yield escape_line(f"    {topic}: {', '.join(map(str, partitions))}")
+                yield f"    {topic}: {', '.join(map(str, partitions))}"
 
 
 def _number(value: int | None) -> str:

@@ -6,11 +6,11 @@ import argparse
 import json
 from typing import Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.exits import UsageError
-from kafkalog.cli.internal.state_options import add_as_of, print_history
-from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, names
-from kafkalog.cli.text import escape_line, iso_seconds, table
+from kafkalog.cli.console import Console
+from kafkalog.cli.internal.state_options import AS_OF, add_as_of, print_history
+from kafkalog.cli.options import Distinct, HelpText, add_command, add_limits, add_names, chosen, names
+from kafkalog.cli.scan_options import usage_errors
+from kafkalog.cli.text import iso_seconds, table
 from kafkalog.format import METADATA_TOPIC
 
 _HELP: Final = HelpText(
@@ -34,28 +34,20 @@ _ALL: Final = ("topics", "partitions", "configs", "brokers", "features", "acls",
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "metadata", _HELP)
+    parser = add_command(commands, "metadata", _HELP, run)
     what = parser.add_argument_group("what is listed")
     what.add_argument(
         "--show",
         metavar="WHAT,...",
-        action="append",
+        action=Distinct,
         type=_tables,
         help=f"of {', '.join(_ALL)}; default: {', '.join(_SHOWN)}, with --json everything",
     )
-    what.add_argument(
-        "-t",
-        "--topics",
-        metavar="T,...",
-        action="append",
-        type=names,
-        help="only these topics: names or globs such as 'orders-*'; may be repeated",
-    )
+    add_names(what, "-t", "--topics", what="topics", such="orders-*")
     add_as_of(what)
     how = parser.add_argument_group("how it is shown")
     how.add_argument("--json", action="store_true", help='an object a line; "kind" says what of; times in ms')
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def _tables(text: str) -> list[str]:
@@ -72,24 +64,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     if args.history:
         return print_history(args, console, METADATA_TOPIC)
-    prepare_stdout(is_json=args.json)
-    try:
-        found = metadata(
-            args.paths,
-            topics=flatten(args.topics),
-            end_offset=args.end_offset,
-            end_timestamp=args.end_timestamp,
-            limits=make_limits(args.limits),
-        )
-    except ValueError as error:
-        if hasattr(error, "reason"):  # about a file
-            raise
-        raise UsageError(str(error)) from error
+    with usage_errors():
+        found = metadata(args.paths, **chosen(args, "topics", *AS_OF))
     console.findings(found.findings)
-    shown = flatten(args.show) or (_ALL if args.json else _SHOWN)
+    shown = args.show or (_ALL if args.json else _SHOWN)
     if args.json:
-        lines = (json.dumps({"kind": name, **row}) for name in shown for row in getattr(found, name))
-        console.write("".join(f"{line}\n" for line in lines))
+        console.lines(json.dumps({"kind": name, **row}) for name in shown for row in getattr(found, name))
         return None
     console.write(f"{found.path}: up to offset {found.end_offset}, {iso_seconds(found.timestamp)}\n")
     for name in shown:
@@ -99,7 +79,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             header = [column.upper().replace("_", " ") for column in rows[0]]
             cells = [[_cell(value) for value in row.values()] for row in rows]
             is_number = [isinstance(value, int) and not isinstance(value, bool) for value in rows[0].values()]
-            console.write("".join(f"  {escape_line(line)}\n" for line in table([header, *cells], is_number)))
+            console.lines(f"  {line}" for line in table([header, *cells], is_number))
     return None
 
 

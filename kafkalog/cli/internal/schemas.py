@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.internal.state_options import add_as_of, print_history
-from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, names
-from kafkalog.cli.text import escape_line, iso_seconds, table
+from kafkalog.cli.console import Console
+from kafkalog.cli.internal.state_options import AS_OF, add_as_of, print_history
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, chosen
+from kafkalog.cli.text import iso_seconds, table
 from kafkalog.format import SCHEMAS_TOPIC
 
 if TYPE_CHECKING:
@@ -32,16 +31,9 @@ restore, 'hard' those that are nowhere else. --text prints the schemas themselve
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "schemas", _HELP)
+    parser = add_command(commands, "schemas", _HELP, run)
     what = parser.add_argument_group("which schemas")
-    what.add_argument(
-        "-s",
-        "--subjects",
-        metavar="S,...",
-        action="append",
-        type=names,
-        help="only these subjects: names or globs such as 'orders-*'; may be repeated",
-    )
+    add_names(what, "-s", "--subjects", what="subjects", such="orders-*")
     what.add_argument("--deleted", action="store_true", help="also deleted ones that are still in the files")
     what.add_argument(
         "--topic", metavar="TOPIC", default=SCHEMAS_TOPIC, help="the registry's topic (default: _schemas)"
@@ -51,7 +43,6 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--text", action="store_true", help="the text of each schema, too")
     how.add_argument("--json", action="store_true", help="an object a line for each version, with its text")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -59,30 +50,20 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.internal.schemas import schemas
 
     if args.history:
-        return print_history(args, console, SCHEMAS_TOPIC)
-    prepare_stdout(is_json=args.json)
-    found = schemas(
-        args.paths,
-        subjects=flatten(args.subjects),
-        deleted=args.deleted,
-        topic=args.topic,
-        end_offset=args.end_offset,
-        end_timestamp=args.end_timestamp,
-        limits=make_limits(args.limits),
-    )
+        return print_history(args, console, args.topic, registry_topic=args.topic)
+    found = schemas(args.paths, **chosen(args, "subjects", "deleted", "topic", *AS_OF))
     console.findings(found.findings)
     if not found:
         console.note(f"no schemas: there is no {args.topic}, or it has none that match")
     if args.json:
-        console.write("".join(json.dumps(one.as_dict()) + "\n" for one in found))
+        for one in found:
+            console.json(one.as_dict())
     elif args.text:
         for one in found:
-            head = escape_line(f"{' '.join(_row(one))}".rstrip())
-            console.write(f"{head}\n" + "".join(f"  {escape_line(line)}\n" for line in one.schema.splitlines()))
+            console.lines([" ".join(_row(one)).rstrip(), *(f"  {line}" for line in one.schema.splitlines())])
     elif found:
         rows = [["SUBJECT", "VERSION", "ID", "TYPE", "REGISTERED", "REFERENCES", ""], *map(_row, found)]
-        lines = table(rows, [False, True, True, False, False, False, False])
-        console.write("".join(f"{escape_line(line)}\n" for line in lines))
+        console.lines(table(rows, [False, True, True, False, False, False, False]))
     return None
 
 

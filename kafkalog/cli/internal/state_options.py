@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
-from typing import Any
+from typing import Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import make_limits, timestamp
+from kafkalog.cli.options import chosen, offset, timestamp
+from kafkalog.format import SCHEMAS_TOPIC
+
+AS_OF: Final = ("end_offset", "end_timestamp", "limits")
+"""The options that all functions of `kafkalog.internal` have."""
 
 
 def add_as_of(group: Any) -> None:
     """Add ``--end-offset``, ``--end-timestamp`` and ``--history``."""
     group.add_argument(
-        "--end-offset", metavar="N", type=_offset, help="the state right before this offset of the topic's partition"
+        "--end-offset", metavar="N", type=offset, help="the state right before this offset of the topic's partition"
     )
     group.add_argument(
         "--end-timestamp", metavar="T", type=timestamp, help="the state right before this time: ms, ISO 8601 or -1h"
@@ -26,24 +29,14 @@ def add_as_of(group: Any) -> None:
     )
 
 
-def print_history(args: argparse.Namespace, console: Console, *topics: str) -> None:
+def print_history(
+    args: argparse.Namespace, console: Console, *topics: str, registry_topic: str = SCHEMAS_TOPIC
+) -> None:
     """Print every record of topics as JSON lines."""
     from kafkalog.internal.history import history
 
     prepare_stdout(is_json=True)
-    records = history(
-        args.paths,
-        topics,
-        end_offset=args.end_offset,
-        end_timestamp=args.end_timestamp,
-        limits=make_limits(args.limits),
-    )
+    records = history(args.paths, topics, registry_topic=registry_topic, **chosen(args, *AS_OF))
     for record in records:
-        console.write(json.dumps(record.as_dict()) + "\n")
+        console.json(record.as_dict())
     console.findings(records.findings)
-
-
-def _offset(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"an offset is expected, not {text!r}")
-    return int(text)

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.internal.state_options import add_as_of, print_history
-from kafkalog.cli.options import (
-    HelpText,
-    add_command,
-    add_limits,
-    add_transaction_ages,
-    flatten,
-    make_limits,
-    names,
-)
-from kafkalog.cli.text import counted, duration, escape_line, iso_seconds, table
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, add_transaction_ages, chosen
+from kafkalog.cli.text import counted, duration, iso_seconds, table
 from kafkalog.format import TRANSACTION_STATE
 
 if TYPE_CHECKING:
@@ -47,16 +38,9 @@ Of partitions, headers and markers are read. With --end-offset or --end-timestam
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "transactions", _HELP)
+    parser = add_command(commands, "transactions", _HELP, run)
     what = parser.add_argument_group("which transactions")
-    what.add_argument(
-        "-i",
-        "--transactional-ids",
-        metavar="ID,...",
-        action="append",
-        type=names,
-        help="only these ids: names or globs such as 'billing-*'; may be repeated",
-    )
+    add_names(what, "-i", "--transactional-ids", what="ids", such="billing-*", metavar="ID")
     what.add_argument("--open", action="store_true", help="only those that are not ended")
     what.add_argument("--hanging", action="store_true", help="only those that hang in a partition")
     what.add_argument(
@@ -67,7 +51,6 @@ def add_parser(commands: Any) -> None:
     how = parser.add_argument_group("how it is shown")
     how.add_argument("--json", action="store_true", help="an object a line for each transactional id; times in ms")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -78,17 +61,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     if args.history:
         return print_history(args, console, TRANSACTION_STATE)
-    prepare_stdout(is_json=args.json)
     timeout = args.transaction_max_timeout_ms
-    log_dir = open_log_dir(args.paths, limits=make_limits(args.limits))
+    log_dir = open_log_dir(args.paths, limits=args.limits)
     console.findings(log_dir.findings)
     found = transactions(
         log_dir,
-        transactional_ids=flatten(args.transactional_ids),
+        **chosen(args, "transactional_ids", "end_offset", "end_timestamp", "now"),
         read_partitions=not args.coordinators_only,
-        end_offset=args.end_offset,
-        end_timestamp=args.end_timestamp,
-        now=args.now,
         transaction_max_timeout_ms=TRANSACTION_MAX_TIMEOUT_MS if timeout is None else timeout,
     )
     console.findings(found.findings)
@@ -97,9 +76,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
     shown = [one for one in found if one.is_hanging or not args.hanging]
     shown = [one for one in shown if one.is_open or not args.open]
     if args.json:
-        console.write("".join(json.dumps(one.as_dict()) + "\n" for one in shown))
+        for one in shown:
+            console.json(one.as_dict())
         return None
-    console.write("".join(f"{line}\n" for one in shown for line in _text(one)))
+    console.lines(line for one in shown for line in _text(one))
     n_open = sum(one.is_open for one in found)
     hang = f", {counted(len(found.hanging), 'partition')} with one that hangs" if found.hanging else ""
     console.write(f"total: {counted(len(found), 'transactional id')}, {n_open} not ended{hang}\n")
@@ -120,14 +100,14 @@ def _text(one: Transaction) -> Iterator[str]:
             *(str(one.state), f"since {iso_seconds(since)}", producer, f"timeout {duration(one.timeout_ms or 0)}"),
             f"coordinator {TRANSACTION_STATE}-{one.coordinator_partition}",
         ]
-        yield escape_line(f"{one.transactional_id}: {', '.join(parts)}")
+        yield f"{one.transactional_id}: {', '.join(parts)}"
     shown = {(part.topic, part.partition) for part in one.open}
     elsewhere = [str(part) for part in one.partitions if part not in shown]
     if one.open:
-        yield from (f"  {escape_line(line)}" for line in table([_HEADER, *map(_row, one.open)], _RIGHT))
+        yield from (f"  {line}" for line in table([_HEADER, *map(_row, one.open)], _RIGHT))
     if elsewhere:
-        yield escape_line(f"  to be ended in, and not open here: {', '.join(elsewhere)}")
-    yield from (f"  ends it: {escape_line(part.abort_command)}" for part in one.open if part.is_hanging)
+        yield f"  to be ended in, and not open here: {', '.join(elsewhere)}"
+    yield from (f"  ends it: {part.abort_command}" for part in one.open if part.is_hanging)
 
 
 def _row(part: OpenTransaction) -> list[str]:

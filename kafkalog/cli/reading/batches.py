@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limit, add_limits, add_selection, flatten, make_limits
+from kafkalog.cli.options import HelpText, add_columns, add_command, add_limit, add_limits, add_selection, chosen, names
 from kafkalog.cli.scan_options import (
     ScanReporter,
     add_on_corruption,
-    columns_of,
     note_if_nothing_matches,
     path_of,
+    reported,
     usage_errors,
 )
-from kafkalog.errors import CorruptionError, CorruptionWarning
 
 if TYPE_CHECKING:
     from kafkalog.scanning.batch_scan import BatchRows, BatchScan
@@ -71,9 +69,9 @@ _ALWAYS: Final = ("position", "size_in_bytes", "crc", "attributes", "magic", "co
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "batches", _HELP)
+    parser = add_command(commands, "batches", _HELP, run)
     what = parser.add_argument_group("which batches")
-    add_selection(what)  # type: ignore[arg-type]
+    add_selection(what)
     add_limit(what, "lines")
     what.add_argument(
         "--start-offset", metavar="OFFSET", type=int, help="those that may hold this offset or one behind"
@@ -81,18 +79,18 @@ def add_parser(commands: Any) -> None:
     what.add_argument("--end-offset", metavar="OFFSET", type=int, help="those that may hold an offset before this")
     how = parser.add_argument_group("how they are printed")
     how.add_argument("--json", action="store_true", help="an object a line, with every column or those of --columns")
-    how.add_argument("--columns", metavar="C,...", help="only these columns, in this order")
+    add_columns(how)
     how.add_argument("--summary", action="store_true", help="sum up who sends what")
     how.add_argument(
         "--by",
         metavar="C,...",
+        type=names,
         help="what --summary tells apart (default: producer_id,compression,magic); also topic, partition, segment,"
         " partition_leader_epoch, producer_epoch, timestamp_type, is_transactional, is_control",
     )
     reading = parser.add_argument_group("reading")
     add_on_corruption(reading, default="skip")
-    add_limits(reading)  # type: ignore[arg-type]
-    parser.set_defaults(run=run)
+    add_limits(reading)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -104,55 +102,37 @@ def run(args: argparse.Namespace, console: Console) -> None:
     with usage_errors():
         from kafkalog.scanning.batch_scan import BATCH_COLUMNS, BatchScan
 
-        columns = columns_of(args) or (BATCH_COLUMNS if args.json else TEXT_COLUMNS)
-        scan = BatchScan(
-            path_of(args),
-            columns=columns,
-            topics=flatten(args.topics),
-            partitions=flatten(args.partitions),
-            start_offset=args.start_offset,
-            end_offset=args.end_offset,
-            on_corruption=args.on_corruption,
-            limits=make_limits(args.limits),
-        )
+        columns = args.columns or (BATCH_COLUMNS if args.json else TEXT_COLUMNS)
+        options = chosen(args, "topics", "partitions", "start_offset", "end_offset", "on_corruption", "limits")
+        scan = BatchScan(path_of(args), columns=columns, **options)
         if args.summary:
             from kafkalog.cli.reading.batch_summary import DEFAULT_KEYS, BatchSummary
 
-            by = DEFAULT_KEYS if args.by is None else [name.strip() for name in args.by.split(",")]
-            summary = BatchSummary(by)
-    prepare_stdout(is_json=args.json)
+            summary = BatchSummary(args.by or DEFAULT_KEYS)
     note_if_nothing_matches(args, scan, console)
-    watch = ScanReporter(scan, console, "headers")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
-        try:
-            if args.summary:
-                for rows in scan.iter_rows():
-                    summary.add(rows)
-            else:
-                _print(scan, columns, args, watch, console)
-        except CorruptionError as error:
-            error.add_note("--on-corruption skip would go on behind it")
-            raise
-        finally:
-            console.progress.close()
-            watch.close()
-            if args.summary:
-                lines = summary.json_lines(args.limit) if args.json else summary.text_lines(args.limit)
-                console.write("".join(line + "\n" for line in lines))
-    if args.summary and summary.n_unlisted:
+    if not args.summary:
+        with reported(scan, console, "headers") as reporter:
+            _print(scan, columns, args, reporter, console)
+        return
+    try:
+        with reported(scan, console, "headers"):
+            for rows in scan.iter_rows():
+                summary.add(rows)
+    finally:
+        console.lines(summary.json_lines(args.limit) if args.json else summary.text_lines(args.limit))
+    if summary.n_unlisted:
         console.note(f"{summary.n_unlisted:,} batches of groups beyond the first {len(summary):,} count as others")
 
 
 def _print(
-    scan: BatchScan, columns: Sequence[str], args: argparse.Namespace, watch: ScanReporter, console: Console
+    scan: BatchScan, columns: Sequence[str], args: argparse.Namespace, reporter: ScanReporter, console: Console
 ) -> None:
     left = args.limit
     table = None if args.json else _TextTable(columns)
     if table is not None:
         console.write(table.header())
     for rows in scan.iter_rows():
-        watch.look()
+        reporter.look()
         if left is not None:
             rows = rows._replace(batches=rows.batches[:left])
             left -= len(rows.batches)

@@ -9,22 +9,21 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import FILTER_HELP, HelpText, add_command, count
+from kafkalog.cli.options import ENCODING_HELP, FILTER_HELP, HelpText, add_columns, add_command, add_encoding, count
 from kafkalog.cli.scan_options import (
     ScanReporter,
     add_decoding,
     add_scan_reading,
     add_scan_selection,
-    columns_of,
     note_if_nothing_matches,
     path_of,
     record_columns_of,
+    reported,
     scan_options,
     usage_errors,
 )
-from kafkalog.errors import CorruptionError, CorruptionWarning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,22 +75,17 @@ _CUT_AT: Final = 160
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "cat", _HELP)
+    parser = add_command(commands, "cat", _HELP, run)
     add_scan_selection(parser)
     parser.add_argument("--tail", metavar="N", type=count, help="only the last N records of each partition")
     how = parser.add_argument_group("how they are printed")
     how.add_argument("--json", action="store_true", help="an object a line")
     how.add_argument("--explain", action="store_true", help="no records, but what has to be read for them, and why")
-    how.add_argument("--columns", metavar="C,...", help="only these columns, in this order")
-    how.add_argument(
-        "--encoding",
-        choices=("base64", "utf8", "hex"),
-        help='of bytes in JSON (default: base64); with utf8, bytes that are not valid become {"base64": ...}',
-    )
+    add_columns(how)
+    add_encoding(how, ENCODING_HELP)
     how.add_argument("--full", action="store_true", help="do not cut long values at a terminal")
     add_decoding(parser)
     add_scan_reading(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -102,14 +96,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError("-n counts from the start and --tail from the end: give one")
     from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
 
-    columns = record_columns_of(args) if args.json else columns_of(args)
+    columns = record_columns_of(args) if args.json else args.columns
     record_format: RecordFormat
     if args.json:
         record_format = JsonFormat(columns, encoding=args.encoding or "base64")
     else:
         cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
         record_format = TextFormat(columns, include_control=args.include_control, cut_at=cut_at)
-    prepare_stdout(is_json=args.json)
     shown = record_format.shown
     beside = [name for name in dict.fromkeys(record_format.columns) if name not in shown]
     with usage_errors():
@@ -124,11 +117,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
     note_if_nothing_matches(args, scan, console)
     from kafkalog.values.decoding import DecodeWarning
 
-    watch = ScanReporter(scan, console, None if sys.stdout.isatty() else "records")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
-        warnings.simplefilter("ignore", DecodeWarning)
-        _print(scan, record_format, args.tail, watch, console)
+    warnings.simplefilter("ignore", DecodeWarning)  # the console reports the findings instead
+    with reported(scan, console, None if sys.stdout.isatty() else "records") as reporter:
+        _print(scan, record_format, args.tail, reporter, console)
 
 
 def _explain(scan: Scan, is_json: bool, console: Console) -> None:
@@ -136,18 +127,14 @@ def _explain(scan: Scan, is_json: bool, console: Console) -> None:
     console.write(json.dumps(explanation.as_dict(), default=str) + "\n" if is_json else f"{explanation}\n")
 
 
-def _print(scan: Scan, record_format: RecordFormat, tail: int | None, watch: ScanReporter, console: Console) -> None:
+def _print(scan: Scan, record_format: RecordFormat, tail: int | None, reporter: ScanReporter, console: Console) -> None:
     """Print records to stdout, and findings to stderr as they come."""
     stream: Iterator[pa.RecordBatch] = iter(()) if tail is not None else scan.to_batches()
     try:
         for batch in scan.tail(tail).to_batches() if tail is not None else stream:
-            watch.look()
+            reporter.look()
             console.write(record_format.lines(batch))
-        watch.look()
-    except CorruptionError as error:
-        error.add_note("--on-corruption skip would go on behind it")
-        raise
+        reporter.look()
     finally:
         if tail is None:
             cast(Any, stream).close()
-        watch.close()

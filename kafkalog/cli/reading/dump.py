@@ -8,9 +8,20 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, flatten, make_limits, n_bytes, names
+from kafkalog.cli.options import (
+    ENCODING_HELP,
+    Distinct,
+    HelpText,
+    add_command,
+    add_encoding,
+    add_limits,
+    chosen,
+    n_bytes,
+    names,
+)
+from kafkalog.cli.scan_options import usage_errors
 from kafkalog.messages.framing import TOPIC_DECODERS
 
 if TYPE_CHECKING:
@@ -54,9 +65,9 @@ with the log beside it. Files are only read, never written."""
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
     about = ("FILE", "files of segments", _FILES_HELP)
-    parser = add_command(commands, "dump", _HELP, paths=about, needs_paths=False)
+    parser = add_command(commands, "dump", _HELP, run, paths=about, needs_paths=False)
     parser.add_argument(
-        "--files", metavar="FILE,...", action="append", type=names, help="files, too, as the tool's option of that name"
+        "--files", metavar="FILE,...", action=Distinct, type=names, help="files, too, as the tool's option of that name"
     )
     what = parser.add_argument_group("what is printed")
     what.add_argument("--deep-iteration", action="store_true", help="records, too, less their keys and values")
@@ -85,11 +96,7 @@ def add_parser(commands: Any) -> None:
         help="whose lines: 4.3 (default), or 2.8 for those of older tools",
     )
     what.add_argument("--json", action="store_true", help="an object a line")
-    what.add_argument(
-        "--encoding",
-        choices=("base64", "utf8", "hex"),
-        help='of bytes in JSON (default: base64); with utf8, bytes that are not valid become {"base64": ...}',
-    )
+    add_encoding(what, ENCODING_HELP)
     indexes = parser.add_argument_group("indexes")
     indexes.add_argument(
         "--index-sanity-check", action="store_true", help="say only whether an index passes a broker's own check"
@@ -107,15 +114,14 @@ def add_parser(commands: Any) -> None:
     reading = parser.add_argument_group("reading")
     reading.add_argument("--max-bytes", metavar="BYTES", type=n_bytes, help="read no more of a log")
     reading.add_argument("--keep-going", action="store_true", help="behind an error go on with the next file")
-    add_limits(reading)  # type: ignore[arg-type]
-    parser.set_defaults(run=run)
+    add_limits(reading)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print files."""
     if args.encoding is not None and not args.json:
         raise UsageError("--encoding is for --json; the tool's lines show bytes as its decoders do")
-    args.paths += flatten(args.files) or []
+    args.paths += args.files or []
     if not args.paths:
         raise UsageError("no FILE is given")
     dump = _dump(args)
@@ -127,20 +133,16 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.start_progress(sum(os.path.getsize(path) for path in args.paths if os.path.isfile(path)), "dump")
         progress = console.progress.reach
     try:
-        if args.json:
-            prepare_stdout(is_json=True)
-            _print_json(dump, args.encoding or "base64", console, progress)
-        else:
+        # a value that is too short for its decoder is an error of usage
+        with usage_errors():
+            if args.json:
+                _print_json(dump, args.encoding or "base64", console, progress)
+                return
             for chunk in dump.chunks(progress):
                 console.write_bytes(chunk)
-                _say_notes(dump, console)
-    except ValueError as error:
-        # a value too short for its decoder; errors about files may be ValueErrors too, and have a reason
-        if hasattr(error, "reason"):
-            raise
-        raise UsageError(str(error)) from error
+                _print_notes(dump, console)
     finally:
-        _say_notes(dump, console)
+        _print_notes(dump, console)
         console.flush()
         if not args.json:
             console.list(dump.mismatches())
@@ -148,33 +150,21 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.unkept_findings(dump.n_damage - sum(finding.damage for finding in dump.findings))
 
 
+_OPTIONS: Final = (
+    *("deep_iteration", "print_data_log", "skip_record_metadata", "max_bytes", "index_sanity_check"),
+    *("verify_index_only", "dialect", "key_decoder", "value_decoder", "keep_going", "limits"),
+)
+
+
 def _dump(args: argparse.Namespace) -> Dump:
     from kafkalog.operations.dumping.dump import dump
 
-    options = {} if args.max_message_size is None else {"max_message_size": args.max_message_size}
-    limits = make_limits(args.limits)
     decoders = args.topic_decoder or [None]
     if len(decoders) > 1:
         raise UsageError(f"--{decoders[0]}-decoder and --{decoders[1]}-decoder: one topic's decoder at a time")
-    try:
-        return dump(
-            args.paths,
-            deep_iteration=args.deep_iteration,
-            print_data_log=args.print_data_log,
-            skip_record_metadata=args.skip_record_metadata,
-            max_bytes=args.max_bytes,
-            index_sanity_check=args.index_sanity_check,
-            verify_index_only=args.verify_index_only,
-            dialect=args.dialect,
-            key_decoder=args.key_decoder,
-            value_decoder=args.value_decoder,
-            topic_decoder=decoders[0],
-            keep_going=args.keep_going,
-            limits=limits,
-            **options,
-        )
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    size = {} if args.max_message_size is None else chosen(args, "max_message_size")
+    with usage_errors():
+        return dump(args.paths, topic_decoder=decoders[0], **chosen(args, *_OPTIONS), **size)
 
 
 def _print_json(dump: Dump, encoding: str, console: Console, progress: Callable[[int], None] | None) -> None:
@@ -193,7 +183,7 @@ def _print_json(dump: Dump, encoding: str, console: Console, progress: Callable[
             if len(lines) == _LINES_AT_A_TIME:
                 console.write("".join(lines))
                 lines.clear()
-                _say_notes(dump, console)
+                _print_notes(dump, console)
     finally:
         if lines:
             console.write("".join(lines))
@@ -202,6 +192,6 @@ def _print_json(dump: Dump, encoding: str, console: Console, progress: Callable[
 _LINES_AT_A_TIME = 1000
 
 
-def _say_notes(dump: Dump, console: Console) -> None:
+def _print_notes(dump: Dump, console: Console) -> None:
     console.list(dump.notes)
     dump.notes.clear()

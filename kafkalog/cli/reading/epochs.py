@@ -7,9 +7,10 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, make_limits, selected_keys
-from kafkalog.cli.text import counted, escape_line, table
+from kafkalog.cli.console import Console
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, epoch
+from kafkalog.cli.scan_options import open_selected
+from kafkalog.cli.text import counted, table
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ truncates, and asks again about what is then its last epoch.""",
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "epochs", _HELP)
-    add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
+    parser = add_command(commands, "epochs", _HELP, run)
+    add_selection(parser.add_argument_group("which partitions"))
     what = parser.add_argument_group("what is asked (each may be repeated)")
     what.add_argument(
         "--end-offset-for", metavar="E", action="append", default=[], type=_epoch, help="where this epoch ends"
@@ -53,13 +54,10 @@ def add_parser(commands: Any) -> None:
     how = parser.add_argument_group("how it is shown")
     how.add_argument("--json", action="store_true", help="an object a line for each partition")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def _epoch(text: str) -> int:
-    if text != "-1" and (not text.isdecimal() or int(text) >= 2**31):
-        raise argparse.ArgumentTypeError(f"a leader epoch is expected, not {text!r}")
-    return int(text)
+    return -1 if text == "-1" else epoch(text)
 
 
 def _follower(text: str) -> tuple[int, int]:
@@ -71,31 +69,22 @@ def _follower(text: str) -> tuple[int, int]:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print the answers for each partition."""
-    from kafkalog.log.log_dir import LogDir
     from kafkalog.operations.partition_facts import partition_epochs
 
-    prepare_stdout(is_json=args.json)
-    log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=make_limits(args.limits))
-    console.findings(log_dir.findings)
-    keys = selected_keys(log_dir, args)
-    if not keys:
-        console.note("no partition matches")
-    for key in keys:
+    for partition in open_selected(args, console)[0]:
         try:
-            partition = log_dir[key]
             fields = partition_epochs(partition, args.end_offset_for, args.follower).as_dict()
         except KafkalogError as error:
             console.error(error)
             continue
-        lines = [json.dumps(fields)] if args.json else _text(partition, fields)
-        console.write("".join(f"{line}\n" for line in lines))
+        console.lines([json.dumps(fields)] if args.json else _text(partition, fields))
 
 
 def _text(partition: Partition, fields: dict[str, Any]) -> Iterator[str]:
     name = str(partition.topic_partition or partition.path)
     source = "" if fields["source"] == "checkpoint" else " (of the batches: there is no leader-epoch-checkpoint)"
     n = len(fields["epochs"])
-    yield escape_line(f"{name}: {counted(n, 'leader epoch')}{source}")
+    yield f"{name}: {counted(n, 'leader epoch')}{source}"
     if n:
         rows = [[str(row[key]) for key in ("epoch", "start_offset", "end_offset")] for row in fields["epochs"]]
         yield from (f"  {line}" for line in table([["EPOCH", "START", "END"], *rows], [True, True, True]))

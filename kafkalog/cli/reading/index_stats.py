@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import warnings
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, flatten, make_limits, n_bytes
-from kafkalog.cli.scan_options import add_on_corruption, note_if_nothing_matches, path_of, usage_errors
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, chosen, n_bytes
+from kafkalog.cli.scan_options import (
+    add_on_corruption,
+    hint_at_skip,
+    note_if_nothing_matches,
+    path_of,
+    usage_errors,
+)
 from kafkalog.cli.text import counted, escape_line, human_bytes, table
-from kafkalog.errors import CorruptionError, CorruptionWarning, KafkalogError, OutputExistsError, Reason
+from kafkalog.errors import KafkalogError, OutputExistsError, Reason
 
 if TYPE_CHECKING:
     from kafkalog.indexes.measures import IndexMeasures
@@ -63,8 +67,8 @@ _TAIL: Final = ["INDEX/LOG", "LATE", "MAX LAG", "NEAREST ROLL"]
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "index-stats", _HELP)
-    add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
+    parser = add_command(commands, "index-stats", _HELP, run)
+    add_selection(parser.add_argument_group("which partitions"))
     what = parser.add_argument_group("what is measured")
     what.add_argument(
         "--what-if", metavar="N,...", type=_intervals, help="also indexes made with these index.interval.bytes"
@@ -89,8 +93,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--overwrite", action="store_true", help="replace FILE")
     reading = parser.add_argument_group("reading")
     add_on_corruption(reading, default="skip")
-    add_limits(reading)  # type: ignore[arg-type]
-    parser.set_defaults(run=run)
+    add_limits(reading)
 
 
 def _intervals(text: str) -> list[int]:
@@ -107,36 +110,25 @@ def run(args: argparse.Namespace, console: Console) -> None:
         from kafkalog.scanning.batch_scan import BatchScan
 
         config = _config(args)
-        scan = BatchScan(
-            path_of(args),
-            topics=flatten(args.topics),
-            partitions=flatten(args.partitions),
-            on_corruption=args.on_corruption,
-            limits=make_limits(args.limits),
-        )
+        scan = BatchScan(path_of(args), **chosen(args, "topics", "partitions", "on_corruption", "limits"))
     if args.recommend and args.what_if is not None and len(args.what_if) < 3:
         raise UsageError("a knee is looked for among three values of --what-if or more")
     picture = None if args.plot is None else _Picture(args)
     intervals: Sequence[int] = args.what_if or (KNEE_CANDIDATES if args.recommend or args.plot else ())
-    prepare_stdout(is_json=args.json)
     note_if_nothing_matches(args, scan, console)
     total = PartitionMeter(args.paths[0], None, intervals)
     shown: list[IndexStatistics] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
-        try:
+    try:
+        with hint_at_skip():
             for statistics in _measure(scan, total, intervals, config, args, console):
                 if args.json:
                     rows = statistics.segments if args.segments else (statistics,)
-                    console.write("".join(json.dumps(_fields(row, args)) + "\n" for row in rows))
+                    console.lines(json.dumps(_fields(row, args)) for row in rows)
                 shown.append(statistics)
-        except CorruptionError as error:
-            error.add_note("--on-corruption skip would go on behind it")
-            raise
-        finally:
-            console.progress.close()
-            if not args.json:
-                console.write("".join(line + "\n" for line in _text(shown, total.statistics(), args)))
+    finally:
+        console.progress.close()
+        if not args.json:
+            console.lines(_text(shown, total.statistics(), args))
     if picture is not None:
         name = str(shown[0].topic_partition or os.path.basename(shown[0].path)) if len(shown) == 1 else args.paths[0]
         picture.write(total.statistics(keep_gaps=True), name, len(shown))
@@ -169,7 +161,7 @@ def _measure(
                 what_if=intervals,
                 config=config,
                 on_corruption=args.on_corruption,
-                report=partial(_report, console),
+                report=lambda finding: console.findings([finding]),
                 progress=console.progress.advance,
                 totals=total,
             )
@@ -178,10 +170,6 @@ def _measure(
                 raise
             console.error(error)
     console.findings(scan.findings[n_said:])  # partitions that could not be opened
-
-
-def _report(console: Console, finding: Any) -> None:
-    console.findings([finding])
 
 
 class _Picture:

@@ -8,12 +8,12 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, flatten, make_limits, timestamp
-from kafkalog.cli.text import escape_line, iso_milliseconds
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, chosen, offset, timestamp
+from kafkalog.cli.scan_options import path_of, usage_errors
+from kafkalog.cli.text import counted, iso_milliseconds
 from kafkalog.errors import KafkalogError
-from kafkalog.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.cli.reading.record_text import RecordFormat
@@ -57,7 +57,7 @@ _Question = tuple[str, Any]
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "lookup", _HELP)
+    parser = add_command(commands, "lookup", _HELP, run)
     what = parser.add_argument_group("what to find (at least one; each may be repeated)")
     what.add_argument(
         "--offset", metavar="N", dest="questions", action="append", type=_offset, help="the record at this offset"
@@ -71,19 +71,16 @@ def add_parser(commands: Any) -> None:
         help="the first record at or after this: ms, ISO 8601 with Z or an offset; or earliest, latest (the offsets"
         " where the log begins and ends) or max-timestamp (the first record with the largest timestamp)",
     )
-    add_selection(parser.add_argument_group("in which partitions"))  # type: ignore[arg-type]
+    add_selection(parser.add_argument_group("in which partitions"))
     how = parser.add_argument_group("how it is shown")
     how.add_argument(
         "--json", action="store_true", help="an object a line for each partition and question; key and value in base64"
     )
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def _offset(text: str) -> _Question:
-    if not text.isdecimal() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"an offset is expected, not {text!r}")
-    return "offset", int(text)
+    return "offset", offset(text)
 
 
 def _time(text: str) -> _Question:
@@ -103,7 +100,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
     from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
 
-    prepare_stdout(is_json=args.json)
     record_format: RecordFormat
     if args.json:
         record_format = JsonFormat([*DEFAULT_COLUMNS, "is_control"])
@@ -125,8 +121,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 console.error(error)
             else:
                 console.findings(trace.findings)
-                lines = [_json(trace, record)] if args.json else _text(partition, trace, record)
-                console.write("".join(f"{line}\n" for line in lines))
+                console.lines([_json(trace, record)] if args.json else _text(partition, trace, record))
             before += partition.size_in_bytes
             console.progress.reach(before)
 
@@ -146,17 +141,8 @@ def _partitions(args: argparse.Namespace) -> list[Partition]:
     """Return the partitions that ``--topics`` and ``--partitions`` select."""
     from kafkalog.scanning.scan import Scan
 
-    try:
-        scan: Scan = Scan(
-            args.paths[0] if len(args.paths) == 1 else args.paths,
-            topics=flatten(args.topics),
-            partitions=flatten(args.partitions),
-            limits=make_limits(args.limits),
-        )
-    except KafkalogError:
-        raise
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    with usage_errors():
+        scan: Scan = Scan(path_of(args), **chosen(args, "topics", "partitions", "limits"))
     return [partition for _, partition in scan.partitions()]
 
 
@@ -195,9 +181,9 @@ def _json(trace: Trace, record: str | None) -> str:
 def _text(partition: Partition, trace: Trace, record: str | None) -> Iterator[str]:
     """Yield the steps as lines for people."""
     name = str(trace.topic_partition or partition.path)
-    yield escape_line(f"{name}: {_question(trace)}")
+    yield f"{name}: {_question(trace)}"
     for word, text in _steps(partition, trace):
-        yield f"  {word:<14}{escape_line(text)}"
+        yield f"  {word:<14}{text}"
     if record is not None:
         yield f"  {'record':<14}{record}"
     answer = "none" if trace.offset < 0 else str(trace.offset)

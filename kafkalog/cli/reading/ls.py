@@ -9,9 +9,9 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, flatten, make_limits, selected_keys
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, selected_keys
 from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, table
 
 if TYPE_CHECKING:
@@ -44,12 +44,11 @@ _RIGHT: Final = [False, True, True, True, True, True, False, False, False, False
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "ls", _HELP)
+    parser = add_command(commands, "ls", _HELP, run)
     add_selection(parser)
     parser.add_argument("-s", "--segments", action="store_true", help="a line a segment")
     parser.add_argument("--json", action="store_true", help="an object a line, with exact numbers; timestamps in ms")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -58,17 +57,15 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.log.open import partitions_of
     from kafkalog.operations.listing import clusters_beside, summarise
 
-    prepare_stdout(is_json=args.json)
-    limits = make_limits(args.limits)
-    log_dir = _open(args.paths, limits, console)
+    log_dir = _open(args.paths, args.limits, console)
     if log_dir is None:
         return
-    _check_topics(log_dir, flatten(args.topics) or [])
+    _check_topics(log_dir, args.topics or [])
     console.findings(log_dir.findings)
     if log_dir.is_live:
         console.note("a broker runs on this log dir: the files may change while they are read")
     partitions = []
-    for found in partitions_of(log_dir, flatten(args.topics), flatten(args.partitions), set_apart=True):
+    for found in partitions_of(log_dir, args.topics, args.partitions, set_apart=True):
         if isinstance(found, KafkalogError):
             console.error(found)
         else:
@@ -76,7 +73,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     # a partition that cannot be opened matches too, and has been reported
     if not partitions and not selected_keys(log_dir, args):
         console.note("no partition to list" if len(log_dir) == 0 else "no partition matches")
-    clusters = clusters_beside(partitions, limits)
+    clusters = clusters_beside(partitions, args.limits)
     console.findings(clusters.findings)
     console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
     done = 0
@@ -87,12 +84,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.findings(summary.findings)
         if args.json:
             rows: list[Summary] = [*summary.segments] if args.segments else [summary]
-            console.write("".join(json.dumps(row.as_dict()) + "\n" for row in rows))
+            console.lines(json.dumps(row.as_dict()) for row in rows)
         else:
             summaries.append(summary)
     console.progress.close()
     if not args.json:
-        console.write("".join(line + "\n" for line in _lines(summaries, args.segments)))
+        console.lines(_lines(summaries, args.segments))
 
 
 def _reach(console: Console, before: int, position: int) -> None:

@@ -7,17 +7,10 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import (
-    HelpText,
-    add_command,
-    add_limits,
-    add_selection,
-    add_transaction_ages,
-    make_limits,
-    selected_keys,
-)
-from kafkalog.cli.text import counted, duration, escape_line, iso_milliseconds, table
+from kafkalog.cli.console import Console
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, add_transaction_ages
+from kafkalog.cli.scan_options import open_selected
+from kafkalog.cli.text import counted, duration, iso_milliseconds, table
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -46,38 +39,24 @@ _RIGHT: Final = [True, True, True, True, False, True, True, False]
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "producers", _HELP)
-    add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
+    parser = add_command(commands, "producers", _HELP, run)
+    add_selection(parser.add_argument_group("which partitions"))
     what = parser.add_argument_group("what is listed")
     what.add_argument("--open", action="store_true", help="only producers with an open transaction")
     add_transaction_ages(what)
     how = parser.add_argument_group("how it is shown")
     how.add_argument("--json", action="store_true", help="an object a line for each partition; times in ms")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """List the producers of each partition."""
     from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, list_producers
-    from kafkalog.log.log_dir import LogDir
     from kafkalog.parsing import parse_milliseconds
 
-    prepare_stdout(is_json=args.json)
     now = parse_milliseconds("now", "now" if args.now is None else args.now)
     timeout = args.transaction_max_timeout_ms
-    log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=make_limits(args.limits))
-    console.findings(log_dir.findings)
-    keys = selected_keys(log_dir, args)
-    if not keys:
-        console.note("no partition matches")
-    partitions = []
-    for key in keys:
-        try:
-            partitions.append(log_dir[key])
-        except KafkalogError as error:
-            console.error(error)
-    n_unread = len(keys) - len(partitions)
+    partitions, n_unread = open_selected(args, console)
     console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
     n_open = n_hanging = 0
     for partition in partitions:
@@ -100,8 +79,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         n_open += len(found.open)
         n_hanging += len(found.hanging)
         rows = found.open if args.open else found.producers
-        lines = [_json(found, rows)] if args.json else _text(found, rows, now, only_open=args.open)
-        console.write("".join(f"{line}\n" for line in lines))
+        console.lines([_json(found, rows)] if args.json else _text(found, rows, now, only_open=args.open))
     if not args.json:
         hang = f", {n_hanging} of them hanging" if n_hanging else ""
         unread = f"; {counted(n_unread, 'partition')} could not be read whole" if n_unread else ""
@@ -131,7 +109,7 @@ def _text(found: PartitionProducers, rows: list[Producer], now: int, *, only_ope
     what = counted(n, "producer") + (" with an open transaction" if only_open else "")
     held = found.log_end_offset - found.last_stable_offset
     stable = f"; last stable offset {found.last_stable_offset}, {held} before the end" if held else ""
-    yield escape_line(f"{name}: {what}{stable}")
+    yield f"{name}: {what}{stable}"
     yield from (f"  {line}" for line in table([_HEADER, *(_row(row, now) for row in rows)], _RIGHT))
 
 

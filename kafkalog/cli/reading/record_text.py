@@ -29,18 +29,12 @@ _WHERE: Final = ("topic", "partition", "offset")
 
 
 class RecordFormat(ABC):
-    """Formats record batches as lines.
-
-    Attributes
-    ----------
-    shown : sequence of str
-        The columns that are shown.
-    columns : sequence of str
-        The columns that are needed; the batches for `lines` must have these, and may have others.
-    """
+    """Formats record batches as lines."""
 
     shown: Sequence[str]
+    """The columns that are shown."""
     columns: Sequence[str]
+    """The columns that are needed; the batches for `lines` must have these, and may have others."""
 
     @abstractmethod
     def lines(self, batch: pa.RecordBatch) -> str:

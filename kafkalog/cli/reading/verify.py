@@ -10,24 +10,22 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.options import (
     HelpText,
     add_command,
+    add_index_interval,
     add_limits,
     add_selection,
-    flatten,
-    index_interval,
-    make_limits,
+    add_threads,
+    chosen,
     selected_keys,
-    threads,
 )
-from kafkalog.cli.text import counted, escape_line, human_bytes
+from kafkalog.cli.text import counted, human_bytes
 
 if TYPE_CHECKING:
     from kafkalog.errors import Finding
     from kafkalog.log.log_dir import LogDir
-    from kafkalog.operations.verifying.segment import VerifiedSegment
     from kafkalog.operations.verifying.verify import Verification, VerifiedPartition
 
 _HELP: Final = HelpText(
@@ -57,8 +55,8 @@ Whether an offset index lacks entries can only be judged by the topic's index.in
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "verify", _HELP)
-    add_selection(parser.add_argument_group("which partitions"))  # type: ignore[arg-type]
+    parser = add_command(commands, "verify", _HELP, run)
+    add_selection(parser.add_argument_group("which partitions"))
     what = parser.add_argument_group("what is checked")
     depth = what.add_mutually_exclusive_group()
     depth.add_argument(
@@ -67,19 +65,13 @@ def add_parser(commands: Any) -> None:
     depth.add_argument(
         "--deep", action="store_true", help="also decode every record, and compare headers with what they hold"
     )
-    what.add_argument(
-        "--index-interval-bytes",
-        metavar="N",
-        type=index_interval,
-        help="the topics' index.interval.bytes: an index with far fewer entries is too sparse",
-    )
-    what.add_argument("--threads", metavar="N", type=threads, help="segments read at the same time (default: up to 4)")
+    add_index_interval(what, ": an index with far fewer entries is too sparse")
+    add_threads(what, "segments read at the same time (default: up to 4)")
     how = parser.add_argument_group("how it is shown")
     how.add_argument(
         "--json", action="store_true", help="an object a line: each segment, partition and log dir with its findings"
     )
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -89,43 +81,29 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.log.open import partitions_of
     from kafkalog.operations.verifying.verify import Verification, iter_verify
 
-    prepare_stdout(is_json=args.json)
-    limits = make_limits(args.limits)
-    log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=limits)
-    topics, numbers = flatten(args.topics), flatten(args.partitions)
+    log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
     if log_dir.is_live:
         console.note("a broker runs on this log dir: the files may change while they are read")
     # those that cannot be opened are reported when they are verified
-    chosen = partitions_of(log_dir, topics, numbers, set_apart=True)
-    n_bytes = sum(one.size_in_bytes for one in chosen if not isinstance(one, KafkalogError))
+    selected = partitions_of(log_dir, args.topics, args.partitions, set_apart=True)
+    n_bytes = sum(one.size_in_bytes for one in selected if not isinstance(one, KafkalogError))
     console.start_progress(n_bytes, "headers" if args.indexes_only else "verify")
     result = Verification()
-    totals = _Totals()
-    done = iter_verify(
-        log_dir,
-        topics=topics,
-        partitions=numbers,
-        indexes_only=args.indexes_only,
-        deep=args.deep,
-        index_interval_bytes=args.index_interval_bytes,
-        threads=args.threads,
-        limits=limits,
-        progress=console.progress.advance,
-        into=result,
-    )
-    for partition in done:
+    totals = Totals()
+    names = ("topics", "partitions", "indexes_only", "deep", "index_interval_bytes", "threads", "limits")
+    options = chosen(args, *names)
+    for partition in iter_verify(log_dir, **options, progress=console.progress.advance, into=result):
         totals.add(partition)
         console.judge(partition.all_findings())
         console.unkept_findings(partition.n_more_findings)
-        lines = _json_lines(partition) if args.json else _text_lines(partition, verbose=args.verbose)
-        console.write("".join(f"{line}\n" for line in lines))
+        console.lines(_json_lines(partition) if args.json else _text_lines(partition, verbose=args.verbose))
     if not totals.n_partitions and not selected_keys(log_dir, args):
         console.note("no partition matches" if len(log_dir) else "no partition to verify")
-    totals.add_findings(result.findings)
+    totals.n_damage += sum(finding.damage for finding in result.findings)
     console.judge(result.findings)
     console.progress.close()
     not_checked = what_was_not_checked(args)
-    console.write("".join(f"{line}\n" for line in _root_lines(result, log_dir, totals, not_checked, is_json=args.json)))
+    console.lines(_root_lines(result, log_dir, totals, not_checked, is_json=args.json))
 
 
 def what_was_not_checked(args: argparse.Namespace) -> str:
@@ -135,12 +113,12 @@ def what_was_not_checked(args: argparse.Namespace) -> str:
     return "" if args.deep else "records not decoded (--deep)"
 
 
-class _Totals:
-    """The totals in the last line."""
+class Totals:
+    """The numbers in the last line."""
 
     def __init__(self) -> None:
         self.n_partitions = self.n_segments = self.n_batches = self.n_bytes = 0
-        self.n_damage = self.n_damaged = self.n_facts = 0
+        self.n_damage = self.n_damaged = 0
 
     def add(self, partition: VerifiedPartition) -> None:
         self.n_partitions += 1
@@ -148,13 +126,7 @@ class _Totals:
         self.n_batches += sum(segment.n_batches for segment in partition.segments)
         self.n_bytes += sum(segment.size_in_bytes for segment in partition.segments)
         self.n_damaged += not partition.ok
-        self.n_damage += partition.n_more_findings
-        self.add_findings(partition.all_findings())
-
-    def add_findings(self, findings: Any) -> None:
-        for finding in findings:
-            self.n_damage += finding.damage
-            self.n_facts += not finding.damage
+        self.n_damage += partition.n_more_findings + sum(finding.damage for finding in partition.all_findings())
 
     def as_text(self, not_checked: str) -> str:
         size = human_bytes(self.n_bytes) if sys.stdout.isatty() else counted(self.n_bytes, "byte")
@@ -175,13 +147,13 @@ def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]
     if partition.kind is not None:
         name = os.path.basename(partition.path)
     for segment in partition.segments:
-        yield escape_line(f"{name}  {os.path.basename(segment.path)}  {_verdict(segment)}")
-        yield from _finding_lines(segment.findings, verbose=verbose)
+        n_damage = sum(finding.damage for finding in segment.findings) + segment.n_more_findings
+        yield f"{name}  {os.path.basename(segment.path)}  {state_of(n_damage)}"
+        yield from finding_lines(segment.findings, verbose=verbose)
     if partition.findings or not partition.segments:
         n_damage = sum(finding.damage for finding in partition.findings)
-        state = f"{counted(n_damage, 'finding')} of damage" if n_damage else "OK"
-        yield escape_line(f"{name}  {'other files' if partition.segments else 'no segments'}  {state}")
-        yield from _finding_lines(partition.findings, verbose=verbose)
+        yield f"{name}  {'other files' if partition.segments else 'no segments'}  {state_of(n_damage)}"
+        yield from finding_lines(partition.findings, verbose=verbose)
     yield from _gap_lines(name, partition)
 
 
@@ -190,18 +162,18 @@ def _gap_lines(name: str, partition: VerifiedPartition) -> Iterator[str]:
     compacted = [gap.end - gap.start for gap in partition.gaps if gap.is_compacted]
     if compacted:
         between = f"{counted(len(compacted), 'gap')} between segments, {counted(sum(compacted), 'offset')}"
-        yield escape_line(f"{name}  {between}: the log cleaner has been here")
+        yield f"{name}  {between}: the log cleaner has been here"
 
 
-def _verdict(segment: VerifiedSegment) -> str:
-    n_damage = sum(finding.damage for finding in segment.findings) + segment.n_more_findings
+def state_of(n_damage: int) -> str:
+    """The word for a file, with the number of its findings."""
     return f"{counted(n_damage, 'finding')} of damage" if n_damage else "OK"
 
 
 _MOST_LINES: Final = 20
 
 
-def _finding_lines(findings: list[Finding], *, verbose: bool) -> Iterator[str]:
+def finding_lines(findings: list[Finding], *, verbose: bool) -> Iterator[str]:
     """Yield a line for each finding, damage first; a long list is shortened."""
     ordered = sorted(findings, key=lambda finding: not finding.damage)
     shown = ordered if verbose else ordered[:_MOST_LINES]
@@ -210,7 +182,7 @@ def _finding_lines(findings: list[Finding], *, verbose: bool) -> Iterator[str]:
         if finding.position is not None:
             where += f"@{finding.position}"
         mark = "!" if finding.damage else "-"
-        yield escape_line(f"  {mark} {where}: {finding.reason.value}: {finding.detail}")
+        yield f"  {mark} {where}: {finding.reason.value}: {finding.detail}"
     if len(shown) < len(ordered):
         yield f"  ... {len(ordered) - len(shown)} more; -v shows each"
 
@@ -245,7 +217,7 @@ def _json_lines(partition: VerifiedPartition) -> Iterator[str]:
 
 
 def _root_lines(
-    result: Verification, log_dir: LogDir, totals: _Totals, not_checked: str, *, is_json: bool
+    result: Verification, log_dir: LogDir, totals: Totals, not_checked: str, *, is_json: bool
 ) -> Iterator[str]:
     if is_json:
         rows = [finding.as_dict() for finding in result.findings]
@@ -256,5 +228,5 @@ def _root_lines(
     if result.findings:
         yield "log dir"
         for finding in result.findings:
-            yield escape_line(f"  {'!' if finding.damage else '-'} {finding}")
+            yield f"  {'!' if finding.damage else '-'} {finding}"
     yield totals.as_text(not_checked)

@@ -6,36 +6,21 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import add_limits, make_limits
+from kafkalog.cli.console import Console
+from kafkalog.cli.options import add_limits, chosen
 from kafkalog.cli.repairing.destination import add_destination, destination
+from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.repair.recovering.report import RecoveryReport
 
 
-def offset(text: str) -> int:
-    """Parse an offset."""
-    if not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"an offset is expected, not {text!r}")
-    return int(text)
-
-
-def epoch(text: str) -> int:
-    """Parse a leader epoch."""
-    if not text.isdecimal() or len(text) > 10 or int(text) >= 2**31:
-        raise argparse.ArgumentTypeError(f"a leader epoch is expected, not {text!r}")
-    return int(text)
-
-
-def add_shared(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace, Console], None]) -> None:
-    """Add the options behind the place of the cut, and the function that runs the command."""
+def add_shared(parser: argparse.ArgumentParser) -> None:
+    """Add the options after the place of the cut."""
     add_destination(parser)
     parser.add_argument("--json", action="store_true", help="an object a line for each partition")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run_cut(
@@ -49,14 +34,9 @@ def run_cut(
     places : tuple of str
         The parameters that tell the place of the cut.
     """
-    options = destination(args) | {place: getattr(args, place) for place in places}
-    prepare_stdout(is_json=args.json)
-    try:
-        report = cut(args.paths[0], limits=make_limits(args.limits), **options)
-    except ValueError as error:
-        if hasattr(error, "reason"):
-            raise
-        raise UsageError(str(error)) from None
+    options = destination(args) | chosen(args, *places, "limits")
+    with usage_errors():
+        report = cut(args.paths[0], **options)
     _show(report, args, console)
 
 

@@ -6,6 +6,7 @@ import argparse
 from typing import Any, Final
 
 from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import chosen
 
 PATH: Final = (
     "DIR",
@@ -49,5 +50,4 @@ def destination(args: argparse.Namespace) -> dict[str, Any]:
     for name in ("backup", "stage_in"):
         if getattr(args, name) is not None and not args.in_place:
             raise UsageError(f"--{name.replace('_', '-')} goes with --in-place")
-    names = ("output", "in_place", "backup", "dry_run", "stage_in")
-    return {name: getattr(args, name) for name in names}
+    return chosen(args, "output", "in_place", "backup", "dry_run", "stage_in")

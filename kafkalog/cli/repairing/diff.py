@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, make_limits
+from kafkalog.cli.options import HelpText, add_command, add_limits
 
 _PATHS: Final = ("DIR", "partition directory, twice", "The two DIRs are directories of one partition, of two brokers.")
 _HELP: Final = HelpText(
@@ -25,10 +25,9 @@ A damaged replica is an error: salvage it first. The exit code is 1 if the repli
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "diff", _HELP, paths=_PATHS)
+    parser = add_command(commands, "diff", _HELP, run, paths=_PATHS)
     parser.add_argument("--json", action="store_true", help="the result as a JSON object")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -38,8 +37,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.errors import Finding, Reason
     from kafkalog.repair.diff import diff
 
-    prepare_stdout(is_json=args.json)
-    found = diff(*args.paths, limits=make_limits(args.limits))
+    found = diff(*args.paths, limits=args.limits)
     if args.json:
         console.json(found.as_dict())
     elif found.ok:

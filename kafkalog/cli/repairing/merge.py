@@ -5,16 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import (
-    HelpText,
-    add_command,
-    add_limits,
-    add_selection,
-    flatten,
-    make_limits,
-    selected_bytes,
-)
+from kafkalog.cli.console import Console
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, chosen, selected_bytes
 from kafkalog.cli.repairing.salvage import show_report
 
 _PATHS: Final = (
@@ -43,14 +35,13 @@ missing that no copy has, or if copies differ although their leader epochs agree
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "merge", _HELP, paths=_PATHS)
+    parser = add_command(commands, "merge", _HELP, run, paths=_PATHS)
     where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
     where.add_argument("-o", "--output", metavar="DIR", help="make this directory, outside of any log dir")
     where.add_argument("--dry-run", action="store_true", help="write nothing: say what would be taken from where")
-    add_selection(parser.add_argument_group("what"))  # type: ignore[arg-type]
+    add_selection(parser.add_argument_group("what"))
     parser.add_argument("--json", action="store_true", help="the report as a JSON object, as in merge.json")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -58,17 +49,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.log.open import open as open_path
     from kafkalog.repair.merging.merge import merge
 
-    prepare_stdout(is_json=args.json)
-    limits = make_limits(args.limits)
-    opened = [open_path(path, limits=limits) for path in args.paths]
+    opened = [open_path(path, limits=args.limits) for path in args.paths]
     console.start_progress(sum(selected_bytes(one, args) for one in opened), "bytes")
-    report = merge(
-        opened,  # type: ignore[arg-type]
-        output=args.output,
-        topics=flatten(args.topics),
-        partitions=flatten(args.partitions),
-        dry_run=args.dry_run,
-        progress=console.progress.advance,
-        limits=limits,
-    )
+    options = chosen(args, "output", "topics", "partitions", "dry_run", "limits")
+    report = merge(opened, **options, progress=console.progress.advance)  # type: ignore[arg-type]
     show_report(report, args, console)

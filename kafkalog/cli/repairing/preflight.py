@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, index_interval, make_limits, threads
+from kafkalog.cli.options import HelpText, add_command, add_index_interval, add_limits, add_threads, chosen
 from kafkalog.cli.repairing.destination import PATH
 from kafkalog.cli.text import counted
 
@@ -40,27 +40,21 @@ The exit code is 1 if anything is lost or the broker dies.""",
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "preflight", _HELP, paths=PATH)
+    parser = add_command(commands, "preflight", _HELP, run, paths=PATH)
     how = parser.add_argument_group("how")
     how.add_argument("--broker", choices=("4.3", "2.8"), default="4.3", help="its version (default: 4.3)")
     state = how.add_mutually_exclusive_group()
     state.add_argument("--clean", dest="clean", action="store_true", default=None, help="as after a clean shutdown")
     state.add_argument("--unclean", dest="clean", action="store_false", default=None, help="as after a crash")
-    how.add_argument(
-        "--index-interval-bytes",
-        metavar="N",
-        type=index_interval,
-        help="the topics' index.interval.bytes (default: from the cluster's metadata, else from existing indexes)",
-    )
+    add_index_interval(how, " (default: from the cluster's metadata, else from existing indexes)")
     how.add_argument(
         "--config",
         metavar="FILE",
         help="the broker's server.properties, for retention, index settings and log.dirs (topic settings come first)",
     )
-    how.add_argument("--threads", metavar="N", type=threads, help="partitions to read at a time (default: up to 4)")
+    add_threads(how, "partitions to read at a time (default: up to 4)")
     parser.add_argument("--json", action="store_true", help="one object with all of it")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -70,25 +64,17 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.errors import Finding, Reason
     from kafkalog.repair.startup.preflight import preflight
 
-    prepare_stdout(is_json=args.json)
-
     def show(row: PartitionForecast) -> None:
         is_told = row.verdict != "starts" or any(one.expires for one in row.segments)
         if not args.json and (is_told or args.verbose):
-            for line in _lines(row):
-                console.line(line)
+            console.lines(_lines(row))
 
     result = preflight(
         args.paths[0],
-        broker=args.broker,
-        clean=args.clean,
-        index_interval_bytes=args.index_interval_bytes,
-        config=args.config,
-        threads=args.threads,
+        **chosen(args, "broker", "clean", "index_interval_bytes", "config", "threads", "limits"),
         on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
         progress=lambda n_bytes: console.progress.advance(n_bytes),
         on_partition=show,
-        limits=make_limits(args.limits),
     )
     console.progress.close()
     if args.json:

@@ -5,8 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, UntilBroken, prepare_stdout
-from kafkalog.cli.options import HelpText, add_command, add_limits, index_interval, make_limits, threads, timestamp
+from kafkalog.cli.console import Console, UntilBroken
+from kafkalog.cli.options import (
+    HelpText,
+    add_command,
+    add_index_interval,
+    add_limits,
+    add_threads,
+    chosen,
+    timestamp,
+)
 from kafkalog.cli.repairing.destination import PATH, add_destination, destination
 from kafkalog.cli.text import counted
 
@@ -38,19 +46,12 @@ of the copy; then there is no marker.""",
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "recover", _HELP, paths=PATH)
+    parser = add_command(commands, "recover", _HELP, run, paths=PATH)
     add_destination(parser)
     how = parser.add_argument_group("how")
     how.add_argument("--all", action="store_true", help="recover all segments, as without a recovery point")
-    how.add_argument(
-        "--index-interval-bytes",
-        metavar="N",
-        type=index_interval,
-        help="the topics' index.interval.bytes (default: from the cluster's metadata, else from existing indexes)",
-    )
-    how.add_argument(
-        "--threads", metavar="N", type=threads, help="segments to read at a time (default: processors, up to 4)"
-    )
+    add_index_interval(how, " (default: from the cluster's metadata, else from existing indexes)")
+    add_threads(how, "segments to read at a time (default: processors, up to 4)")
     how.add_argument(
         "--now",
         metavar="TIME",
@@ -60,15 +61,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="an object a line for each partition")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Recover, and print what became of each partition."""
     options = destination(args)
     from kafkalog.repair.recovering.recover import recover
-
-    prepare_stdout(is_json=args.json)
 
     def show(row: RecoveredPartition) -> None:
         if args.json:
@@ -80,14 +78,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
     report = recover(
         args.paths[0],
         **options,
+        **chosen(args, "index_interval_bytes", "threads", "now", "limits"),
         all_segments=args.all,
-        index_interval_bytes=args.index_interval_bytes,
-        threads=args.threads,
-        now=args.now,
         on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
         progress=console.progress.advance,
         on_partition=on_partition,
-        limits=make_limits(args.limits),
     )
     console.progress.close()
     on_partition.finish()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.options import (
     HelpText,
     add_command,
     add_limits,
     add_selection,
-    flatten,
-    make_limits,
+    add_threads,
+    chosen,
     selected_bytes,
-    threads,
 )
+from kafkalog.cli.scan_options import path_of
 
 if TYPE_CHECKING:
     from kafkalog.repair.merging.report import MergeReport
@@ -45,22 +45,21 @@ On stdout is the report. The exit code is 1 if something is lost.""",
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "salvage", _HELP)
+    parser = add_command(commands, "salvage", _HELP, run)
     where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
     where.add_argument("-o", "--output", metavar="DIR", help="make this directory, outside of any log dir")
     where.add_argument("--dry-run", action="store_true", help="write nothing: say what would be kept and lost")
     what = parser.add_argument_group("what")
-    add_selection(what)  # type: ignore[arg-type]
+    add_selection(what)
     what.add_argument(
         "--records",
         action="store_true",
         help="also try the single records of damaged batches, into TOPIC-N.unverified.jsonl: no checksum vouches for"
         " them",
     )
-    parser.add_argument("--threads", metavar="N", type=threads, default=1, help="segments read at a time (default: 1)")
+    add_threads(parser, "segments read at a time (default: 1)", default=1)
     parser.add_argument("--json", action="store_true", help="the report as a JSON object, as in salvage.json")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -68,21 +67,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.log.open import open as open_path
     from kafkalog.repair.salvaging.salvage import salvage
 
-    prepare_stdout(is_json=args.json)
-    limits = make_limits(args.limits)
-    opened = open_path(args.paths[0] if len(args.paths) == 1 else args.paths, limits=limits)
+    opened = open_path(path_of(args), limits=args.limits)
     console.start_progress(selected_bytes(opened, args), "bytes")
-    report = salvage(
-        opened,
-        output=args.output,
-        topics=flatten(args.topics),
-        partitions=flatten(args.partitions),
-        records=args.records,
-        threads=args.threads,
-        dry_run=args.dry_run,
-        progress=console.progress.advance,
-        limits=limits,
-    )
+    options = chosen(args, "output", "topics", "partitions", "records", "threads", "dry_run", "limits")
+    report = salvage(opened, **options, progress=console.progress.advance)
     show_report(report, args, console)
 
 
@@ -92,8 +80,7 @@ def show_report(report: SalvageReport | MergeReport, args: argparse.Namespace, c
     if args.json:
         console.json(report.as_dict())
     else:
-        for line in report.lines():
-            console.line(line)
+        console.lines(report.lines())
     console.all_findings(report.findings)
     if not report.partitions:
         console.note("no partition matches")

@@ -6,8 +6,8 @@ import argparse
 from typing import Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, timestamp
-from kafkalog.cli.repairing.cutting import add_shared, offset, run_cut
+from kafkalog.cli.options import HelpText, add_command, offset, timestamp
+from kafkalog.cli.repairing.cutting import add_shared, run_cut
 from kafkalog.cli.repairing.destination import PATH
 
 _HELP: Final = HelpText(
@@ -26,13 +26,13 @@ last segment stays. A partition that is copied alone has no checkpoint: it begin
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "trim", _HELP, paths=PATH)
+    parser = add_command(commands, "trim", _HELP, run, paths=PATH)
     place = parser.add_argument_group("up to where (one of these)").add_mutually_exclusive_group(required=True)
     place.add_argument("--before-offset", metavar="N", type=offset, help="remove records before this offset")
     place.add_argument(
         "--before-timestamp", metavar="TIME", type=timestamp, help="remove records before the first one at this time"
     )
-    add_shared(parser, run)
+    add_shared(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

@@ -6,8 +6,8 @@ import argparse
 from typing import Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, timestamp
-from kafkalog.cli.repairing.cutting import add_shared, epoch, offset, run_cut
+from kafkalog.cli.options import HelpText, add_command, epoch, offset, timestamp
+from kafkalog.cli.repairing.cutting import add_shared, run_cut
 from kafkalog.cli.repairing.destination import PATH
 
 _HELP: Final = HelpText(
@@ -28,14 +28,14 @@ error: recover it first.""",
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "truncate", _HELP, paths=PATH)
+    parser = add_command(commands, "truncate", _HELP, run, paths=PATH)
     place = parser.add_argument_group("from where on (one of these)").add_mutually_exclusive_group(required=True)
     place.add_argument("--to-offset", metavar="N", type=offset, help="remove records from this offset on")
     place.add_argument("--to-epoch", metavar="N", type=epoch, help="remove records of later leader epochs")
     place.add_argument(
         "--to-timestamp", metavar="TIME", type=timestamp, help="remove everything from the first record at this time on"
     )
-    add_shared(parser, run)
+    add_shared(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     FILTER_HELP,
     HelpText,
     add_command,
+    add_config,
+    add_filters,
+    add_internal,
     add_limits,
     add_selection,
-    assignment,
-    condition,
-    flatten,
-    make_limits,
+    chosen,
     n_bytes,
     selected_bytes,
 )
-from kafkalog.cli.scan_options import add_on_corruption, path_of, usage_errors
+from kafkalog.cli.scan_options import add_on_corruption, hint_at_skip, path_of, usage_errors
 from kafkalog.cli.text import counted, human_bytes
-from kafkalog.cli.topic_settings import check_names, noting, settings_of
-from kafkalog.errors import CorruptionError, CorruptionWarning
+from kafkalog.cli.topic_settings import check_names, settings_of
 
 if TYPE_CHECKING:
     from kafkalog.operations.converting.report import ConversionReport
@@ -70,25 +68,13 @@ _PATHS: Final = (
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "convert", _HELP, paths=_PATHS)
+    parser = add_command(commands, "convert", _HELP, run, paths=_PATHS)
     parser.add_argument("-o", "--output", metavar="DST", required=True, help="directory to make")
     what = parser.add_argument_group("which records")
-    add_selection(what)  # type: ignore[arg-type]
-    what.add_argument(
-        "--filter",
-        metavar="'COLUMN OP VALUE'",
-        dest="filters",
-        action="append",
-        type=condition,
-        help="keep only records of which this holds; may be repeated: then all must hold",
-    )
-    what.add_argument(
-        "--drop",
-        metavar="'COLUMN OP VALUE'",
-        action="append",
-        type=condition,
-        help="drop the records of which this holds; may be repeated: then those of which all hold",
-    )
+    add_selection(what)
+    add_filters(what, help="keep only records of which this holds; may be repeated: then all must hold")
+    help = "drop the records of which this holds; may be repeated: then those of which all hold"
+    add_filters(what, "--drop", "drop", help=help)
     what.add_argument(
         "--redact",
         metavar="PART=HOW",
@@ -98,28 +84,15 @@ def add_parser(commands: Any) -> None:
         help="of records that stay: key, value, headers or headers.NAME, each null or hash (SHA-256 in hex); a"
         " compacted topic cannot have null keys",
     )
-    what.add_argument(
-        "--redact-where",
-        metavar="'COLUMN OP VALUE'",
-        action="append",
-        type=condition,
-        help="redact only records of which this holds; may be repeated: then all must hold",
-    )
+    help = "redact only records of which this holds; may be repeated: then all must hold"
+    add_filters(what, "--redact-where", "redact_where", help=help)
     what.add_argument(
         "--redact-secret-file",
         metavar="FILE",
         help="hash with HMAC-SHA-256 and the secret in this file; without one,"
         " who guesses a value can tell that it is the one that was hashed",
     )
-    what.add_argument(
-        "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
-    )
-    what.add_argument(
-        "--internal",
-        action="store_true",
-        help="also internal topics (__consumer_offsets, __transaction_state, ...), which are left out of a log dir"
-        " unless -t names them",
-    )
+    add_internal(what)
     how = parser.add_argument_group("how they are written")
     how.add_argument(
         "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: as each batch has it)"
@@ -133,12 +106,8 @@ def add_parser(commands: Any) -> None:
         " single v0 and v1 messages are put together to 16K)",
     )
     how.add_argument("--segment-bytes", metavar="BYTES", type=n_bytes, help="cut segments anew at this size")
-    how.add_argument(
-        "--config",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        type=assignment("segment.bytes=1048576"),
+    add_config(
+        how,
         help="cut segments anew by a topic's settings, such as segment.ms=3600000 or index.interval.bytes=1024; may be"
         " repeated",
     )
@@ -147,8 +116,7 @@ def add_parser(commands: Any) -> None:
     reading.add_argument("--threads", metavar="N", type=int, help="threads that work (default: one a CPU)")
     reading.add_argument("--dry-run", action="store_true", help="write nothing: say what would come out")
     reading.add_argument("--json", action="store_true", help="an object a line for each partition")
-    add_limits(reading)  # type: ignore[arg-type]
-    parser.set_defaults(run=run)
+    add_limits(reading)
 
 
 def _redaction(text: str) -> tuple[str, str]:
@@ -158,15 +126,19 @@ def _redaction(text: str) -> tuple[str, str]:
     return target.strip(), action.strip()
 
 
+_OPTIONS: Final = (
+    *("topics", "partitions", "filters", "drop", "redact_where", "include_deleted", "internal", "on_corruption"),
+    *("compression", "compression_level", "batch_size", "threads", "dry_run", "limits"),
+)
+
+
 def run(args: argparse.Namespace, console: Console) -> None:
     """Convert, and print what became of each partition."""
     from kafkalog.log.open import open as open_path
     from kafkalog.operations.converting.convert import convert
 
-    prepare_stdout(is_json=args.json)
-    limits = make_limits(args.limits)
-    opened = open_path(path_of(args), limits=limits)
-    config = _config(args, console)
+    opened = open_path(path_of(args), limits=args.limits)
+    config = _config(args)
     secret = None
     if args.redact_secret_file is not None:
         secret = Path(args.redact_secret_file).read_bytes().rstrip(b"\r\n")
@@ -178,47 +150,28 @@ def run(args: argparse.Namespace, console: Console) -> None:
             " --redact-secret-file prevents that"
         )
     console.start_progress(selected_bytes(opened, args), "records")
-    with noting(console), usage_errors():
-        warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
-        try:
-            report = convert(
-                opened,
-                args.output,
-                topics=flatten(args.topics),
-                partitions=flatten(args.partitions),
-                filters=args.filters,
-                drop=args.drop,
-                redact=dict(args.redact) or None,
-                redact_where=args.redact_where,
-                redact_secret=secret,
-                compression=args.compression,
-                compression_level=args.compression_level,
-                batch_size=args.batch_size,
-                config=config,
-                include_deleted=args.include_deleted,
-                internal=args.internal,
-                on_corruption=args.on_corruption,
-                threads=args.threads,
-                dry_run=args.dry_run,
-                progress=console.progress.advance,
-                limits=limits,
-            )
-        except CorruptionError as error:
-            error.add_note("--on-corruption skip would convert what is intact")
-            raise
-        finally:
-            console.progress.close()
+    with usage_errors(), hint_at_skip("convert what is intact"):
+        report = convert(
+            opened,
+            args.output,
+            **chosen(args, *_OPTIONS),
+            redact=dict(args.redact) or None,
+            redact_secret=secret,
+            config=config,
+            progress=console.progress.advance,
+        )
+    console.progress.close()
     console.all_findings(report.findings)
     console.losses(report.findings.losses)
     _show(report, args, console)
 
 
-def _config(args: argparse.Namespace, console: Console) -> LogConfig | None:
+def _config(args: argparse.Namespace) -> LogConfig | None:
     properties = dict(args.config)
     check_names(properties)
     if args.segment_bytes is not None:
         properties["segment.bytes"] = str(args.segment_bytes)
-    return settings_of(properties, console) if properties else None
+    return settings_of(properties) if properties else None
 
 
 def _show(report: ConversionReport, args: argparse.Namespace, console: Console) -> None:

@@ -9,24 +9,25 @@ from typing import Any, BinaryIO, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import OutputError, UsageError
-from kafkalog.cli.options import HelpText, add_command
+from kafkalog.cli.options import HelpText, add_columns, add_command, add_encoding, chosen, names
 from kafkalog.cli.scan_options import (
-    ScanReporter,
     add_decoding,
     add_scan_reading,
     add_scan_selection,
     note_if_nothing_matches,
     path_of,
     record_columns_of,
+    reported,
     scan_options,
     usage_errors,
 )
 from kafkalog.cli.text import counted, human_bytes
-from kafkalog.errors import CorruptionError, CorruptionWarning, OutputExistsError
+from kafkalog.errors import OutputExistsError
 
 _HELP: Final = HelpText(
     description="""\
-Write records to a Parquet, Arrow, CSV or JSON lines file, or to a directory partitioned by topic, partition or date.
+Write records to a Parquet, Arrow, CSV or JSON lines file, to a directory partitioned by topic, partition or date, or
+to a Delta or Iceberg table.
 
 The name of a file says its format:
 
@@ -46,7 +47,9 @@ whatever the size of the log: about 200 MiB for Parquet.
 
 --resume adds to a directory what is new in each partition since the last export with --resume, exactly once; all other
 options have to be the same. A file in the directory, _kafkalog_export.json, says up to which offset each partition is
-there. If such an export is killed, the next one finishes it.
+there. If such an export is killed, the next one finishes it. With --format delta or iceberg it adds to a table, whose
+own log says so: -o is the directory or URL of a Delta table, or CATALOG.NAMESPACE.TABLE, with a catalog of pyiceberg's
+configuration. Two runs at a time add nothing twice: one of them fails.
 
 Faithful: null and empty, headers in their order and with duplicates, and timestamps are kept as in the log (null for a
 v0 record, -1 where a record has none). Bytes are bytes in Parquet and Arrow, and base64 in CSV and JSON lines unless
@@ -59,16 +62,21 @@ JSON lines are those of 'kafkalog cat --json'. A spreadsheet runs text in CSV th
   kafkalog export /backup/kafka -o lake --partition-by topic,partition,date
   kafkalog export orders-0 --columns offset,timestamp,value -o orders.csv.gz --encoding utf8
   kafkalog export /backup/kafka -o lake --partition-by topic,date --resume
+  kafkalog export /backup/kafka -t orders -o tables/orders --format delta --resume
   kafkalog export damaged-0 --on-corruption skip -o intact.parquet
   kafkalog export orders-0 -o - --format jsonl | jq .offset""",
 )
 
 _STREAMS: Final = ("arrows", "csv", "jsonl")
+_OPTIONS: Final = (
+    *("format", "partition_by", "compression", "row_group_rows", "encoding", "null", "escape_formulas"),
+    *("overwrite", "resume"),
+)
 
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "export", _HELP)
+    parser = add_command(commands, "export", _HELP, run)
     where = parser.add_argument_group("where to")
     where.add_argument("-o", "--output", metavar="TO", required=True, help="file or directory to make; - for stdout")
     where.add_argument("--overwrite", action="store_true", help="replace what is there, if an export can have made it")
@@ -79,11 +87,15 @@ def add_parser(commands: Any) -> None:
     )
     where.add_argument(
         "--format",
-        choices=("parquet", "arrow", "arrows", "csv", "jsonl"),
-        help="default: what the name ends in; parquet for a directory",
+        choices=("parquet", "arrow", "arrows", "csv", "jsonl", "delta", "iceberg"),
+        help="default: what the name ends in; parquet for a directory; delta and iceberg are tables, for --resume",
     )
     where.add_argument(
-        "--partition-by", metavar="KEY,...", help="make a directory: any of topic, partition, date, in this order"
+        "--partition-by",
+        metavar="KEY,...",
+        type=names,
+        default=(),
+        help="make a directory: any of topic, partition, date, in this order",
     )
     where.add_argument(
         "--compression",
@@ -96,12 +108,9 @@ def add_parser(commands: Any) -> None:
         type=int,
         help="most rows in a Parquet row group (default: 1048576, and 64 MiB) or a record batch of an Arrow file",
     )
-    where.add_argument(
-        "--columns", metavar="C,...", help="only these columns, in this order: see 'kafkalog cat --help'"
-    )
-    where.add_argument(
-        "--encoding",
-        choices=("base64", "utf8", "hex"),
+    add_columns(where, "only these columns, in this order: see 'kafkalog cat --help'")
+    add_encoding(
+        where,
         help="of bytes in CSV and JSON lines (default: base64); with utf8, bytes that are not valid become"
         ' {"base64": ...} in JSON, and end an export to CSV',
     )
@@ -115,54 +124,32 @@ def add_parser(commands: Any) -> None:
     add_scan_selection(parser)
     add_decoding(parser)
     add_scan_reading(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Run the export, and print what it wrote."""
     to = _stdout(args) if args.output == "-" else args.output
     with usage_errors():
-        from kafkalog.operations.export import Exporter
+        from kafkalog.operations.exporting.export import Exporter
 
         options, columns = scan_options(args), record_columns_of(args)
         if columns is not None:
             options["columns"] = columns
-        exporter = Exporter(
-            path_of(args),
-            to,
-            format=args.format,
-            partition_by=[key.strip() for key in args.partition_by.split(",")] if args.partition_by else (),
-            compression=args.compression,
-            row_group_rows=args.row_group_rows,
-            encoding=args.encoding,
-            null=args.null,
-            escape_formulas=args.escape_formulas,
-            overwrite=args.overwrite,
-            resume=args.resume,
-            **options,
-        )
+        exporter = Exporter(path_of(args), to, **chosen(args, *_OPTIONS), **options)
     from kafkalog.interchange.text_output import NotTextError
     from kafkalog.values.decoding import DecodeWarning
 
     note_if_nothing_matches(args, exporter.scan, console)
-    watch = ScanReporter(exporter.scan, console, "records")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CorruptionWarning)  # the console reports the findings instead
-        warnings.simplefilter("ignore", DecodeWarning)
+    warnings.simplefilter("ignore", DecodeWarning)  # the console reports the findings instead
+    with reported(exporter.scan, console, "records", skip="export what is intact"):
         try:
             result = exporter.run()
-        except CorruptionError as error:
-            error.add_note("--on-corruption skip would export what is intact")
-            raise
         except OutputExistsError as error:
             if not (args.overwrite or args.resume):
                 error.add_note("--overwrite replaces it")
             raise
         except NotTextError as error:
             raise UsageError(str(error)) from error
-        finally:
-            console.progress.close()
-            watch.close()
     if args.output != "-":
         wrote = f"{counted(result.n_records, 'record')} in {counted(result.n_files, 'file')}"
         console.note(f"{wrote}, {human_bytes(result.n_bytes)}, written to {args.output}")

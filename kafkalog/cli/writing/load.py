@@ -9,12 +9,22 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, assignment, flatten, make_limits, n_bytes, names
+from kafkalog.cli.options import (
+    Distinct,
+    HelpText,
+    add_command,
+    add_config,
+    add_encoding,
+    add_limits,
+    chosen,
+    n_bytes,
+    names,
+)
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted, human_bytes
-from kafkalog.cli.topic_settings import check_names, noting, settings_of
+from kafkalog.cli.topic_settings import check_names, settings_of
 
 if TYPE_CHECKING:
     from kafkalog.operations.loading.report import LoadResult
@@ -65,12 +75,19 @@ With --install LOG_DIR is a stopped broker's: the partitions get the topic ids t
 
 _ROLES: Final = ("key", "value", "timestamp", "headers", "offset", "partition", "topic")
 
+_OPTIONS: Final = (
+    *("topic", "partitions", "topic_id", "install", "replace", "metadata_log_dir", "dry_run", "stage_in"),
+    *("only_topics", "internal", "format", "naive_timezone", "truncate_timestamps", "keep_offsets", "encoding", "null"),
+    *("compression", "compression_level", "batch_size", "max_records_per_batch", "timestamp_type", "leader_epoch"),
+    "limits",
+)
+
 _batch_size = functools.partial(n_bytes, least=1, most=2**31 - 1)
 
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "load", _HELP, paths=_INPUTS)
+    parser = add_command(commands, "load", _HELP, run, paths=_INPUTS)
     where = parser.add_argument_group("where to")
     where.add_argument("-o", "--output", metavar="LOG_DIR", required=True, help="log dir; made if it is not there")
     where.add_argument("--topic", metavar="T", help="default: the column says")
@@ -90,7 +107,7 @@ def add_parser(commands: Any) -> None:
         "--only-topics",
         metavar="T,...",
         type=names,
-        action="append",
+        action=Distinct,
         help="only records whose column topic is one of these names or globs; may be repeated",
     )
     what.add_argument(
@@ -108,19 +125,16 @@ def add_parser(commands: Any) -> None:
     what.add_argument(
         "--ignore-columns", metavar="C,...", help="leave these columns out; '*' for all that are not known"
     )
-    what.add_argument("--timezone", metavar="TZ", help="of timestamps without a zone: UTC, Europe/Berlin, ...")
+    what.add_argument(
+        "--timezone", dest="naive_timezone", metavar="TZ", help="of timestamps without a zone: UTC, Europe/Berlin, ..."
+    )
     what.add_argument("--truncate-timestamps", action="store_true", help="cut off what is finer than a millisecond")
     what.add_argument(
         "--keep-offsets",
         action=argparse.BooleanOptionalAction,
         help="whether the column offset counts (default: unless there is --partitions)",
     )
-    what.add_argument(
-        "--encoding",
-        choices=("base64", "utf8", "hex"),
-        default="base64",
-        help="of keys, values and header values in CSV and JSON lines (default: base64)",
-    )
+    add_encoding(what, "of keys, values and header values in CSV and JSON lines (default: base64)", "base64")
     what.add_argument("--null", metavar="TEXT", default="", help="what stands for null in CSV (default: nothing)")
     how = parser.add_argument_group("how")
     how.add_argument(
@@ -137,14 +151,7 @@ def add_parser(commands: Any) -> None:
         help="bytes of a batch, uncompressed (default: 16K)",
     )
     how.add_argument("--max-records-per-batch", metavar="N", type=int, help="default: as many as fit")
-    how.add_argument(
-        "--config",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        type=assignment("segment.bytes=104857600"),
-        help="a setting of the topics, such as segment.bytes=104857600; may be repeated",
-    )
+    add_config(how, "a setting of the topics, such as segment.bytes=104857600; may be repeated")
     how.add_argument("--config-file", metavar="FILE", help="settings in Java's format, such as server.properties")
     how.add_argument(
         "--timestamp-type", choices=("CreateTime", "LogAppendTime"), help="default: the topic's, else CreateTime"
@@ -152,7 +159,6 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--leader-epoch", metavar="N", type=int, default=0, help="of the batches (default: 0)")
     how.add_argument("--json", action="store_true", help="on stdout an object a line for each partition")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -163,51 +169,26 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError("--metadata-log-dir goes with --install")
     if "-" in args.paths and (len(args.paths) > 1 or args.format is None):
         raise UsageError("stdin is the only input then, and its format has to be said: --format csv, jsonl or arrows")
-    prepare_stdout(is_json=args.json)
     from kafkalog.operations.loading.load import load
 
     inputs: list[Any] = [sys.stdin.buffer if path == "-" else path for path in args.paths]
-    config = _config(args, console)
+    config = _config(args)
     console.start_progress(sum(_size_of(path, args.format) for path in args.paths), "records")
-    try:
-        with noting(console), usage_errors():
-            result = load(
-                inputs,
-                args.output,
-                format=args.format,
-                encoding=args.encoding,
-                null=args.null,
-                dry_run=args.dry_run,
-                install=args.install,
-                replace=args.replace,
-                metadata_log_dir=args.metadata_log_dir,
-                progress=console.progress.reach,
-                topic=args.topic,
-                only_topics=flatten(args.only_topics),
-                internal=args.internal,
-                partitions=args.partitions,
-                config=config,
-                compression=args.compression,
-                compression_level=args.compression_level,
-                batch_size=args.batch_size,
-                max_records_per_batch=args.max_records_per_batch,
-                columns={role: name for role in _ROLES if (name := getattr(args, f"{role}_column")) is not None},
-                ignore_columns=_ignored(args.ignore_columns),
-                naive_timezone=args.timezone,
-                truncate_timestamps=args.truncate_timestamps,
-                keep_offsets=args.keep_offsets,
-                leader_epoch=args.leader_epoch,
-                topic_id=args.topic_id,
-                timestamp_type=args.timestamp_type,
-                stage_in=args.stage_in,
-                limits=make_limits(args.limits),
-            )
-    finally:
-        console.progress.close()
+    with usage_errors():
+        result = load(
+            inputs,
+            args.output,
+            **chosen(args, *_OPTIONS),
+            config=config,
+            columns={role: name for role in _ROLES if (name := getattr(args, f"{role}_column")) is not None},
+            ignore_columns=_ignored(args.ignore_columns),
+            progress=console.progress.reach,
+        )
+    console.progress.close()
     _show(result, args, console)
 
 
-def _config(args: argparse.Namespace, console: Console) -> LogConfig | None:
+def _config(args: argparse.Namespace) -> LogConfig | None:
     """Return the settings of ``--config-file``, overridden by those of ``--config``; None if neither is given."""
     from kafkalog.state.log_config import read_properties_file
 
@@ -217,7 +198,7 @@ def _config(args: argparse.Namespace, console: Console) -> LogConfig | None:
         given: dict[str, object] = {} if args.config_file is None else read_properties_file(args.config_file)
     named = dict(args.config)
     check_names(named)
-    return settings_of({**given, **named}, console)
+    return settings_of({**given, **named})
 
 
 def _ignored(text: str | None) -> list[str] | bool:

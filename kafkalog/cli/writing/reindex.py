@@ -7,21 +7,21 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console, UntilBroken, prepare_stdout
+from kafkalog.cli.console import Console, UntilBroken
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     HelpText,
     add_command,
     add_limits,
     add_selection,
-    flatten,
+    add_threads,
+    chosen,
     index_interval,
-    make_limits,
     names,
     selected_bytes,
-    threads,
     timestamp,
 )
+from kafkalog.cli.scan_options import path_of
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
@@ -63,14 +63,11 @@ on which a broker runs is refused. On stdout is a line for each file that is new
 
 def add_parser(commands: Any) -> None:
     """Register the command's arguments."""
-    parser = add_command(commands, "reindex", _HELP, writes=True)
+    parser = add_command(commands, "reindex", _HELP, run, writes=True)
     add_options(parser)
-    parser.add_argument(
-        "--threads", metavar="N", type=threads, default=1, help="segments to read at a time (default: 1)"
-    )
+    add_threads(parser, "segments to read at a time (default: 1)", default=1)
     parser.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")
     add_limits(parser)
-    parser.set_defaults(run=run)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=list(_KINDS[:3]),
         help="of offset, time, txn (these by default), snapshot, epochs",
     )
-    add_selection(what)  # type: ignore[arg-type]
+    add_selection(what)
     how = parser.add_argument_group("how")
     how.add_argument(
         "--damaged",
@@ -120,18 +117,8 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the keyword arguments of `kafkalog.reindex` for the options of `add_options`."""
     if args.backup and not args.in_place:
         raise UsageError("--backup goes with --in-place")
-    return {
-        "kinds": args.kinds,
-        "output": args.output,
-        "in_place": args.in_place,
-        "backup": args.backup,
-        "damaged": args.damaged,
-        "index_interval_bytes": args.index_interval_bytes,
-        "topics": flatten(args.topics),
-        "partitions": flatten(args.partitions),
-        "dry_run": args.dry_run,
-        "now": args.now,
-    }
+    names = ("kinds", "output", "in_place", "backup", "damaged", "index_interval_bytes", "dry_run", "now")
+    return chosen(args, *names, "topics", "partitions", "limits")
 
 
 def note_backups(n_backups: int, console: Console) -> None:
@@ -167,9 +154,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.log.open import open as open_path
     from kafkalog.operations.rebuilding.rebuild import reindex
 
-    prepare_stdout(is_json=args.json)
-    limits = make_limits(args.limits)
-    opened = open_path(args.paths[0] if len(args.paths) == 1 else args.paths, limits=limits)
+    opened = open_path(path_of(args), limits=args.limits)
     console.start_progress(selected_bytes(opened, args), "indexes")
 
     def show(file: RebuiltFile) -> None:
@@ -179,14 +164,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.line(f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}")
 
     on_file = UntilBroken(show)
-    report = reindex(
-        opened,
-        **options,
-        threads=args.threads,
-        progress=console.progress.advance,
-        on_file=on_file,
-        limits=limits,
-    )
+    report = reindex(opened, **options, threads=args.threads, progress=console.progress.advance, on_file=on_file)
     console.progress.close()
     on_file.finish()
     console.all_findings(report.findings)

@@ -7,37 +7,38 @@ import base64
 import contextlib
 import functools
 import json
-import os
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.commands import SUMMARIES
-from kafkalog.cli.console import Console, prepare_stdout
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     HelpText,
+    add_columns,
     add_command,
+    add_index_interval,
     add_limits,
     add_selection,
     assignment,
-    flatten,
-    index_interval,
-    make_limits,
+    chosen,
     n_bytes,
     names,
 )
-from kafkalog.cli.reading.verify import what_was_not_checked
+from kafkalog.cli.reading.verify import Totals, finding_lines, state_of, what_was_not_checked
 from kafkalog.cli.scan_options import (
     add_on_corruption,
+    add_scan_reading,
     add_scan_selection,
+    hint_at_skip,
     open_records,
     path_of,
     scan_options,
     usage_errors,
 )
-from kafkalog.cli.text import counted, human_bytes
+from kafkalog.cli.text import human_bytes, table
 from kafkalog.cli.writing import reindex
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _add_job(jobs: Any, name: str, words: HelpText, run: Any, *, writes: bool = False) -> argparse.ArgumentParser:
-    parser = add_command(jobs, name, words, writes=writes)
+    parser = add_command(jobs, name, words, run, writes=writes)
     where = parser.add_argument_group("Spark")
     where.add_argument("--master", metavar="URL", default="local[*]", help="where to run (default: %(default)s)")
     where.add_argument(
@@ -172,24 +173,15 @@ def _add_job(jobs: Any, name: str, words: HelpText, run: Any, *, writes: bool = 
         help="bytes of .log files a task (K, M, G understood)",
     )
     parser.add_argument("--json", action="store_true", help="an object a line")
-    parser.set_defaults(run=run)
     return parser
 
 
 def _add_scan(jobs: Any) -> None:
     parser = _add_job(jobs, "scan", _SCAN, _run_scan)
     parser.add_argument("--sql", metavar="QUERY", help="a question about the table 'records'")
-    parser.add_argument("--columns", metavar="C,...", type=names, help="of the table")
+    add_columns(parser, "of the table")
     add_scan_selection(parser)
-    _add_reading(parser)
-
-
-def _add_reading(parser: argparse.ArgumentParser) -> None:
-    reading = parser.add_argument_group("reading")
-    add_on_corruption(reading, default="raise")
-    reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
-    add_limits(reading)  # type: ignore[arg-type]
-    parser.set_defaults(threads=None)
+    add_scan_reading(parser, threads=False)
 
 
 def _add_batches(jobs: Any) -> None:
@@ -206,11 +198,9 @@ def _add_verify(jobs: Any) -> None:
     depth = parser.add_mutually_exclusive_group()
     depth.add_argument("--indexes-only", action="store_true", help="only the indexes, against batch headers")
     depth.add_argument("--deep", action="store_true", help="also decode every record")
-    parser.add_argument(
-        "--index-interval-bytes", metavar="N", type=index_interval, help="of the topics (index.interval.bytes)"
-    )
+    add_index_interval(parser, "")
     parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
-    add_limits(parser)
+    add_limits(parser, max_findings=100)  # all of them come to the driver
 
 
 def _add_rebuild(jobs: Any) -> None:
@@ -229,15 +219,14 @@ def _add_export(jobs: Any) -> None:
     )
     parser.add_argument("--partition-by", metavar="KEY,...", type=names, default=[], help="of topic, partition, date")
     parser.add_argument("--compression", choices=("none", "snappy", "gzip", "lz4", "zstd", "brotli"))
-    parser.add_argument("--columns", metavar="C,...", type=names, help="only these columns, in this order")
+    add_columns(parser)
     add_scan_selection(parser)
-    _add_reading(parser)
+    add_scan_reading(parser, threads=False)
 
 
 @contextlib.contextmanager
 def _running(args: argparse.Namespace, console: Console) -> Iterator[SparkSession]:
     """Run a Spark session, show its progress, and turn its failures into kafkalog's errors."""
-    prepare_stdout(is_json=args.json)
     from kafkalog.spark.session import SparkUnavailableError, our_errors, session, watched
 
     conf = dict(args.conf)
@@ -249,18 +238,17 @@ def _running(args: argparse.Namespace, console: Console) -> Iterator[SparkSessio
         console.progress.resize(n)
         console.progress.reach(done)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            with session(args.master, conf, name=f"kafkalog {args.job}") as spark, contextlib.ExitStack() as stack:
-                if console.shows_progress:
-                    stack.enter_context(watched(spark, tell))
-                with usage_errors(), our_errors():
-                    yield spark
-        except SparkUnavailableError as error:
-            raise UsageError(str(error)) from error
-        finally:
-            console.progress.close()
+    warnings.simplefilter("ignore")
+    try:
+        with session(args.master, conf, name=f"kafkalog {args.job}") as spark, contextlib.ExitStack() as stack:
+            if console.shows_progress:
+                stack.enter_context(watched(spark, tell))
+            with usage_errors(), our_errors():
+                yield spark
+    except SparkUnavailableError as error:
+        raise UsageError(str(error)) from error
+    finally:
+        console.progress.close()
 
 
 def _task_bytes(args: argparse.Namespace) -> dict[str, Any]:
@@ -291,8 +279,7 @@ def _run_scan(args: argparse.Namespace, console: Console) -> None:
 
 
 def _run_batches(args: argparse.Namespace, console: Console) -> None:
-    options = {"topics": flatten(args.topics), "partitions": flatten(args.partitions), **_task_bytes(args)}
-    options |= {"on_corruption": args.on_corruption, "limits": make_limits(args.limits)}
+    options = chosen(args, "topics", "partitions", "on_corruption", "limits") | _task_bytes(args)
     with _running(args, console) as spark:
         from kafkalog.spark.jobs.scan import batches
         from kafkalog.spark.jobs.tables import TaskFindings
@@ -311,10 +298,7 @@ def _show(frame: DataFrame, args: argparse.Namespace, console: Console) -> None:
             console.write(json.dumps(row.asDict(recursive=True), default=_as_json) + "\n")
         return
     rows = [[_as_text(value) for value in row] for row in frame.collect()]
-    widths = [max(map(len, column)) for column in zip(frame.columns, *rows, strict=True)]
-    for cells in (frame.columns, *rows):
-        line = "  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True))
-        console.line(line.rstrip())
+    console.lines(table([frame.columns, *rows], [False] * len(frame.columns)))
 
 
 def _as_json(value: Any) -> Any:
@@ -335,48 +319,27 @@ def _as_text(value: Any) -> str:
 def _run_verify(args: argparse.Namespace, console: Console) -> None:
     with _running(args, console) as spark:
         from kafkalog.log.log_dir import LogDir
-        from kafkalog.spark.jobs.tables import MAX_FINDINGS
         from kafkalog.spark.jobs.verify import verify
 
-        limits = make_limits([("max_findings", MAX_FINDINGS), *args.limits])
-        opened = LogDir(list(dict.fromkeys(args.paths)), limits=limits)
-        frame = verify(
-            spark,
-            opened,
-            topics=flatten(args.topics),
-            partitions=flatten(args.partitions),
-            indexes_only=args.indexes_only,
-            deep=args.deep,
-            index_interval_bytes=args.index_interval_bytes,
-            work_dir=args.work_dir,
-            limits=limits,
-            **_task_bytes(args),
-        )
-        totals = {"segment": 0, "partition": 0, "bytes": 0, "batches": 0, "damage": 0}
+        opened = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
+        names = ("topics", "partitions", "indexes_only", "deep", "index_interval_bytes", "work_dir", "limits")
+        frame = verify(spark, opened, **chosen(args, *names), **_task_bytes(args))
+        totals = Totals()
         for row in _rows(frame):
             findings = _judge(row, console)
-            totals["damage"] += row["n_damage"]
-            if row["kind"] != "log_dir":
-                totals[row["kind"]] += 1
-                totals["bytes"] += row["size_in_bytes"] or 0
-                totals["batches"] += row["n_batches"] or 0
+            totals.n_damage += row["n_damage"]
+            totals.n_partitions += row["kind"] == "partition"
+            totals.n_segments += row["kind"] == "segment"
+            totals.n_bytes += row["size_in_bytes"] or 0
+            totals.n_batches += row["n_batches"] or 0
             if args.json:
                 console.json(row)
             elif row["n_damage"] or (findings and console.verbose):
-                state = f"{counted(row['n_damage'], 'finding')} of damage" if row["n_damage"] else "OK"
-                console.line(f"{row['path'] or 'log dir'}  {state}")
-                _write_findings(findings, console)
+                console.line(f"{row['path'] or 'log dir'}  {state_of(row['n_damage'])}")
+                told = [one for one in findings if one.damage or console.verbose]
+                console.lines(finding_lines(told, verbose=True))
     if not args.json:
-        state = f"{counted(totals['damage'], 'finding')} of damage" if totals["damage"] else "all OK"
-        not_checked = what_was_not_checked(args)
-        parts = [
-            counted(totals["partition"], "partition"),
-            counted(totals["segment"], "segment"),
-            counted(totals["batches"], "batch"),
-            counted(totals["bytes"], "byte"),
-        ]
-        told = filter(None, [f"total: {', '.join(parts)}", "" if totals["damage"] else not_checked, state])
-        console.write("; ".join(told) + "\n")
+        console.line(totals.as_text(what_was_not_checked(args)))
 
 
 def _rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
@@ -395,15 +358,6 @@ def _judge(row: dict[str, Any], console: Console) -> list[Finding]:
     return findings
 
 
-def _write_findings(findings: list[Finding], console: Console) -> None:
-    for finding in sorted(findings, key=lambda one: not one.damage):
-        if finding.damage or console.verbose:
-            where = os.path.basename(finding.path or "")
-            where += "" if finding.position is None else f"@{finding.position}"
-            mark = "!" if finding.damage else "-"
-            console.line(f"  {mark} {where}: {finding.reason.value}: {finding.detail}")
-
-
 def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
     options = reindex.options_of(args)
     changes: dict[str, int] = {}
@@ -411,14 +365,7 @@ def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
     with _running(args, console) as spark:
         from kafkalog.spark.jobs.rebuild import reindex as run_job
 
-        frame = run_job(
-            spark,
-            path_of(args),
-            **options,
-            work_dir=args.work_dir,
-            limits=make_limits(args.limits),
-            **_task_bytes(args),
-        )
+        frame = run_job(spark, path_of(args), **options, work_dir=args.work_dir, **_task_bytes(args))
         for row in _rows(frame):
             _report(row, console, is_json=args.json, changes=changes, with_same=args.output is not None)
             n_backups += sum(file["backup"] is not None for file in row["files"])
@@ -449,26 +396,14 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
     unopened: list[Finding] = []
     states: dict[str, int] = {}
     with _running(args, console) as spark:
-        from kafkalog.errors import CorruptionError, OutputExistsError
+        from kafkalog.errors import OutputExistsError
         from kafkalog.spark.jobs.export import export
         from kafkalog.spark.jobs.tables import findings_of
 
         try:
-            frame = export(
-                spark,
-                open_records(args, console),
-                args.output,
-                format=args.format,
-                partition_by=args.partition_by,
-                columns=args.columns,
-                compression=args.compression,
-                overwrite=args.overwrite,
-                report=unopened.append,
-                **options,
-            )
-        except CorruptionError as error:
-            error.add_note("--on-corruption skip would export what is intact")
-            raise
+            options |= chosen(args, "format", "partition_by", "columns", "compression", "overwrite")
+            with hint_at_skip("export what is intact"):
+                frame = export(spark, open_records(args, console), args.output, report=unopened.append, **options)
         except OutputExistsError as error:
             if not args.overwrite:
                 error.add_note("--overwrite replaces it")

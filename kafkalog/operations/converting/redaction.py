@@ -26,20 +26,15 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """The parts of a record to redact, and how.
-
-    Attributes
-    ----------
-    actions : tuple of (str, str)
-        Target and action. Targets are ``key``, ``value``, ``headers`` (all of them) and ``headers.NAME`` (the values of
-        every header of that name). Actions are ``null`` (removes all headers if the target is ``headers``) and
-        ``hash``.
-    secret : bytes or None
-        With a secret the hash is HMAC-SHA-256, else SHA-256; 64 hex digits either way. Null stays null.
-    """
+    """The parts of a record to redact, and how."""
 
     actions: tuple[tuple[str, str], ...]
+    """Target and action. Targets are ``key``, ``value``, ``headers`` (all of them) and ``headers.NAME`` (the values of
+    every header of that name). Actions are ``null`` (removes all headers if the target is ``headers``) and
+    ``hash``.
+    """
     secret: bytes | None = None
+    """With a secret the hash is HMAC-SHA-256, else SHA-256; 64 hex digits either way. Null stays null."""
 
     @classmethod
     def parse(cls, redact: Mapping[str, str | None], secret: bytes | str | None = None) -> Redaction:

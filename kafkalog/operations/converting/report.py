@@ -15,44 +15,33 @@ from kafkalog.text import counted
 
 @dataclass(frozen=True, slots=True)
 class ConvertedPartition:
-    """A converted partition, with counts before and after.
-
-    Attributes
-    ----------
-    topic_partition : TopicPartition
-        Topic and partition of the output.
-    path, source : str
-        Directory of the output (in a dry run, where it would be), and of the source.
-    start_offset, end_offset : int
-        Offsets of the converted log, half-open; those of the source, unless damage ended it earlier.
-    n_batches_before, n_batches_after, n_batches_kept : int
-        `n_batches_kept` counts those copied byte for byte.
-    n_records_before, n_records_after, n_records_redacted : int
-        Control records are not counted, nor records that are left out below the log start offset.
-        `n_records_before` includes lost records, if batch headers give their number.
-    n_bytes_before, n_bytes_after : int
-        Bytes of the batches that were read and written.
-    lost : Loss
-        The records lost to damage.
-    findings : list of Finding
-        Findings about the partition, as far as the report keeps them.
-    """
+    """A converted partition, with counts before and after."""
 
     topic_partition: kf.TopicPartition
+    """Topic and partition of the output."""
     path: str
     source: str
+    """Directory of the output (in a dry run, where it would be), and of the source."""
     start_offset: int
     end_offset: int
+    """Offsets of the converted log, half-open; those of the source, unless damage ended it earlier."""
     n_batches_before: int
     n_batches_after: int
     n_batches_kept: int
+    """`n_batches_kept` counts those copied byte for byte."""
     n_records_before: int
     n_records_after: int
     n_records_redacted: int
+    """Control records are not counted, nor records that are left out below the log start offset.
+    `n_records_before` includes lost records, if batch headers give their number.
+    """
     n_bytes_before: int
     n_bytes_after: int
+    """Bytes of the batches that were read and written."""
     lost: Loss = field(default_factory=Loss)
+    """The records lost to damage."""
     findings: list[Finding] = field(default_factory=list)
+    """Findings about the partition, as far as the report keeps them."""
 
     @property
     def n_records_dropped(self) -> int:

@@ -43,19 +43,14 @@ _ALL: Final = Selection()
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings that apply to all batches, whatever their records are.
-
-    Attributes
-    ----------
-    compression : Compression or None
-        Compression of rewritten batches; None keeps each batch's codec. If set, batches of another codec are rewritten.
-    batch_size : int or None
-        Size to which all batches are cut again, in bytes before compression; None keeps the batches.
-    limits : Limits
-    """
+    """Settings that apply to all batches, whatever their records are."""
 
     compression: Compression | None = None
+    """Compression of rewritten batches; None keeps each batch's codec. If set, batches of another codec are
+    rewritten.
+    """
     batch_size: int | None = None
+    """Size to which all batches are cut again, in bytes before compression; None keeps the batches."""
     limits: Limits = DEFAULT_LIMITS
 
     @property
@@ -91,26 +86,18 @@ class Counts:
 
 @dataclass(slots=True)
 class Rewritten:
-    """The output for some batches.
-
-    Attributes
-    ----------
-    n_batches : int
-        Number of source batches that are done.
-    error : KafkalogError or None
-        The damage in the batch after them; None if there is none.
-    window : Window or None
-        The batches to write; None if there are none.
-    tail : Window or None
-        An empty batch with the last offset of the source batches, if the last one was dropped. It must be written if no
-        batch follows, so that the log end offset stays.
-    counts : Counts
-    """
+    """The output for some batches."""
 
     n_batches: int
+    """Number of source batches that are done."""
     error: KafkalogError | None = None
+    """The damage in the batch after them; None if there is none."""
     window: Window | None = None
+    """The batches to write; None if there are none."""
     tail: Window | None = None
+    """An empty batch with the last offset of the source batches, if the last one was dropped. It must be written if no
+    batch follows, so that the log end offset stays.
+    """
     counts: Counts = field(default_factory=Counts)
 
 

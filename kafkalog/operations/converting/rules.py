@@ -23,26 +23,17 @@ _EVERYTHING: Final = Filter(((),))
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of a conversion for all partitions.
-
-    Attributes
-    ----------
-    keep : Filter or None
-        Records that do not match are dropped; None drops none.
-    drop : Filter or None
-        Records that match are dropped; None drops none.
-    redaction : Redaction or None
-    redact : Filter or None
-        The records to redact; None for all.
-    include_deleted : bool
-        Whether records below the log start offset are included.
-    """
+    """The rules of a conversion for all partitions."""
 
     keep: Filter | None = None
+    """Records that do not match are dropped; None drops none."""
     drop: Filter | None = None
+    """Records that match are dropped; None drops none."""
     redaction: Redaction | None = None
     redact: Filter | None = None
+    """The records to redact; None for all."""
     include_deleted: bool = False
+    """Whether records below the log start offset are included."""
 
     @property
     def drops_by_content(self) -> bool:
@@ -79,20 +70,13 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class BoundRules:
-    """The rules of a conversion for the records of one segment.
-
-    Attributes
-    ----------
-    kept : Selection
-        The records to keep.
-    redaction : Redaction or None
-    redacted : Selection or None
-        The kept records to redact.
-    """
+    """The rules of a conversion for the records of one segment."""
 
     kept: Selection
+    """The records to keep."""
     redaction: Redaction | None
     redacted: Selection | None
+    """The kept records to redact."""
 
     @property
     def redacts_all(self) -> bool:

@@ -32,47 +32,31 @@ MAX_INT: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """Options of `DumpLogSegments`.
-
-    Attributes
-    ----------
-    deep_iteration : bool
-        Also print records; implied by `print_data_log`.
-    print_data_log : bool
-        Print keys and values; implied by each of the decoders.
-    skip_record_metadata : bool
-        Print only the key and the value of a record.
-    max_bytes : int or None
-        Read at most this many bytes of a log.
-    index_sanity_check : bool
-        Only run the sanity check of an index, and print that it passed.
-    verify_index_only : bool
-        Compare an index with the log without printing its entries.
-    max_message_size : int
-        The largest batch, in bytes, that is read at an indexed position.
-    dialect : str
-        One of `DIALECTS`.
-    key_decoder, value_decoder : str or None
-        One of `DECODERS`; None for strings.
-    topic_decoder : str or None
-        One of `TOPIC_DECODERS`: keys and values are those of this internal topic. 2.8 has the first two.
-    keep_going : bool
-        After an error continue with the next file. Kafka's tool does not.
-    limits : Limits
-    """
+    """Options of `DumpLogSegments`."""
 
     deep_iteration: bool = False
+    """Also print records; implied by `print_data_log`."""
     print_data_log: bool = False
+    """Print keys and values; implied by each of the decoders."""
     skip_record_metadata: bool = False
+    """Print only the key and the value of a record."""
     max_bytes: int | None = None
+    """Read at most this many bytes of a log."""
     index_sanity_check: bool = False
+    """Only run the sanity check of an index, and print that it passed."""
     verify_index_only: bool = False
+    """Compare an index with the log without printing its entries."""
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    """The largest batch, in bytes, that is read at an indexed position."""
     dialect: str = DIALECTS[0]
+    """One of `DIALECTS`."""
     key_decoder: str | None = None
     value_decoder: str | None = None
+    """One of `DECODERS`; None for strings."""
     topic_decoder: str | None = None
+    """One of `TOPIC_DECODERS`: keys and values are those of this internal topic. 2.8 has the first two."""
     keep_going: bool = False
+    """After an error continue with the next file. Kafka's tool does not."""
     limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:

@@ -12,25 +12,17 @@ from kafkalog.writing.routing import RoutedPartition
 
 @dataclass(frozen=True, slots=True)
 class LoadedPartition:
-    """A partition that was written, or would be.
-
-    Attributes
-    ----------
-    topic : str
-    partition : int
-    n_records, n_batches, n_bytes : int
-        Counts of its `.log` files. A dry run has no batches; its `n_bytes` is the approximate size of the records.
-    first_offset, next_offset : int
-        Offset of the first record, and one past the last.
-    """
+    """A partition that was written, or would be."""
 
     topic: str
     partition: int
     n_records: int
     n_batches: int
     n_bytes: int
+    """Counts of its `.log` files. A dry run has no batches; its `n_bytes` is the approximate size of the records."""
     first_offset: int
     next_offset: int
+    """Offset of the first record, and one past the last."""
 
     @classmethod
     def of(cls, partition: RoutedPartition) -> LoadedPartition:

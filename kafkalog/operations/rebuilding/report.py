@@ -17,26 +17,18 @@ Damaged = Literal["keep", "cut"]
 
 @dataclass(frozen=True, slots=True)
 class RebuiltFile:
-    """A file that is derived from `.log` files.
-
-    Attributes
-    ----------
-    path : str
-        Its path beside the `.log`, also if it was written elsewhere.
-    kind : {"offset", "time", "txn", "snapshot", "epochs"}
-    n_entries, n_bytes : int
-    change : {"new", "changed", "same", "removed"}
-        Compared with the existing file.
-    backup : str or None
-        Path of the old file's backup.
-    """
+    """A file that is derived from `.log` files."""
 
     path: str
+    """Its path beside the `.log`, also if it was written elsewhere."""
     kind: Kind
+    """One of "offset", "time", "txn", "snapshot", "epochs"."""
     n_entries: int
     n_bytes: int
     change: Change
+    """Compared with the existing file."""
     backup: str | None = None
+    """Path of the old file's backup."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

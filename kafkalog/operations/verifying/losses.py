@@ -39,20 +39,15 @@ Add = Callable[[Finding], None]
 
 @dataclass(frozen=True, slots=True)
 class OffsetGap:
-    """A range of offsets between two existing segments that neither of them holds.
-
-    Attributes
-    ----------
-    start, end : int
-        The range; `end` is exclusive.
-    is_compacted : bool
-        Whether the log cleaner explains the gap: its checkpoint is past it, or, without a checkpoint, segments of the
-        partition have gaps inside.
-    """
+    """A range of offsets between two existing segments that neither of them holds."""
 
     start: int
     end: int
+    """The range; `end` is exclusive."""
     is_compacted: bool
+    """Whether the log cleaner explains the gap: its checkpoint is past it, or, without a checkpoint, segments of the
+    partition have gaps inside.
+    """
 
 
 def check_losses(

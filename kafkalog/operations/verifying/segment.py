@@ -47,18 +47,12 @@ _TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
 
 @dataclass(frozen=True, slots=True)
 class LogDirState:
-    """State of the log dir that holds a partition: in use, cleanly shut down, or neither.
-
-    Attributes
-    ----------
-    is_live : bool
-        A broker holds the log dir's lock.
-    was_closed : bool
-        A broker has shut it down cleanly and trimmed its preallocated files.
-    """
+    """State of the log dir that holds a partition: in use, cleanly shut down, or neither."""
 
     is_live: bool = False
+    """A broker holds the log dir's lock."""
     was_closed: bool = False
+    """A broker has shut it down cleanly and trimmed its preallocated files."""
 
     @classmethod
     def of(cls, partition: Partition) -> LogDirState:

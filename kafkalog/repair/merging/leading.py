@@ -55,23 +55,18 @@ def doubted_epoch(replicas: list[Replica], leader: int) -> int | None:
 
 
 class Comparison(NamedTuple):
-    """How a replica relates to the leader.
-
-    Attributes
-    ----------
-    end : int
-        The offset at which it is cut, by its leader epochs.
-    conflict : int or None
-        The offset of its first batch that differs although leader epochs agree. The replica is not trusted behind the
-        last batch before that both have.
-    doubted : int or None
-        The offset of its first batch that the leader has, too, but with another leader epoch: two leaders have appended
-        what a producer sent twice, or one of the epochs is wrong.
-    """
+    """How a replica relates to the leader."""
 
     end: int
+    """The offset at which it is cut, by its leader epochs."""
     conflict: int | None
+    """The offset of its first batch that differs although leader epochs agree. The replica is not trusted behind the
+    last batch before that both have.
+    """
     doubted: int | None
+    """The offset of its first batch that the leader has, too, but with another leader epoch: two leaders have appended
+    what a producer sent twice, or one of the epochs is wrong.
+    """
 
 
 class MergedLog:

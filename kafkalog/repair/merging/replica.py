@@ -12,9 +12,9 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits
 from kafkalog.log.partition import Partition
+from kafkalog.log.searching.resync import Found
 from kafkalog.records.batch_table import whole_batches
 from kafkalog.repair.salvaging.plan import SegmentPlan, gather, plan_segment
-from kafkalog.repair.salvaging.resync import Found
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import Epochs, LeaderEpochs, epochs_of, merge
 from kafkalog.storage.bad_sectors import BadSectorSource

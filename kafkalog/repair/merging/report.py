@@ -13,94 +13,64 @@ from kafkalog.text import counted
 
 @dataclass(slots=True)
 class MergedReplica:
-    """One copy of a partition.
-
-    Attributes
-    ----------
-    path : str
-    last_epoch : int
-        Its latest leader epoch, -1 for none.
-    start_offset, end_offset : int
-        Of its intact batches; `end_offset` is excluded.
-    n_batches : int
-        Intact batches.
-    n_batches_taken : int
-        Those in the output.
-    n_bytes_lost : int
-        Bytes that are damaged, suspect, or not readable. `salvage` of the copy describes them.
-    is_tail_lost : bool
-        Whether bytes were lost at the end of its last segment: its log may have been longer.
-    truncate_to : int or None
-        The offset from which on it has what the leader does not; None if there is nothing like that.
-    differs_from : int or None
-        The offset of its first batch that differs from the leader's although the leader epochs agree; None if there is
-        none. Behind the last batch before it that both have, nothing was taken.
-    doubted_from : int or None
-        The offset of a batch whose leader epoch may be wrong, and on which it depends which copy leads or where this
-        one is cut. No checksum covers it.
-    """
+    """One copy of a partition."""
 
     path: str
     last_epoch: int
+    """Its latest leader epoch, -1 for none."""
     start_offset: int
     end_offset: int
+    """Of its intact batches; `end_offset` is excluded."""
     n_batches: int
+    """Intact batches."""
     n_batches_taken: int = 0
+    """Those in the output."""
     n_bytes_lost: int = 0
+    """Bytes that are damaged, suspect, or not readable. `salvage` of the copy describes them."""
     is_tail_lost: bool = False
+    """Whether bytes were lost at the end of its last segment: its log may have been longer."""
     truncate_to: int | None = None
+    """The offset from which on it has what the leader does not; None if there is nothing like that."""
     differs_from: int | None = None
+    """The offset of its first batch that differs from the leader's although the leader epochs agree; None if there is
+    none. Behind the last batch before it that both have, nothing was taken.
+    """
     doubted_from: int | None = None
+    """The offset of a batch whose leader epoch may be wrong, and on which it depends which copy leads or where this
+    one is cut. No checksum covers it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class MergedRange:
-    """Offsets that come from one copy, or that no copy has.
-
-    Attributes
-    ----------
-    start_offset : int
-    end_offset : int or None
-        Excluded. None behind the last batch, where the leader's copy lost bytes, if nothing tells the end.
-    source : str or None
-        Path of the copy; None if no copy has these offsets, or none of which it is known that it is the same log.
-    n_batches, size_in_bytes : int
-    leader_epochs : (int, int) or None
-        Of the first and the last batch.
-    """
+    """Offsets that come from one copy, or that no copy has."""
 
     start_offset: int
     end_offset: int | None
+    """Excluded. None behind the last batch, where the leader's copy lost bytes, if nothing tells the end."""
     source: str | None
+    """Path of the copy; None if no copy has these offsets, or none of which it is known that it is the same log."""
     n_batches: int = 0
     size_in_bytes: int = 0
     leader_epochs: tuple[int, int] | None = None
+    """Of the first and the last batch."""
 
 
 @dataclass(slots=True)
 class MergedPartition:
-    """What became of one partition.
-
-    Attributes
-    ----------
-    output : str
-        The new partition directory.
-    leader : str
-        Path of the copy that leads.
-    start_offset, end_offset : int
-        Of the output; `end_offset` is excluded.
-    replicas : list of MergedReplica
-        In the order in which they were given.
-    ranges : list of MergedRange
-        In order.
-    """
+    """What became of one partition."""
 
     output: str
+    """The new partition directory."""
     leader: str
+    """Path of the copy that leads."""
     start_offset: int = 0
     end_offset: int = 0
+    """Of the output; `end_offset` is excluded."""
     replicas: list[MergedReplica] = field(default_factory=list)
+    """In the order in which they were given."""
     ranges: list[MergedRange] = field(default_factory=list)
+    """In order."""
 
     @property
     def missing(self) -> list[MergedRange]:

@@ -26,23 +26,14 @@ _INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
 @dataclass(slots=True)
 class PartitionRecovery:
-    """The recovery of one partition while it is under way.
-
-    Attributes
-    ----------
-    plan : LoadPlan
-    output : PartitionOutput
-    lone : list of Work
-        The older segments that are recovered on their own, one each.
-    main : Work or None
-        The segments from the recovery point on.
-    files : list of RebuiltFile
-    """
+    """The recovery of one partition while it is under way."""
 
     plan: LoadPlan
     output: PartitionOutput
     lone: list[Work] = field(default_factory=list)
+    """The older segments that are recovered on their own, one each."""
     main: Work | None = None
+    """The segments from the recovery point on."""
     files: list[RebuiltFile] = field(default_factory=list)
     epochs_below: int | None = None
     """Leader epochs that begin from this offset on are dropped."""

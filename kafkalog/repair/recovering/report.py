@@ -17,29 +17,21 @@ Action = Literal["kept", "recovered", "cut", "emptied", "deleted"]
 
 @dataclass(frozen=True, slots=True)
 class SegmentRecovery:
-    """What becomes of one segment.
-
-    Attributes
-    ----------
-    name : str
-        File name of the `.log`; that of a `.swap` file without its suffix.
-    base_offset : int
-    action : {"kept", "recovered", "cut", "emptied", "deleted"}
-        "kept": on disk according to the recovery point, and not read. "recovered": read, and intact. "cut": truncated
-        before damage. "emptied": truncated to 0 bytes, because its offsets do not rise. "deleted": it lies behind
-        damage.
-    n_bytes_before, n_bytes : int
-        Size of the `.log` before and after.
-    finding : Finding or None
-        The damage, or the torn tail.
-    """
+    """What becomes of one segment."""
 
     name: str
+    """File name of the `.log`; that of a `.swap` file without its suffix."""
     base_offset: int
     action: Action
+    """What is done with it. "kept": on disk according to the recovery point, and not read. "recovered": read, and
+    intact. "cut": truncated before damage. "emptied": truncated to 0 bytes, because its offsets do not rise. "deleted":
+    it lies behind damage.
+    """
     n_bytes_before: int
     n_bytes: int
+    """Size of the `.log` before and after."""
     finding: Finding | None = None
+    """The damage, or the torn tail."""
 
     @property
     def n_bytes_lost(self) -> int:
@@ -54,34 +46,22 @@ class SegmentRecovery:
 
 @dataclass(slots=True)
 class RecoveredPartition:
-    """What becomes of one partition.
-
-    Attributes
-    ----------
-    path : str
-    topic_partition : TopicPartition or None
-    segments : list of SegmentRecovery
-    files : list of RebuiltFile
-        Indexes, snapshots and epochs that were derived from the segments.
-    removed : dict of str to str
-        Other files that are deleted, and why.
-    renamed : dict of str to str
-        `.swap` files and their new names.
-    log_start_offset, log_end_offset : int
-        Afterwards.
-    error : str or None
-        Why the partition could not be recovered; it is then unchanged, or left out of the copy.
-    """
+    """What becomes of one partition."""
 
     path: str
     topic_partition: kf.TopicPartition | None
     segments: list[SegmentRecovery] = field(default_factory=list)
     files: list[RebuiltFile] = field(default_factory=list)
+    """Indexes, snapshots and epochs that were derived from the segments."""
     removed: dict[str, str] = field(default_factory=dict)
+    """Other files that are deleted, and why."""
     renamed: dict[str, str] = field(default_factory=dict)
+    """`.swap` files and their new names."""
     log_start_offset: int = 0
     log_end_offset: int = 0
+    """Afterwards."""
     error: str | None = None
+    """Why the partition could not be recovered; it is then unchanged, or left out of the copy."""
 
     @property
     def n_bytes_lost(self) -> int:

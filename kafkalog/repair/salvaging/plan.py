@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Limits, Reason
+from kafkalog.log.searching.choosing import Choice, choose
+from kafkalog.log.searching.inside_links import with_batches_inside_links
+from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.log.segment import Segment
 from kafkalog.records.header_walk import LINKED
-from kafkalog.repair.salvaging.choosing import Choice, choose
-from kafkalog.repair.salvaging.inside_links import with_batches_inside_links
-from kafkalog.repair.salvaging.resync import Found, find_batches
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.source import Bytes, ByteSource
@@ -93,11 +93,12 @@ def plan_segment(
     found = Found.concatenate(parts)
     del parts
     found = with_batches_inside_links(source, found, base_offset=segment.base_offset, limits=limits)
+    end_offset = segment.base_offset + kf.MAX_RELATIVE_OFFSET + 1
     choice = choose(
         source,
         found,
         base_offset=segment.base_offset,
-        next_base_offset=next_base_offset,
+        end_offset=end_offset if next_base_offset is None else min(next_base_offset, end_offset),
         epochs=epochs,
         limits=limits,
     )

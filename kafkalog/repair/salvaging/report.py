@@ -13,26 +13,18 @@ from kafkalog.text import counted
 
 @dataclass(frozen=True, slots=True)
 class LostPiece:
-    """Bytes of a segment that are not in the output.
-
-    Attributes
-    ----------
-    start, end : int
-        Positions in the `.log`; `end` is excluded.
-    is_suspect : bool
-        Whether these are intact batches that do not agree with the rest of the log: copies, batches out of their place,
-        batches inside of a record's value.
-    reason : Reason
-    quarantine_position : int
-        Where these bytes are in the quarantine file.
-    sha256 : str
-    """
+    """Bytes of a segment that are not in the output."""
 
     start: int
     end: int
+    """Positions in the `.log`; `end` is excluded."""
     is_suspect: bool
+    """Whether these are intact batches that do not agree with the rest of the log: copies, batches out of their place,
+    batches inside of a record's value.
+    """
     reason: Reason
     quarantine_position: int
+    """Where these bytes are in the quarantine file."""
     sha256: str
 
 
@@ -42,54 +34,41 @@ class LostRange:
 
     Zeros at the end of a file count as padding, not as lost, and have no pieces. Where offsets are missing behind them,
     or nothing tells that there are none, they are listed here all the same.
-
-    Attributes
-    ----------
-    segment : str
-        Path of the `.log`.
-    start, end : int
-        Positions; `end` is excluded.
-    size_in_bytes : int
-        Bytes lost, without suspects and padding.
-    reason : Reason
-        Of the first piece.
-    first_offset, end_offset : int or None
-        Offsets that the hole may have held; `end_offset` is excluded, and None at the end of a log whose end nothing
-        tells.
-    n_records : int or None
-        Records lost; None if unknown.
-    certainty : {"exact", "header", "at_most"} or None
-        Where `n_records` comes from: "exact" if the headers of the damaged batches fill the hole, "header" if they are
-        all there is to say, "at_most" if it is the number of offsets. A log that was compacted had fewer.
-    timestamp_before, timestamp_after : int or None
-        Largest timestamp of the batch before and base timestamp of the batch after, ms: the time of what is lost, if
-        timestamps rise.
-    leader_epochs : tuple of (int or None, int or None)
-        Of the batches before and after.
-    producer_ids : tuple of int
-        Producers in headers of the damaged batches, as far as they can be read.
-    open_transactions : tuple of (int, int)
-        Producer and first offset of transactions that were open before the hole. Their markers may be lost.
-    is_unreadable : bool
-        Whether the disk could not read some of it.
-    pieces : tuple of LostPiece
     """
 
     segment: str
+    """Path of the `.log`."""
     start: int
     end: int
+    """Positions; `end` is excluded."""
     size_in_bytes: int
+    """Bytes lost, without suspects and padding."""
     reason: Reason
+    """Of the first piece."""
     first_offset: int
     end_offset: int | None
+    """Offsets that the hole may have held; `end_offset` is excluded, and None at the end of a log whose end nothing
+    tells.
+    """
     n_records: int | None
+    """Records lost; None if unknown."""
     certainty: Certainty | None
+    """Where `n_records` comes from: "exact" if the headers of the damaged batches fill the hole, "header" if they are
+    all there is to say, "at_most" if it is the number of offsets. A log that was compacted had fewer.
+    """
     timestamp_before: int | None
     timestamp_after: int | None
+    """Largest timestamp of the batch before and base timestamp of the batch after, ms: the time of what is lost, if
+    timestamps rise.
+    """
     leader_epochs: tuple[int | None, int | None]
+    """Of the batches before and after."""
     producer_ids: tuple[int, ...]
+    """Producers in headers of the damaged batches, as far as they can be read."""
     open_transactions: tuple[tuple[int, int], ...]
+    """Producer and first offset of transactions that were open before the hole. Their markers may be lost."""
     is_unreadable: bool
+    """Whether the disk could not read some of it."""
     pieces: tuple[LostPiece, ...]
 
     @classmethod
@@ -141,20 +120,7 @@ class LostRange:
 
 @dataclass(slots=True)
 class SalvagedSegment:
-    """The bytes of one `.log`; kept, lost, padding and suspect bytes add up to its size.
-
-    Attributes
-    ----------
-    path : str
-    base_offset, size_in_bytes : int
-    n_bytes_kept, n_bytes_lost, n_bytes_padding, n_bytes_suspect : int
-        Padding are the zeros at the end of a preallocated file.
-    n_batches_kept, n_batches_suspect : int
-    n_records_kept : int
-        Compressed v0 and v1 messages count as one.
-    inode, modified_ns : int
-        Of the file that was read.
-    """
+    """The bytes of one `.log`; kept, lost, padding and suspect bytes add up to its size."""
 
     path: str
     base_offset: int
@@ -163,54 +129,43 @@ class SalvagedSegment:
     n_bytes_lost: int = 0
     n_bytes_padding: int = 0
     n_bytes_suspect: int = 0
+    """Padding are the zeros at the end of a preallocated file."""
     n_batches_kept: int = 0
     n_batches_suspect: int = 0
     n_records_kept: int = 0
+    """Compressed v0 and v1 messages count as one."""
     inode: int = 0
     modified_ns: int = 0
+    """Of the file that was read."""
 
 
 @dataclass(slots=True)
 class SalvagedPartition:
-    """What became of one partition.
-
-    Attributes
-    ----------
-    path : str
-        The source.
-    output : str
-        The new partition directory.
-    quarantine : str or None
-        The file with the lost and the suspect bytes; None if there are none.
-    unverified_records : str or None
-        The file with single records of damaged batches.
-    n_unverified_records : int
-    start_offset, end_offset : int
-        Of the output; `end_offset` is excluded.
-    segments : list of SalvagedSegment
-    lost : list of LostRange
-        In order; at most `Limits.max_findings`.
-    n_more_lost : int
-        Further holes. Their bytes are counted, and are in the quarantine file.
-    open_transactions : list of (int, int)
-        Producer and first offset of transactions that are open at the end of the output.
-    transactions_without_marker : list of (int, int)
-        Those whose marker may be lost: they were open before a hole. Where such a marker is gone, a consumer that reads
-        committed records waits for the transaction, or takes it for a part of the producer's next one.
-    """
+    """What became of one partition."""
 
     path: str
+    """The source."""
     output: str
+    """The new partition directory."""
     quarantine: str | None = None
+    """The file with the lost and the suspect bytes; None if there are none."""
     unverified_records: str | None = None
+    """The file with single records of damaged batches."""
     n_unverified_records: int = 0
     start_offset: int = 0
     end_offset: int = 0
+    """Of the output; `end_offset` is excluded."""
     segments: list[SalvagedSegment] = field(default_factory=list)
     lost: list[LostRange] = field(default_factory=list)
+    """In order; at most `Limits.max_findings`."""
     n_more_lost: int = 0
+    """Further holes. Their bytes are counted, and are in the quarantine file."""
     open_transactions: list[tuple[int, int]] = field(default_factory=list)
+    """Producer and first offset of transactions that are open at the end of the output."""
     transactions_without_marker: list[tuple[int, int]] = field(default_factory=list)
+    """Those whose marker may be lost: they were open before a hole. Where such a marker is gone, a consumer that reads
+    committed records waits for the transaction, or takes it for a part of the producer's next one.
+    """
 
     def total(self, name: str) -> int:
         """Sum of a field over the segments, such as ``"n_bytes_lost"``."""

@@ -22,27 +22,18 @@ _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
 @dataclass(slots=True)
 class FileNames:
-    """The files of a partition directory, and what becomes of them before the segments are loaded.
-
-    Attributes
-    ----------
-    names : list of str
-        All regular files, sorted.
-    fatal : list of str
-        Files whose names a broker cannot parse: it does not start.
-    removed : dict of str to str
-        Files that it deletes, and why.
-    renamed : dict of str to str
-        `.swap` files that it renames, and their new names.
-    bad_swaps : list of KafkalogError
-        `.swap` segments whose end cannot be read.
-    """
+    """The files of a partition directory, and what becomes of them before the segments are loaded."""
 
     names: list[str]
+    """All regular files, sorted."""
     fatal: list[str] = field(default_factory=list)
+    """Files whose names a broker cannot parse: it does not start."""
     removed: dict[str, str] = field(default_factory=dict)
+    """Files that it deletes, and why."""
     renamed: dict[str, str] = field(default_factory=dict)
+    """`.swap` files that it renames, and their new names."""
     bad_swaps: list[KafkalogError] = field(default_factory=list)
+    """`.swap` segments whose end cannot be read."""
 
     @property
     def problem(self) -> str:

@@ -18,54 +18,36 @@ IndexAction = Literal["rebuilt", "created empty"]
 
 @dataclass(frozen=True, slots=True)
 class BrokerException:
-    """An exception that ends the broker's start, or takes the log dir offline.
-
-    Attributes
-    ----------
-    name : str
-        Class of the exception, without its package.
-    path : str
-    detail : str
-    is_offline : bool
-        Whether the broker only takes the log dir offline; it stops if it has no other.
-    """
+    """An exception that ends the broker's start, or takes the log dir offline."""
 
     name: str
+    """Class of the exception, without its package."""
     path: str
     detail: str
     is_offline: bool = False
+    """Whether the broker only takes the log dir offline; it stops if it has no other."""
 
 
 @dataclass(slots=True)
 class SegmentForecast:
-    """What becomes of one segment.
-
-    Attributes
-    ----------
-    name : str
-    base_offset : int
-    action : {"kept", "recovered", "cut", "emptied", "deleted", "split"}
-        "kept": not read. "recovered": read, and nothing cut. "cut": truncated to `n_bytes`. "emptied": truncated to 0
-        bytes. "deleted": behind damage, or below the log start offset. "split": offsets are too far apart for one
-        segment.
-    n_bytes_before, n_bytes : int
-        Size of the `.log` before and after.
-    indexes : dict of str to {"rebuilt", "created empty"}
-        By suffix; other index files stay as they are.
-    finding : Finding or None
-        The damage, or the torn tail.
-    expires : {"retention.ms", "retention.bytes"} or None
-        The setting by which the broker deletes the segment soon after its start, if its settings are known.
-    """
+    """What becomes of one segment."""
 
     name: str
     base_offset: int
     action: SegmentAction
+    """What is done with it. "kept": not read. "recovered": read, and nothing cut. "cut": truncated to `n_bytes`.
+    "emptied": truncated to 0 bytes. "deleted": behind damage, or below the log start offset. "split": offsets are too
+    far apart for one segment.
+    """
     n_bytes_before: int
     n_bytes: int
+    """Size of the `.log` before and after."""
     indexes: dict[str, IndexAction] = field(default_factory=dict)
+    """By suffix; other index files stay as they are."""
     finding: Finding | None = None
+    """The damage, or the torn tail."""
     expires: Literal["retention.ms", "retention.bytes"] | None = None
+    """The setting by which the broker deletes the segment soon after its start, if its settings are known."""
 
     @property
     def n_bytes_lost(self) -> int:
@@ -76,42 +58,27 @@ class SegmentForecast:
 
 @dataclass(slots=True)
 class PartitionForecast:
-    """What becomes of one partition.
-
-    Attributes
-    ----------
-    path : str
-    topic_partition : TopicPartition or None
-    segments : list of SegmentForecast
-    removed : dict of str to str
-        Other files that are deleted, and why.
-    renamed : dict of str to str
-        `.swap` files, and their new names.
-    exceptions : list of BrokerException
-    stray : str or None
-        Why a KRaft broker sets the directory apart as `-stray`, to be deleted later.
-    remarks : list of str
-        What is lost besides records: producer states that are forgotten, epochs that are wrong.
-    log_start_offset, log_end_offset : int
-        Afterwards.
-    log_end_offset_before : int or None
-        The offset after the last intact batch of the last segment; None if it cannot be read.
-    n_bytes_read : int
-        Bytes of `.log` files that recovery reads.
-    """
+    """What becomes of one partition."""
 
     path: str
     topic_partition: kf.TopicPartition | None
     segments: list[SegmentForecast] = field(default_factory=list)
     removed: dict[str, str] = field(default_factory=dict)
+    """Other files that are deleted, and why."""
     renamed: dict[str, str] = field(default_factory=dict)
+    """`.swap` files, and their new names."""
     exceptions: list[BrokerException] = field(default_factory=list)
     stray: str | None = None
+    """Why a KRaft broker sets the directory apart as `-stray`, to be deleted later."""
     remarks: list[str] = field(default_factory=list)
+    """What is lost besides records: producer states that are forgotten, epochs that are wrong."""
     log_start_offset: int = 0
     log_end_offset: int = 0
+    """Afterwards."""
     log_end_offset_before: int | None = None
+    """The offset after the last intact batch of the last segment; None if it cannot be read."""
     n_bytes_read: int = 0
+    """Bytes of `.log` files that recovery reads."""
 
     @property
     def n_bytes_lost(self) -> int:

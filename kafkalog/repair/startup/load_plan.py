@@ -21,19 +21,13 @@ from kafkalog.state.checkpoints import read_offset_checkpoint
 
 @dataclass(slots=True)
 class RootOffsets:
-    """The checkpoints of a log dir that decide how its partitions are loaded.
-
-    Attributes
-    ----------
-    recovery_points, log_starts : dict of TopicPartition to int
-        Empty where a file is missing or cannot be read, as for a broker.
-    findings : list of Finding
-        Checkpoints that cannot be read: a broker warns and goes on without them.
-    """
+    """The checkpoints of a log dir that decide how its partitions are loaded."""
 
     recovery_points: Mapping[kf.TopicPartition, int] = field(default_factory=dict)
     log_starts: Mapping[kf.TopicPartition, int] = field(default_factory=dict)
+    """Empty where a file is missing or cannot be read, as for a broker."""
     findings: list[Finding] = field(default_factory=list)
+    """Checkpoints that cannot be read: a broker warns and goes on without them."""
 
     @classmethod
     def read(cls, root: Path) -> RootOffsets:

@@ -19,19 +19,12 @@ from kafkalog.state.log_config import LogConfig
 
 @dataclass(slots=True)
 class Cluster:
-    """What is known of the cluster: topic ids and settings, and which broker this is.
-
-    Attributes
-    ----------
-    metadata : ClusterMetadata or None
-    node_id : int or None
-    properties : mapping or None
-        The content of the broker's `server.properties`; None if it was not given.
-    """
+    """What is known of the cluster: topic ids and settings, and which broker this is."""
 
     metadata: ClusterMetadata | None
     node_id: int | None
     properties: Mapping[str, object] | None = None
+    """The content of the broker's `server.properties`; None if it was not given."""
 
     def config(self, partition: Partition) -> LogConfig | None:
         """The settings of a partition's topic; None if those of the broker are not known."""

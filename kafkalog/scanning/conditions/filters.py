@@ -50,21 +50,14 @@ _OF_BATCH: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition: a column, an operation, a value.
-
-    Attributes
-    ----------
-    column : str
-        A record column, a derived one, or ``headers.NAME``.
-    operation : str
-        One of `OPERATIONS`; for ``headers`` also `has` and `has not`.
-    value : object
-        A value in the type of the column: int, bool, bytes, str. A tuple of them for `in` and `not in`.
-    """
+    """One condition: a column, an operation, a value."""
 
     column: str
+    """A record column, a derived one, or ``headers.NAME``."""
     operation: str
+    """One of `OPERATIONS`; for ``headers`` also `has` and `has not`."""
     value: Any = None
+    """A value in the type of the column: int, bool, bytes, str. A tuple of them for `in` and `not in`."""
     texts: tuple[Any, ...] = field(default=(), compare=False, repr=False)
 
     @classmethod
@@ -203,18 +196,12 @@ def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Groups of terms. A record matches if all terms of one group hold.
-
-    Attributes
-    ----------
-    groups : tuple of tuple of Term
-        Without groups no record matches. An empty group matches every record.
-    derived : frozenset of str
-        Names of the derived columns (`extract=`).
-    """
+    """Groups of terms. A record matches if all terms of one group hold."""
 
     groups: tuple[tuple[Term, ...], ...]
+    """Without groups no record matches. An empty group matches every record."""
     derived: frozenset[str] = frozenset()
+    """Names of the derived columns (`extract=`)."""
 
     def __str__(self) -> str:
         texts = [" and ".join(str(term) for term in group) or "true" for group in self.groups]

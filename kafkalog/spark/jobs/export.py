@@ -36,14 +36,13 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.export import (
+from kafkalog.operations.exporting.export import (
     MANIFEST,
     OutputOptions,
-    PartitionedFiles,
     check_keys,
     check_replaceable,
-    split_by_directory,
 )
+from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import RecordOptions, TaskOptions, split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
@@ -138,7 +137,7 @@ def export(
     format, partition_by, columns, compression, row_group_rows, encoding, null, escape_formulas, overwrite
         See `kafkalog.export`. Without `partition_by` there is a file for each task, ``part-00000-0.parquet`` and so on.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
-include_control, include_deleted, internal, on_corruption, check_crcs, latest
+include_control, include_deleted, internal, on_corruption, check_crcs, use_time_index, latest
         See `kafkalog.scan`.
     task_bytes : int
         About how many bytes of `.log` files a task reads; this also sets the size of the files written.

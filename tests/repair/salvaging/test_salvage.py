@@ -5,13 +5,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
-import itertools
 import json
 import os
 import shutil
 import signal
-import struct
-import time
 from pathlib import Path
 
 import builder
@@ -27,8 +24,6 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.cli.app import main
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason, UnsafePathError, WriteError
-from kafkalog.repair.salvaging.resync import Found, find_batches, heaviest_rising
-from kafkalog.storage.source import BufferSource
 
 
 def written(folder: Path, *segments: bytes, name: str = "t-0") -> Path:
@@ -380,27 +375,6 @@ def test_the_report_does_not_depend_on_when_or_how_it_was_made(tmp_path: Path) -
     assert len(first.partitions[0].lost) == len(again.partitions[0].lost) > 3
 
 
-def hostile(n_bytes: int, claimed: int) -> bytes:
-    """A header of a large batch every 61 bytes."""
-    head = struct.pack(">qiibIhiqqqhii", 5, claimed, 0, 2, 1, 0, 0, 0, 0, -1, -1, -1, 1)
-    return head * (n_bytes // len(head))
-
-
-@pytest.mark.parametrize("claimed", [100, 3000, 2**20])
-def test_the_search_is_linear_in_hostile_bytes(claimed: int) -> None:
-    took = []
-    for n_bytes in (2**22, 2**23):
-        data = hostile(n_bytes, claimed)
-        best = 10.0
-        for _ in range(3):
-            before = time.process_time()
-            assert sum(len(part) for part in find_batches(BufferSource(data))) == 0
-            best = min(best, time.process_time() - before)
-        took.append(best)
-    assert took[1] < 3 * took[0] + 0.05
-    assert took[0] < 2  # 4 MiB
-
-
 def test_holes_beyond_the_most_are_counted(tmp_path: Path) -> None:
     batches = dense(2500, 1, 0)
     size = len(batches[1])
@@ -416,30 +390,6 @@ def test_holes_beyond_the_most_are_counted(tmp_path: Path) -> None:
     assert partition.total("n_batches_kept") == 1250
     assert partition.total("n_bytes_lost") == sum(len(batches[number]) for number in range(1, 2500, 2))
     assert os.path.getsize(tmp_path / "out" / "t-0.quarantine") == partition.total("n_bytes_lost")
-
-
-def test_the_heaviest_rising_rows_are_those_of_brute_force() -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(examples(300)):
-        n = int(rng.integers(1, 9))
-        first = rng.integers(0, 30, n)
-        last = first + rng.integers(0, 5, n)
-        weight = rng.integers(1, 9, n)
-        best = 0
-        for chosen in range(1 << n):
-            rows = [row for row in range(n) if chosen >> row & 1]
-            if all(first[b] > last[a] for a, b in itertools.pairwise(rows)):
-                best = max(best, int(weight[rows].sum()))
-        keep = np.flatnonzero(heaviest_rising(first, last, weight))
-        assert (first[keep][1:] > last[keep][:-1]).all()
-        assert int(weight[keep].sum()) == best
-
-
-def test_rows_join_to_runs() -> None:
-    data = log_of(*dense(6))
-    found = Found.concatenate(list(find_batches(BufferSource(data)))).joined()
-    assert found.n_batches.tolist() == [6]
-    assert (found.first_offset.tolist(), found.last_offset.tolist()) == ([0], [17])
 
 
 def test_the_command_prints_the_report_and_ends_with_1_if_something_is_lost(

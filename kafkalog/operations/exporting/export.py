@@ -8,42 +8,31 @@ durable; a failure leaves it as it was. A stream gets its bytes as they are made
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypedDict, Unpack, cast
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, LimitExceededError, OutputExistsError, Reason
-from kafkalog.interchange.arrow_buffers import milliseconds
+from kafkalog.errors import DEFAULT_LIMITS, Finding, OutputExistsError, Reason
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
-from kafkalog.interchange.input_paths import NULL_DIRECTORY
-from kafkalog.interchange.record_writers import ROW_GROUP_BYTES, OutputFormat, RecordSink
+from kafkalog.interchange.record_writers import OutputFormat
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.resuming import ResumedExport, check_options
+from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
+from kafkalog.operations.exporting.resumed_directory import ResumedDirectory
+from kafkalog.operations.exporting.resuming import Exported, ResumedTable, Resumption, check_options
 from kafkalog.scanning.query import ScanOptions, Target
 from kafkalog.scanning.scan import Scan
 from kafkalog.storage.output_paths import check_outside
-from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_directory, staged_file
+from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 
 PARTITION_KEYS: Final = ("topic", "partition", "date")
-
-MAX_OPEN_FILES: Final = 64
-"""The most files of a partitioned export that are open at a time; a closed one is continued by another part."""
-
-_MS_PER_DAY: Final = 86_400_000
-_FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
-_LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
-_NO_DAY: Final = np.iinfo(np.int64).min
+TABLE_FORMATS: Final = ("delta", "iceberg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +94,24 @@ class Exporter:
         self._overwrite = given.pop("overwrite", False)
         self._keys = check_keys(given.pop("partition_by", ()))
         is_resumed = given.pop("resume", False)
-        self._resumed: ResumedExport | None = None
-        format, compression = _format_of(
-            to, given.pop("format", None), given.pop("compression", None), bool(self._keys) or is_resumed
-        )
-        self._options = OutputFormat(format, compression, **given)
-        if self._keys and not isinstance(to, (str, os.PathLike)):
+        self._resumed: Resumption | None = None
+        format = given.pop("format", None)
+        if format in TABLE_FORMATS:
+            _check_table(format, to, given, is_resumed=is_resumed)
+        else:
+            format, compression = _format_of(to, format, given.pop("compression", None), bool(self._keys) or is_resumed)
+            self._options = OutputFormat(format, compression, **given)
+        if self._keys and format not in TABLE_FORMATS and not isinstance(to, (str, os.PathLike)):
             raise ValueError("partition_by makes a directory: name one to write to")
         self._limits = scan.get("limits") or DEFAULT_LIMITS
         self.scan = self._open(path, scan)
         shown = self._columns if self._columns is not None else self.scan.columns
-        self._schema = pa.schema([self.scan.schema.field(name) for name in shown if name not in self._keys])
+        if format in TABLE_FORMATS:
+            # the columns that a table is partitioned by are columns of its rows, too
+            shown = [*shown, *(name for name in self._keys if name != "date" and name not in shown)]
+            self._schema = pa.schema([self.scan.schema.field(name) for name in shown])
+        else:
+            self._schema = pa.schema([self.scan.schema.field(name) for name in shown if name not in self._keys])
         if not self._schema.names:
             raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
         if is_resumed:
@@ -123,11 +119,17 @@ class Exporter:
 
     def _resume(self, path: Any, options: dict[str, Any], format: str) -> None:
         """Restrict the scan to what is new since the last run."""
-        if not isinstance(self._to, (str, os.PathLike)) or isinstance(path, Scan) or self._overwrite:
-            raise ValueError("resume takes a path to a log, a directory to add to, and no overwrite")
+        to = self._to
+        if (
+            not (isinstance(to, (str, os.PathLike)) or format in TABLE_FORMATS)
+            or isinstance(path, Scan)
+            or self._overwrite
+        ):
+            raise ValueError("resume takes a path to a log, a directory or table to add to, and no overwrite")
         check_options(options)
-        check_outside(self._to, _sources(self.scan))
-        self._resumed = resumed = ResumedExport(self._to)
+        if isinstance(to, (str, os.PathLike)) and format != "iceberg" and "://" not in str(to):
+            check_outside(to, _sources(self.scan))
+        self._resumed = resumed = _resumption(format, to)
         try:
             output = {"format": format, "partition_by": list(self._keys)}
             ranges = resumed.begin(self.scan, options, output)
@@ -163,11 +165,13 @@ class Exporter:
             See `kafkalog.export`.
         """
         to = self._to
+        if isinstance(self._resumed, ResumedTable):
+            return self._append(self._resumed)
         if not isinstance(to, (str, os.PathLike)):
             n_records, n_bytes = self._write(to)
             return ExportResult(n_records, n_bytes, 1, self.scan.findings)
         check_outside(to, _sources(self.scan))
-        if self._resumed is not None:
+        if isinstance(self._resumed, ResumedDirectory):
             return self._add(self._resumed)
         if not self._keys:
             with staged_file(to, overwrite=self._overwrite) as file:
@@ -179,7 +183,14 @@ class Exporter:
             files = self._write_files(directory, "part")
         return ExportResult(files.n_records, files.n_bytes, files.n_files, self.scan.findings)
 
-    def _add(self, resumed: ResumedExport) -> ExportResult:
+    def _append(self, resumed: ResumedTable) -> ExportResult:
+        """Write what is new, and add it to the table."""
+        wrote = Exported(0, 0, 0)
+        if resumed.is_changed:
+            wrote = resumed.append(self._batches(), self._schema, self._keys)
+        return ExportResult(*wrote, [*resumed.findings, *self.scan.findings])
+
+    def _add(self, resumed: ResumedDirectory) -> ExportResult:
         """Write what is new, and add it to the directory."""
         try:
             directory = resumed.stage()
@@ -222,124 +233,27 @@ class Exporter:
             yield from stream
 
 
-class PartitionedFiles:
-    """The files of a partitioned directory.
-
-    At most `MAX_OPEN_FILES` are open at a time. Together they buffer no more than one row group.
-
-    Parameters
-    ----------
-    directory : StagedDirectory
-    schema : pyarrow.Schema
-        Schema of the files.
-    options : OutputFormat
-    max_directories : int
-        The most directories to make.
-    name : str
-        What the names of files begin with.
-
-    Attributes
-    ----------
-    n_records, n_bytes, n_files : int
-        Totals of the files that are closed.
-    """
-
-    def __init__(
-        self,
-        directory: StagedDirectory,
-        schema: pa.Schema,
-        options: OutputFormat,
-        max_directories: int,
-        name: str = "part",
-    ) -> None:
-        self._directory, self._schema, self._options = directory, schema, options
-        self._max_directories, self._name = max_directories, name
-        self._open: OrderedDict[str, tuple[RecordSink, StagedFile]] = OrderedDict()
-        self._n_parts: dict[str, int] = {}
-        self.n_records = self.n_bytes = self.n_files = 0
-
-    def write(self, key: str, batch: pa.RecordBatch) -> None:
-        """Write records to the directory whose relative path is `key`."""
-        if key not in self._open:
-            self._create(key)
-        self._open.move_to_end(key)
-        self._open[key][0].write(batch.select(self._schema.names))
-        # flush only the file that holds most: this frees the memory with the fewest small row groups
-        if sum(sink.held_bytes for sink, _ in self._open.values()) >= ROW_GROUP_BYTES:
-            max((sink for sink, _ in self._open.values()), key=lambda sink: sink.held_bytes).flush()
-
-    def _create(self, key: str) -> None:
-        part = self._n_parts.get(key, 0)
-        if not part and len(self._n_parts) == self._max_directories:
-            raise LimitExceededError(
-                Reason.TOO_MANY_DIRECTORIES,
-                f"the records want more than {self._max_directories} directories",
-                path=self._directory.target,
-            )
-        while len(self._open) >= MAX_OPEN_FILES:
-            self._close(next(iter(self._open)))  # the least recently used
-        self._n_parts[key] = part + 1
-        name = f"{self._name}-{part}{self._options.suffix}"
-        file = self._directory.create(f"{key}/{name}" if key else name)
-        self._open[key] = self._options.open(file, self._schema), file
-
-    def _close(self, key: str) -> None:
-        sink, file = self._open[key]
-        sink.close()
-        file.close()
-        del self._open[key]
-        self.n_records += sink.n_records
-        self.n_bytes += sink.n_bytes
-        self.n_files += 1
-
-    def close(self) -> None:
-        """Finish all files."""
-        for key in list(self._open):
-            self._close(key)
-
-    def abandon(self) -> None:
-        """Drop what the open files have buffered, and write nothing more."""
-        for sink, _ in self._open.values():
-            sink.abandon()
+def _check_table(format: str, to: Any, options: dict[str, Any], *, is_resumed: bool) -> None:
+    """Raise ValueError for options that a table does not have."""
+    if not is_resumed:
+        raise ValueError(f"an export to a table ({format}) adds to it: say resume")
+    if given := [name for name, value in options.items() if value is not None and value is not False]:
+        raise ValueError(f"{given[0]} is for files: a table ({format}) has properties of its own")
+    if not isinstance(to, (str, os.PathLike)) and (format == "delta" or not hasattr(to, "catalog")):
+        raise ValueError(f"a table ({format}) is named by text, not by {type(to).__name__}")
 
 
-def split_by_directory(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Split the records of a batch by directory, and keep their order in each.
+def _resumption(format: str, to: Any) -> Resumption:
+    """What knows how far earlier runs came."""
+    if format == "delta":
+        from kafkalog.operations.exporting.delta import ResumedDelta
 
-    The batch must be of one segment: its topic and partition are taken from the first record.
-    """
-    names = {
-        name: f"{name}={NULL_DIRECTORY if (value := batch.column(name)[0].as_py()) is None else value}"
-        for name in keys
-        if name != "date"
-    }
-    if "date" not in keys:
-        yield "/".join(names[key] for key in keys), batch
-        return
-    for day, part in _split_by_day(batch):
-        names["date"] = f"date={NULL_DIRECTORY if day == _NO_DAY else np.datetime64(day, 'D')}"
-        yield "/".join(names[key] for key in keys), part
+        return ResumedDelta(os.fspath(to) if "://" in str(to) else os.path.abspath(to))
+    if format == "iceberg":
+        from kafkalog.operations.exporting.iceberg import ResumedIceberg
 
-
-def _split_by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    days = _days(batch.column("timestamp"))
-    starts = np.flatnonzero(np.diff(days)) + 1
-    if starts.size >= np.unique(days).size:  # the records of a day are not contiguous: sort, and keep their order
-        order = np.argsort(days, kind="stable")
-        batch = batch.take(pa.Array.from_buffers(pa.int64(), order.size, [None, pa.py_buffer(order)]))
-        days = days[order]
-        starts = np.flatnonzero(np.diff(days)) + 1
-    bounds = [0, *starts.tolist(), days.size]
-    for start, stop in itertools.pairwise(bounds):
-        yield int(days[start]), batch.slice(start, stop - start)
-
-
-def _days(timestamps: pa.Array) -> npt.NDArray[np.int64]:
-    """Return days since 1970 (UTC); `_NO_DAY` without a timestamp, or outside of the years 1 to 9999."""
-    stamps = milliseconds(timestamps)
-    days: npt.NDArray[np.int64] = stamps // _MS_PER_DAY
-    days[(stamps == -1) | (days < _FIRST_DAY) | (days > _LAST_DAY)] = _NO_DAY
-    return days
+        return ResumedIceberg(to)
+    return ResumedDirectory(to)
 
 
 def _sources(scan: Scan) -> list[Path]:
@@ -415,11 +329,13 @@ def export(
     Parameters
     ----------
     path : path-like, sequence of path-like, what `open` returned, or a Scan
-    output : path-like or binary file
+    output : path-like, binary file or pyiceberg.table.Table
         The destination. A path must not exist yet (see `overwrite`), and must not be inside a log dir. It appears when
         everything is written and durable; a failure leaves it as it was. A binary file gets its bytes as they are made.
-    format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
+    format : {"parquet", "arrow", "arrows", "csv", "jsonl", "delta", "iceberg"}, optional
         Default: by the suffix of the name; for a directory, Parquet. `arrow` is Arrow's IPC file, `arrows` its stream.
+        `delta` and `iceberg` are tables, for `resume`. `output` is the directory or URL of a Delta table; an Iceberg
+        table is ``CATALOG.NAMESPACE.TABLE``, with a catalog of pyiceberg's configuration, or a `Table` of pyiceberg.
     partition_by : sequence of {"topic", "partition", "date"}
         Make a directory, with ``topic=orders/partition=0/date=2026-11-21/part-0.parquet`` and so on. The topic and the
         partition are then in the path and not in the files. The date is the timestamp's in UTC; without one it is
@@ -439,9 +355,10 @@ def export(
     overwrite : bool
         Replace a file, or a directory that an export made.
     resume : bool
-        Add to a directory what is new in each partition since the last export into it, exactly once. The directory has
-        a manifest, `kafkalog.operations.resuming.MANIFEST`; the first export makes both. The other options must be the
-        same each time. If an export is killed, the next one finishes or repeats it.
+        Add to a directory or table what is new in each partition since the last export into it, exactly once. A
+        directory has a manifest, `kafkalog.operations.exporting.resumed_directory.MANIFEST`; tables keep it in their
+        log. The first export makes both. The other options must be the same each time. If an export is killed, the next
+        one finishes or repeats it.
     columns, topics, start_offset, on_corruption, threads, ...
         The options of `scan`.
 

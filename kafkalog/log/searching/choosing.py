@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.log.searching.copies import are_same, find_copies
+from kafkalog.log.searching.resync import INSIDE, SEARCHED, Found, find_batches, heaviest_rising
+from kafkalog.log.searching.wrappers import read_wrappers
 from kafkalog.records.header_walk import LINKED
-from kafkalog.repair.salvaging.copies import are_same, find_copies
-from kafkalog.repair.salvaging.resync import INSIDE, SEARCHED, Found, find_batches, heaviest_rising
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.source import ByteSource
 
@@ -28,7 +29,7 @@ _PER_BATCH: Final = 6  # weight of a batch; agreement with a neighbour counts 1
 _PER_CLAIM: Final = 2
 _SUSPICIOUS_JUMP: Final = 16  # of epochs: elections between two batches are few, and one flipped bit may be any
 _SUSPICIOUS_GAP: Final = 2**24  # of offsets
-_LEVELS: Final = 256  # of displacement, a sixteenth of a batch each
+_LEVELS: Final = 256  # of displacement: its logarithm, so that a far one is worse than another
 _MAX_SPLITS: Final = 4096  # runs that are taken apart to look at each batch
 
 
@@ -57,7 +58,7 @@ def choose(
     found: Found,
     *,
     base_offset: int,
-    next_base_offset: int | None,
+    end_offset: int,
     epochs: Epochs,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Choice:
@@ -69,10 +70,8 @@ def choose(
         The segment; runs of which only a part agrees are walked again.
     found : Found
         Runs from `find_batches`, joined.
-    base_offset : int
-        Of the segment.
-    next_base_offset : int or None
-        Of the next segment, None for the last.
+    base_offset, end_offset : int
+        Offsets that the segment may hold, half-open.
     epochs : list of (epoch, start offset)
         Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
     limits : Limits
@@ -82,9 +81,7 @@ def choose(
     Choice
         Linked rows are in neither of its two parts.
     """
-    low, high = base_offset, base_offset + kf.MAX_RELATIVE_OFFSET + 1
-    if next_base_offset is not None:
-        high = min(high, next_base_offset)
+    low, high = base_offset, end_offset
     claims = found[(found.kind == LINKED) & (found.first_offset >= 0) & (found.last_offset >= found.first_offset)]
     runs = found[found.kind != LINKED]
     if _agree(runs, claims, low, high, epochs):
@@ -92,7 +89,9 @@ def choose(
     runs, doubted = _taken_apart(source, runs, low, high, limits)
     keep = (runs.kind != INSIDE) & (runs.first_offset >= low) & (runs.last_offset < high)
     keep &= (runs.last_offset >= runs.first_offset) & (runs.leader_epoch >= kf.NO_EPOCH)
-    keep[keep] = _rising_offsets(runs[keep], claims, doubted[keep], low)
+    numbered, is_disproved = read_wrappers(source, runs, limits)
+    doubted[np.isin(doubted, _cleared(numbered, doubted))] = 0
+    keep[keep] = _rising_offsets(numbered[keep], claims, ((doubted > 0) | is_disproved)[keep], low)
     # where some of them contradict the log, they are a value's: the others only happen to fit
     is_wrong = ~keep & (doubted > 0)
     # unless it is one whose offset is wrong in one bit or byte: else it would be between its neighbours
@@ -101,7 +100,7 @@ def choose(
     rows = np.flatnonzero(is_wrong[:-1] & _touch(runs))
     is_wrong[rows] = ~are_same(source, runs[rows], runs[rows + 1])
     keep &= ~np.isin(doubted, doubted[is_wrong])
-    keep[keep] = _rising_epochs(runs[keep])
+    keep[keep] = _rising_epochs(runs[keep], runs.leader_epoch)
     keep[keep] = _checkpointed(runs[keep], epochs)
     keep[keep] = ~_lone_jumps(runs[keep])
     misplaced = _misplaced(runs[keep], claims)
@@ -178,7 +177,24 @@ def _touch(runs: Found) -> Mask:
     return touches
 
 
-def _rising_offsets(runs: Found, claims: Found, doubted: npt.NDArray[np.int64], base_offset: int) -> Mask:
+def _cleared(runs: Found, doubted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Numbers of doubted runs whose offsets reach beyond the next batch's only since one of the two is wrong."""
+    fits = np.zeros(len(runs) + 1, np.bool_)
+    fits[1:-2] = _leaves_just_room(runs)
+    is_last = np.append(doubted[1:] != doubted[:-1], True) & (doubted > 0)
+    cleared: npt.NDArray[np.int64] = doubted[is_last & (fits[:-1] | fits[1:])]
+    return cleared
+
+
+def _leaves_just_room(runs: Found) -> Mask:
+    """bool[n-2]: whether both neighbours of a run leave just its number of offsets: it is the one that is wrong."""
+    span = runs.last_offset - runs.first_offset + 1
+    touches = _touch(runs)
+    leaves: Mask = touches[1:] & touches[:-1] & (runs.first_offset[2:] == runs.last_offset[:-2] + 1 + span[1:-1])
+    return leaves
+
+
+def _rising_offsets(runs: Found, claims: Found, is_doubted: Mask, base_offset: int) -> Mask:
     """The largest set of runs whose offsets rise.
 
     Damaged batches take part with less weight: their headers are witnesses, though no checksum vouches for them.
@@ -190,12 +206,9 @@ def _rising_offsets(runs: Found, claims: Found, doubted: npt.NDArray[np.int64], 
     follows = _touch(every) & (every.first_offset[1:] == every.last_offset[:-1] + 1)
     weight[1:] += follows
     weight[:-1] += follows
-    # the one in between is wrong where both its neighbours leave just its number of offsets
-    span = every.last_offset - every.first_offset + 1
-    fits = _touch(every)[1:] & _touch(every)[:-1]
-    fits &= every.first_offset[2:] == every.last_offset[:-2] + 1 + span[1:-1]
+    fits = _leaves_just_room(every)
     weight[2:] += fits
-    weight[np.concatenate([doubted, np.zeros(len(claims), np.int64)])[order] > 0] = 1
+    weight[np.concatenate([is_doubted, np.zeros(len(claims), np.bool_)])[order]] = 1
     keep = heaviest_rising(every.first_offset, every.last_offset, weight)
     if not keep.all():
         weight = _LEVELS * weight - _displacement(every, keep, base_offset)
@@ -225,18 +238,26 @@ def _displacement(every: Found, keep: Mask, base_offset: int) -> npt.NDArray[np.
     expected = np.interp(every.start, np.append(0, runs.start), np.append(base_offset, runs.first_offset))
     expected += np.maximum(every.start - runs.start[-1], 0) * rate
     span = max(rate * n_bytes / n_batches, 1)
-    distance: npt.NDArray[np.int64] = (np.minimum(np.abs(every.first_offset - expected) / span, 15.9) * 16).astype(int)
+    n_spans = np.abs(every.first_offset - expected) / span
+    distance: npt.NDArray[np.int64] = np.minimum(16 * np.log2(1 + n_spans), _LEVELS - 1).astype(np.int64)
     distance[anchor] = 0
     return distance
 
 
-def _rising_epochs(runs: Found) -> Mask:
-    """The largest set of runs whose epochs do not fall; of two such sets, that with fewer epochs that only one has."""
+def _rising_epochs(runs: Found, found: npt.NDArray[np.int32]) -> Mask:
+    """The largest set of runs whose epochs do not fall.
+
+    Of two such sets, that with fewer epochs that only one of all that were `found` has; then that of lower epochs: few
+    epochs are large, and a flipped bit rarely makes one smaller.
+    """
     keep = np.ones(len(runs), np.bool_)
     rows = np.flatnonzero(runs.leader_epoch >= 0)
-    _, number, n_runs = np.unique(runs.leader_epoch[rows], return_inverse=True, return_counts=True)
-    epoch = 2 * runs.leader_epoch[rows].astype(np.int64)
-    keep[rows] = heaviest_rising(epoch + 1, epoch, 2 * runs.n_batches[rows] + (n_runs[number] > 1))
+    epoch = runs.leader_epoch[rows].astype(np.int64)
+    known, n_found = np.unique(found, return_counts=True)
+    is_shared = n_found[np.searchsorted(known, epoch)] > 1
+    n_zero_bits = 32 - np.frexp(epoch)[1]
+    weight = (2 * runs.n_batches[rows] + is_shared) * (32 * rows.size + 1) + n_zero_bits
+    keep[rows] = heaviest_rising(2 * epoch + 1, 2 * epoch, weight)
     return keep
 
 

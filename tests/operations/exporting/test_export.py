@@ -29,7 +29,7 @@ import kafkalog
 from kafkalog.errors import LimitExceededError, OutputExistsError, UnsafePathError, WriteError
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, java_string
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
-from kafkalog.operations.export import MAX_OPEN_FILES
+from kafkalog.operations.exporting.partitioned_files import MAX_OPEN_FILES
 
 BYTES = ("key", "value")
 DAY = 86_400_000

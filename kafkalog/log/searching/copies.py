@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.repair.salvaging.resync import CHAINED, Found
+from kafkalog.log.searching.resync import CHAINED, Found
 from kafkalog.storage.source import ByteSource
 
 _MOST_ROWS: Final = 4096  # batches of which a copy is looked for

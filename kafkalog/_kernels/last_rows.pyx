@@ -1,0 +1,235 @@
+"""The last row of each key, of records that come part by part.
+
+Keys get numbers in the order in which they first appear. A table of places, of which at most half are taken, leads
+from the hash of a key to its number; keys are compared as bytes.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__GNUC__) || defined(__clang__)
+    #define kl_prefetch(p) __builtin_prefetch(p)
+    #else
+    #define kl_prefetch(p) ((void)0)
+    #endif
+    static inline uint64_t kl_word(const uint8_t *p) { uint64_t w; memcpy(&w, p, 8); return w; }
+    static inline uint64_t kl_fold(uint64_t a, uint64_t b) {
+    #if defined(__SIZEOF_INT128__)
+        unsigned __int128 product = (unsigned __int128)a * b;
+        return (uint64_t)product ^ (uint64_t)(product >> 64);
+    #else
+        uint64_t low = (a & 0xFFFFFFFFu) * (b >> 32), high = (a >> 32) * (b & 0xFFFFFFFFu);
+        return a * b ^ (a >> 32) * (b >> 32) ^ (low << 32 | low >> 32) ^ (high << 32 | high >> 32);
+    #endif
+    }
+    static inline int kl_same(const uint8_t *a, const uint8_t *b, int64_t n) {
+        if (n < 8) {
+            while (n > 0) { n--; if (a[n] != b[n]) return 0; }
+            return 1;
+        }
+        /* keys differ at their ends more often than at their starts */
+        if (kl_word(a + n - 8) != kl_word(b + n - 8)) return 0;
+        for (; n > 8; a += 8, b += 8, n -= 8) if (kl_word(a) != kl_word(b)) return 0;
+        return 1;
+    }
+    /* the seeds are secret, or keys could be made that all lie in one place */
+    static inline uint64_t kl_hash(const uint8_t *p, int64_t n, uint64_t seed, uint64_t other) {
+        uint64_t h = seed ^ (uint64_t)n, last = 0;
+        for (; n >= 16; p += 16, n -= 16) h = kl_fold(kl_word(p) ^ other, kl_word(p + 8) ^ h);
+        if (n >= 8) { h = kl_fold(kl_word(p) ^ other, h); p += 8; n -= 8; }
+        while (n > 0) last = last << 8 | p[--n];
+        return kl_fold(last ^ other, h ^ seed);
+    }
+    """
+    bint same "kl_same"(const uint8_t* a, const uint8_t* b, int64_t n) noexcept nogil
+    void kl_prefetch(const void* p) noexcept nogil
+    uint64_t hashed "kl_hash"(const uint8_t* p, int64_t n, uint64_t seed, uint64_t other) noexcept nogil
+
+cdef enum:
+    GROUP = 32
+    FIRST_PLACES = 1024
+    FIRST_KEYS = 256
+    MAX_KEYS = 0x3FFFFFFF
+
+cdef struct Key:
+    int64_t start
+    int64_t size
+    int64_t part
+    int64_t at
+
+
+cdef struct Place:
+    uint32_t tag
+    int32_t number
+
+
+cdef class LastRows:
+    """Numbers of keys, and of each key in a part the last row.
+
+    Parameters
+    ----------
+    seed, other : int
+        Random numbers of 64 bits.
+
+    Attributes
+    ----------
+    n_keys : int
+    """
+
+    cdef readonly int64_t n_keys
+    cdef int64_t n_parts
+    cdef int64_t n_bytes
+    cdef int64_t room
+    cdef int64_t room_of_keys
+    cdef uint64_t n_places
+    cdef uint64_t seed
+    cdef uint64_t other
+    cdef uint8_t* bytes
+    cdef Key* keys
+    cdef Place* places
+
+    def __cinit__(self, uint64_t seed, uint64_t other):
+        self.bytes, self.keys, self.places = NULL, NULL, NULL
+        self.n_keys, self.n_parts, self.n_bytes = 0, 0, 0
+        self.room, self.room_of_keys, self.n_places = FIRST_KEYS * 16, FIRST_KEYS, FIRST_PLACES
+        self.seed, self.other = seed, other
+        self.bytes = <uint8_t*>malloc(self.room)
+        self.keys = <Key*>malloc(self.room_of_keys * sizeof(Key))
+        self.places = <Place*>calloc(self.n_places, sizeof(Place))
+        if self.bytes == NULL or self.keys == NULL or self.places == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.bytes)
+        free(self.keys)
+        free(self.places)
+
+    def feed(self, const int64_t[::1] offsets not None, const uint8_t[::1] data not None,
+             const uint8_t[::1] wanted, int64_t[::1] numbers not None, int64_t[::1] rows not None):
+        """Take the next part; the number of different keys in it, which `numbers` and `rows` then have.
+
+        Key `i` is ``data[offsets[i]:offsets[i + 1]]``. Rows that are 0 in `wanted` do not count; None for all.
+        """
+        cdef int64_t n = offsets.shape[0] - 1
+        cdef int64_t size = data.shape[0]
+        cdef int64_t row, first, n_found = 0
+        cdef int64_t number = 0
+        cdef uint64_t[GROUP] hashes
+        cdef Py_ssize_t i, n_group
+        cdef uint8_t nothing = 0
+        cdef const uint8_t* origin = &nothing
+        if n < 0 or numbers.shape[0] < n or rows.shape[0] < n or (wanted is not None and wanted.shape[0] != n):
+            raise ValueError("columns differ in length")
+        if n == 0:
+            return 0
+        if size:
+            origin = &data[0]
+        for row in range(n):
+            if offsets[row] < 0 or offsets[row + 1] < offsets[row] or offsets[row + 1] > size:
+                raise IndexError("a key lies outside data")
+        self.n_parts += 1
+        with nogil:
+            first = 0
+            while first < n and number >= 0:
+                n_group = <Py_ssize_t>(GROUP if n - first > GROUP else n - first)
+                for i in range(n_group):
+                    row = first + i
+                    hashes[i] = hashed(origin + offsets[row], offsets[row + 1] - offsets[row], self.seed, self.other)
+                    kl_prefetch(self.places + (hashes[i] & (self.n_places - 1)))
+                for i in range(n_group):
+                    row = first + i
+                    if wanted is not None and wanted[row] == 0:
+                        continue
+                    number = self.number_of(origin + offsets[row], offsets[row + 1] - offsets[row], hashes[i])
+                    if number < 0:
+                        number = self.add(origin + offsets[row], offsets[row + 1] - offsets[row], hashes[i])
+                        if number < 0:
+                            break
+                    if self.keys[number].part != self.n_parts:
+                        self.keys[number].part = self.n_parts
+                        self.keys[number].at = n_found
+                        numbers[n_found] = number
+                        n_found += 1
+                    rows[self.keys[number].at] = row
+                first += n_group
+        if number < 0:
+            raise MemoryError()
+        return n_found
+
+    def key(self, int64_t number):
+        """The bytes of a key."""
+        if not 0 <= number < self.n_keys:
+            raise IndexError("there is no such key")
+        return (<const char*>self.bytes + self.keys[number].start)[:self.keys[number].size]
+
+    cdef inline int64_t number_of(self, const uint8_t* key, int64_t size, uint64_t h) noexcept nogil:
+        """The number of a key; -1 if it is new."""
+        cdef uint64_t at = h & (self.n_places - 1)
+        cdef Key* known
+        while self.places[at].number != 0:
+            if self.places[at].tag == <uint32_t>(h >> 32):
+                known = self.keys + (self.places[at].number - 1)
+                if known.size == size and same(self.bytes + known.start, key, size):
+                    return self.places[at].number - 1
+            at = (at + 1) & (self.n_places - 1)
+        return -1
+
+    cdef int64_t add(self, const uint8_t* key, int64_t size, uint64_t h) noexcept nogil:
+        """Add a key that is new; its number, -1 if there is no memory."""
+        cdef Key* made
+        if not self.make_room(size) or (<uint64_t>(2 * self.n_keys) >= self.n_places and not self.spread()):
+            return -1
+        made = self.keys + self.n_keys
+        made.start, made.size, made.part, made.at = self.n_bytes, size, 0, 0
+        memcpy(self.bytes + self.n_bytes, key, <size_t>size)
+        self.n_bytes += size
+        self.n_keys += 1
+        self.take_place(self.places, self.n_places, h, self.n_keys)
+        return self.n_keys - 1
+
+    cdef void take_place(self, Place* places, uint64_t n_places, uint64_t h, int64_t number) noexcept nogil:
+        cdef uint64_t at = h & (n_places - 1)
+        while places[at].number != 0:
+            at = (at + 1) & (n_places - 1)
+        places[at].tag = <uint32_t>(h >> 32)
+        places[at].number = <int32_t>number
+
+    cdef bint make_room(self, int64_t size) noexcept nogil:
+        cdef int64_t more
+        cdef void* grown
+        if self.n_keys >= MAX_KEYS:
+            return False
+        if self.n_keys == self.room_of_keys:
+            grown = realloc(self.keys, 2 * self.room_of_keys * sizeof(Key))
+            if grown == NULL:
+                return False
+            self.keys = <Key*>grown
+            self.room_of_keys *= 2
+        if size > self.room - self.n_bytes:
+            more = 2 * self.room if size <= self.room else self.room + size
+            grown = realloc(self.bytes, more)
+            if grown == NULL:
+                return False
+            self.bytes = <uint8_t*>grown
+            self.room = more
+        return True
+
+    cdef bint spread(self) noexcept nogil:
+        """Twice as many places."""
+        cdef uint64_t n_places = 2 * self.n_places
+        cdef Place* places = <Place*>calloc(n_places, sizeof(Place))
+        cdef int64_t number
+        cdef uint64_t h
+        if places == NULL:
+            return False
+        for number in range(self.n_keys):
+            h = hashed(self.bytes + self.keys[number].start, self.keys[number].size, self.seed, self.other)
+            self.take_place(places, n_places, h, number + 1)
+        free(self.places)
+        self.places, self.n_places = places, n_places
+        return True

@@ -1,0 +1,173 @@
+"""Exports into a Delta table (with the package `deltalake`).
+
+Of each partition the table's log has a transaction of the application ``kafkalog TOPIC-PARTITION``, whose version is
+the offset up to which it was exported. It is in the same commit as the rows, so rows and offset appear together or not
+at all; a checkpoint of the table's log keeps it. A run commits only as the next version after the one that it read:
+of two runs at a time, or where anything else wrote meanwhile, one fails and adds nothing. What a killed run leaves are
+data files that no version of the table names; `VACUUM` removes them.
+
+The property `PROPERTY` of the table has the options of the export and the ids of the topics. It is set before the first
+rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from kafkalog import format as kf
+from kafkalog.errors import KafkalogError, OutputExistsError, Reason, WriteError
+from kafkalog.operations.exporting.resuming import Exported, ResumedTable, manifest_of
+from kafkalog.operations.exporting.table_rows import TableRows
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+PROPERTY: Final = "kafkalog.export"
+"""The property of a table that kafkalog exports to."""
+
+_APPLICATION: Final = "kafkalog"
+_FORGETS: Final = "delta.setTransactionRetentionDuration"
+
+
+class ResumedDelta(ResumedTable):
+    """A run that adds rows to a Delta table.
+
+    Parameters
+    ----------
+    target : str
+        The directory or the URL of the table. It is made if it does not exist.
+
+    Raises
+    ------
+    ImportError
+        `deltalake` is not installed.
+    OutputExistsError
+        There is something that kafkalog did not export: another table with rows, or files.
+    """
+
+    def __init__(self, target: str) -> None:
+        try:
+            from deltalake import DeltaTable
+        except ImportError as error:
+            raise ImportError("an export to Delta needs deltalake: pip install deltalake") from error
+        self._target = target
+        self._table: DeltaTable | None = None
+        old = None
+        if DeltaTable.is_deltatable(target):
+            self._table = DeltaTable(target)
+            settings = self._table.metadata().configuration
+            if _FORGETS in settings:
+                raise ValueError(f"{target}: its property {_FORGETS} makes it forget up to where it was exported")
+            if PROPERTY in settings:
+                old = manifest_of(settings[PROPERTY], target)
+            elif self._table.get_add_actions().num_rows:
+                detail = f"the table has rows, and no export with resume made it: it has no property {PROPERTY}"
+                raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=target)
+        elif os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
+            raise OutputExistsError(Reason.OUTPUT_EXISTS, "it exists, and is no Delta table", path=target)
+        super().__init__(target, old)
+
+    def close(self) -> None:
+        """Do nothing: the table is locked by nobody."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the log has offsets that no run has exported; after `begin`."""
+        return any(self.known(key) != at for key, at in self.new["partitions"].items())
+
+    def known(self, key: str) -> dict[str, Any] | None:
+        """`next_offset` and `topic_id` of a partition at the end of the last run; None if it was not exported."""
+        offset = None if self._table is None else self._table.transaction_version(f"{_APPLICATION} {key}")
+        topic_id = self.old.get("topic_ids", {}).get(_topic(key))
+        return None if offset is None else {"next_offset": offset, "topic_id": topic_id}
+
+    def append(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: tuple[str, ...]) -> Exported:
+        """See `ResumedTable.append`."""
+        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+        rows = TableRows(schema, keys, {}, with_date=True)
+        offsets = {key: int(at["next_offset"]) for key, at in self.new["partitions"].items()}
+        changed = [key for key, offset in offsets.items() if (self.known(key) or {}).get("next_offset") != offset]
+        source = _Source(batches, rows)
+        is_new = self._table is None
+        try:
+            if self._table is None:
+                options: dict[str, Any] = {"raise_if_key_not_exists": False}
+                self._table = DeltaTable.create(
+                    self._target, rows.schema, partition_by=list(keys), configuration=self._property(), **options
+                )
+            elif self._property()[PROPERTY] != self._table.metadata().configuration.get(PROPERTY):
+                self._check_columns(rows.schema)
+                self._table.alter.set_table_properties(
+                    self._property(),
+                    raise_if_not_exists=False,
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
+            before = set() if is_new else set(_files(self._table))
+            write_deltalake(
+                self._table,
+                pa.RecordBatchReader.from_batches(rows.schema, source),
+                mode="append",
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(f"{_APPLICATION} {key}", offsets[key]) for key in changed],
+                    max_commit_retries=0,
+                ),
+            )
+        except Exception as error:
+            if source.error is not None:
+                raise source.error from None
+            if isinstance(error, (KafkalogError, ValueError)):
+                raise
+            raise WriteError(Reason.WRITE_FAILED, f"nothing was added: {error}", path=self._target) from error
+        self.findings += rows.findings()
+        added = {path: size for path, size in _files(self._table).items() if path not in before}
+        return Exported(rows.n_records, sum(added.values()), len(added))
+
+    def _property(self) -> dict[str, str]:
+        """The property for the table, with the options and the topics of this run."""
+        ids = {_topic(key): at["topic_id"] for key, at in self.new["partitions"].items() if at["topic_id"]}
+        told = {"version": 1, "n_runs": 0, "partitions": {}, "settings": self.new["settings"]}
+        return {PROPERTY: json.dumps({**told, "topic_ids": {**self.old.get("topic_ids", {}), **ids}}, sort_keys=True)}
+
+    def _check_columns(self, schema: pa.Schema) -> None:
+        assert self._table is not None
+        check_columns(schema, {field.name for field in self._table.schema().fields}, self._target)
+
+
+class _Source:
+    """Rows for Delta's writer, which makes an error of its own out of any that is raised: so it is kept."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], rows: TableRows) -> None:
+        self._batches, self._rows = batches, rows
+        self.error: BaseException | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                yield self._rows.of(batch)
+        except BaseException as error:
+            self.error = error
+            raise
+
+
+def check_columns(schema: pa.Schema, there: set[str], where: str) -> None:
+    """Raise ValueError if a table that exists lacks a column."""
+    for name in schema.names:
+        if name not in there:
+            raise ValueError(f"{where}: the table has no column {name!r}")
+
+
+def _files(table: DeltaTable) -> dict[str, int]:
+    """The data files of the table, with their sizes."""
+    actions = pa.table(table.get_add_actions())
+    return dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
+
+
+def _topic(key: str) -> str:
+    directory = kf.parse_partition_directory(key)
+    return key if directory is None else directory.topic_partition.topic

@@ -1,0 +1,146 @@
+"""The files of a partitioned directory: records go to the file of their topic, partition and date."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkalog.errors import LimitExceededError, Reason
+from kafkalog.interchange.arrow_buffers import milliseconds
+from kafkalog.interchange.input_paths import NULL_DIRECTORY
+from kafkalog.interchange.record_writers import ROW_GROUP_BYTES, OutputFormat, RecordSink
+from kafkalog.storage.staging import StagedDirectory, StagedFile
+
+MAX_OPEN_FILES: Final = 64
+"""The most files of a partitioned export that are open at a time; a closed one is continued by another part."""
+
+_MS_PER_DAY: Final = 86_400_000
+_FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
+_LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
+NO_DAY: Final = np.iinfo(np.int64).min
+
+
+class PartitionedFiles:
+    """The files of a partitioned directory.
+
+    At most `MAX_OPEN_FILES` are open at a time. Together they buffer no more than one row group.
+
+    Parameters
+    ----------
+    directory : StagedDirectory
+    schema : pyarrow.Schema
+        Schema of the files.
+    options : OutputFormat
+    max_directories : int
+        The most directories to make.
+    name : str
+        What the names of files begin with.
+
+    Attributes
+    ----------
+    n_records, n_bytes, n_files : int
+        Totals of the files that are closed.
+    """
+
+    def __init__(
+        self,
+        directory: StagedDirectory,
+        schema: pa.Schema,
+        options: OutputFormat,
+        max_directories: int,
+        name: str = "part",
+    ) -> None:
+        self._directory, self._schema, self._options = directory, schema, options
+        self._max_directories, self._name = max_directories, name
+        self._open: OrderedDict[str, tuple[RecordSink, StagedFile]] = OrderedDict()
+        self._n_parts: dict[str, int] = {}
+        self.n_records = self.n_bytes = self.n_files = 0
+
+    def write(self, key: str, batch: pa.RecordBatch) -> None:
+        """Write records to the directory whose relative path is `key`."""
+        if key not in self._open:
+            self._create(key)
+        self._open.move_to_end(key)
+        self._open[key][0].write(batch.select(self._schema.names))
+        # flush only the file that holds most: this frees the memory with the fewest small row groups
+        if sum(sink.held_bytes for sink, _ in self._open.values()) >= ROW_GROUP_BYTES:
+            max((sink for sink, _ in self._open.values()), key=lambda sink: sink.held_bytes).flush()
+
+    def _create(self, key: str) -> None:
+        part = self._n_parts.get(key, 0)
+        if not part and len(self._n_parts) == self._max_directories:
+            raise LimitExceededError(
+                Reason.TOO_MANY_DIRECTORIES,
+                f"the records want more than {self._max_directories} directories",
+                path=self._directory.target,
+            )
+        while len(self._open) >= MAX_OPEN_FILES:
+            self._close(next(iter(self._open)))  # the least recently used
+        self._n_parts[key] = part + 1
+        name = f"{self._name}-{part}{self._options.suffix}"
+        file = self._directory.create(f"{key}/{name}" if key else name)
+        self._open[key] = self._options.open(file, self._schema), file
+
+    def _close(self, key: str) -> None:
+        sink, file = self._open[key]
+        sink.close()
+        file.close()
+        del self._open[key]
+        self.n_records += sink.n_records
+        self.n_bytes += sink.n_bytes
+        self.n_files += 1
+
+    def close(self) -> None:
+        """Finish all files."""
+        for key in list(self._open):
+            self._close(key)
+
+    def abandon(self) -> None:
+        """Drop what the open files have buffered, and write nothing more."""
+        for sink, _ in self._open.values():
+            sink.abandon()
+
+
+def split_by_directory(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Split the records of a batch by directory, and keep their order in each.
+
+    The batch must be of one segment: its topic and partition are taken from the first record.
+    """
+    names = {
+        name: f"{name}={NULL_DIRECTORY if (value := batch.column(name)[0].as_py()) is None else value}"
+        for name in keys
+        if name != "date"
+    }
+    if "date" not in keys:
+        yield "/".join(names[key] for key in keys), batch
+        return
+    for day, part in _split_by_day(batch):
+        names["date"] = f"date={NULL_DIRECTORY if day == NO_DAY else np.datetime64(day, 'D')}"
+        yield "/".join(names[key] for key in keys), part
+
+
+def _split_by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    days = days_of(batch.column("timestamp"))
+    starts = np.flatnonzero(np.diff(days)) + 1
+    if starts.size >= np.unique(days).size:  # the records of a day are not contiguous: sort, and keep their order
+        order = np.argsort(days, kind="stable")
+        batch = batch.take(pa.Array.from_buffers(pa.int64(), order.size, [None, pa.py_buffer(order)]))
+        days = days[order]
+        starts = np.flatnonzero(np.diff(days)) + 1
+    bounds = [0, *starts.tolist(), days.size]
+    for start, stop in itertools.pairwise(bounds):
+        yield int(days[start]), batch.slice(start, stop - start)
+
+
+def days_of(timestamps: pa.Array) -> npt.NDArray[np.int64]:
+    """Return days since 1970 (UTC); `NO_DAY` without a timestamp, or outside of the years 1 to 9999."""
+    stamps = milliseconds(timestamps)
+    days: npt.NDArray[np.int64] = stamps // _MS_PER_DAY
+    days[(stamps == -1) | (days < _FIRST_DAY) | (days > _LAST_DAY)] = NO_DAY
+    return days

@@ -1,0 +1,123 @@
+"""Exports into a directory that earlier exports made.
+
+`MANIFEST` in the directory says up to which offset each partition was exported. Beside the directory, and hidden, is a
+work directory: an export stages its files there, makes them durable, and then writes an intent, which lists the files
+and holds the new manifest. From then on the export counts as done: its files are renamed into the directory, and the
+manifest last. If it is killed before the intent is durable, the directory is unchanged. If it is killed later, some of
+the new files are in place, and the next export moves the others before it does anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from kafkalog.errors import OutputExistsError, Reason, UnsafePathError
+from kafkalog.operations.exporting.resuming import Resumption, manifest_of
+from kafkalog.storage.atomic import StrPath, fsync_directory, remove_tree, rename_new, resolve, writing
+from kafkalog.storage.file_locks import require_locks, try_lock
+from kafkalog.storage.source import read_file
+from kafkalog.storage.staging import StagedDirectory, staged_file
+
+MANIFEST: Final = "_kafkalog_export.json"
+_INTENT: Final = "commit.json"
+_STAGED: Final = "new"
+_MAX_MANIFEST_BYTES: Final = 2**28
+
+
+class ResumedDirectory(Resumption):
+    """A run that adds to a directory of files; it holds the lock of the directory until `close`.
+
+    Parameters
+    ----------
+    target : path-like
+        The directory. It is made if it does not exist.
+
+    Raises
+    ------
+    OutputExistsError
+        The directory has files, and no manifest.
+    UnsafePathError
+        Another process is exporting into it.
+    SidecarError
+        The manifest cannot be read.
+    """
+
+    def __init__(self, target: StrPath) -> None:
+        require_locks()
+        self.target = resolve(target)
+        self._work = self.target.parent / f".{self.target.name}.kafkalog-export"
+        with writing(self._work):
+            self._work.mkdir(exist_ok=True)
+            self._lock = os.open(self._work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if not try_lock(self._lock):
+                raise UnsafePathError(Reason.UNSAFE_PATH, "another process exports into it", path=self.target)
+            self._finish()
+            remove_tree(self._work / _STAGED)
+            manifest = _read(self.target / MANIFEST)
+            if manifest is None and self.target.exists() and (not self.target.is_dir() or os.listdir(self.target)):
+                detail = f"it exists, and no export with resume made it: it has no {MANIFEST}"
+                raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=self.target)
+        except BaseException:
+            self.close()
+            raise
+        super().__init__(str(self.target), manifest)
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __del__(self) -> None:
+        if hasattr(self, "_lock"):
+            self.close()
+
+    def stage(self) -> StagedDirectory:
+        """Return a directory for the new files."""
+        path = self._work / _STAGED
+        with writing(self.target):
+            path.mkdir()
+        return StagedDirectory(path, self.target)
+
+    def commit(self, staged: StagedDirectory) -> None:
+        """Make the new files durable, and move them into the directory."""
+        staged.close()
+        files = sorted(str(path.relative_to(staged.path)) for path in staged.path.rglob("*") if path.is_file())
+        with staged_file(self._work / _INTENT) as file:
+            file.write(json.dumps({"files": files, "manifest": self.new}).encode())
+        self._finish()
+
+    def _finish(self) -> None:
+        """Do what the intent says, if there is one; it may have been begun before."""
+        intent = _read(self._work / _INTENT)
+        if intent is None:
+            return
+        staged = self._work / _STAGED
+        with writing(self.target):
+            self.target.mkdir(exist_ok=True)
+        directories = {self.target, self.target.parent}
+        for name in intent["files"]:
+            source, target = staged / name, self.target / name
+            with writing(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if source.exists():
+                    rename_new(source, target)
+            directories.update(one for one in target.parents if self.target in one.parents)
+        with writing(self.target):
+            for directory in directories:
+                fsync_directory(directory)
+        with staged_file(self.target / MANIFEST, overwrite=True) as file:
+            file.write((json.dumps(intent["manifest"], indent=1) + "\n").encode())
+        with writing(self._work):
+            os.unlink(self._work / _INTENT)
+            fsync_directory(self._work)
+        remove_tree(staged)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file; None if there is no file."""
+    return manifest_of(bytes(read_file(path, max_bytes=_MAX_MANIFEST_BYTES)), path) if path.exists() else None

@@ -1,0 +1,194 @@
+"""Exports that add to what earlier exports wrote: each adds only what is new in the log, exactly once.
+
+Up to which offset each partition was exported is kept with the output, and changes in the same step that makes the new
+records appear. How that is done differs: see `ResumedDirectory`, `ResumedDelta` and `ResumedIceberg`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from kafkalog import format as kf
+from kafkalog.errors import FileChangedError, Finding, Reason, SidecarError
+from kafkalog.log.partition import Partition
+from kafkalog.scanning.scan import Scan
+
+_NOT_RESULT: Final = frozenset({"batch_size", "limits", "memory_map", "on_corruption", "threads", "window_bytes"})
+_NOT_RESUMED: Final = ("start_offset", "end_offset", "limit", "where", "extract")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise ValueError for an option of the scan that an export which is continued cannot have."""
+    given = [name for name in _NOT_RESUMED if options.get(name) is not None]
+    if given:
+        raise ValueError(f"resume takes what is new in each partition: {given[0]} cannot be given with it")
+
+
+class Exported(NamedTuple):
+    """What an export wrote."""
+
+    n_records: int
+    n_bytes: int
+    n_files: int
+
+
+class Resumption(ABC):
+    """One run that continues an export.
+
+    Parameters
+    ----------
+    where : str
+        What is exported to, for messages.
+    old : dict, optional
+        The manifest of the last run: `n_runs`, `settings`, and of each partition `next_offset` and `topic_id`.
+
+    Attributes
+    ----------
+    findings : list of Finding
+        Offsets that the log deleted before they were exported.
+    """
+
+    def __init__(self, where: str, old: dict[str, Any] | None) -> None:
+        self.where = where
+        self.findings: list[Finding] = []
+        self.old: dict[str, Any] = old or {"version": 1, "n_runs": 0, "partitions": {}}
+        self.new: dict[str, Any] = {}
+
+    @property
+    def n_run(self) -> int:
+        """How many runs there were before."""
+        return int(self.old["n_runs"])
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the log has offsets that no run has exported; after `begin`."""
+        return bool(self.new["partitions"] != self.old["partitions"])
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what is held until the run is done."""
+
+    def known(self, key: str) -> dict[str, Any] | None:
+        """`next_offset` and `topic_id` of a partition at the end of the last run; None if it was not exported."""
+        found: dict[str, Any] | None = self.old["partitions"].get(key)
+        return found
+
+    def begin(self, scan: Scan, options: Mapping[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
+        """Compare the options with those of the earlier runs, and return the ranges of offsets to scan.
+
+        Parameters
+        ----------
+        scan : Scan
+            A scan of everything.
+        options : mapping
+            The options of the scan, as they were given.
+        output : mapping
+            What decides how the output looks.
+
+        Returns
+        -------
+        dict
+            The options `start_offset` and `end_offset` of a scan.
+
+        Raises
+        ------
+        ValueError
+            Earlier runs had other options.
+        FileChangedError
+            A log ends before what was exported of it, or its topic is another one.
+        """
+        kept = {name: repr(value) for name, value in options.items() if name not in _NOT_RESULT and value is not None}
+        settings = {"schema": str(scan.schema), **output, **kept}
+        before = self.old.get("settings", settings)
+        for name in sorted({*settings, *before}):
+            if settings.get(name) != before.get(name):
+                was, now = before.get(name), settings.get(name)
+                raise ValueError(f"{name} is {now}, and was {was} in the exports that resume continues")
+        starts: dict[kf.TopicPartition, int] = {}
+        ends: dict[kf.TopicPartition, int] = {}
+        done: dict[str, Any] = {**self.old["partitions"]}
+        is_committed = options.get("isolation_level") == "read_committed"
+        for key, partition in scan.partitions():
+            if key is None:
+                raise ValueError(f"resume needs directories that are named after a partition, not {partition.path}")
+            end = partition.last_stable_offset if is_committed else partition.log_end_offset
+            starts[key] = self._start(partition, self.known(str(key)), end)
+            ends[key] = end
+            done[str(key)] = {"next_offset": end, "topic_id": partition.topic_id}
+        self.new = {"version": 1, "n_runs": self.n_run + 1, "settings": settings, "partitions": done}
+        return {"start_offset": starts, "end_offset": ends}
+
+    def _start(self, partition: Partition, done: dict[str, Any] | None, end: int) -> int:
+        if done is None:
+            return partition.log_start_offset
+        start, known = int(done["next_offset"]), done.get("topic_id")
+        where: dict[str, Any] = {"path": str(partition.path), "base_offset": start}
+        if known and partition.topic_id and known != partition.topic_id:
+            detail = f"its topic was made anew since it was exported: its id is {partition.topic_id}, and was {known}"
+            raise FileChangedError(Reason.FILE_CHANGED, detail, **where)
+        if end < start:
+            detail = f"the log ends at {end}, and was exported up to {start}: it was truncated, or is another log"
+            raise FileChangedError(Reason.FILE_CHANGED, detail, **where)
+        first = partition.log_start_offset
+        if first > start:
+            detail = f"offsets {start} to {first - 1} were deleted from the log before they were exported"
+            self.findings.append(
+                Finding(
+                    Reason.OFFSET_GAP,
+                    detail,
+                    path=str(partition.path),
+                    base_offset=start,
+                    last_offset=first - 1,
+                    damage=False,
+                    n_records=first - start,
+                    certainty="at_most",
+                )
+            )
+        return max(start, first)
+
+
+class ResumedTable(Resumption):
+    """A run that adds rows to a table."""
+
+    @abstractmethod
+    def append(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: tuple[str, ...]) -> Exported:
+        """Add records to the table, and with them what was exported; all of it or nothing.
+
+        Parameters
+        ----------
+        batches : iterable of pyarrow.RecordBatch
+            The records of the ranges that `begin` returned.
+        schema : pyarrow.Schema
+            Their columns that are wanted.
+        keys : tuple of str
+            What a table that does not exist yet is partitioned by.
+
+        Raises
+        ------
+        WriteError
+            The table could not be written, or something else wrote to it meanwhile.
+        KafkalogError
+            The log is damaged.
+        """
+
+
+def manifest_of(text: str | bytes, path: Any) -> dict[str, Any]:
+    """The JSON object that an export left with its output.
+
+    Raises
+    ------
+    SidecarError
+        It is something else.
+    """
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict) or not ({"partitions", "n_runs"} <= found.keys() or "manifest" in found):
+            raise ValueError("it is no object of an export")
+    except ValueError as error:
+        raise SidecarError(Reason.CHECKPOINT_SYNTAX, f"it is no manifest of an export: {error}", path=path) from error
+    return found

@@ -1,0 +1,77 @@
+"""Every intact batch of damaged bytes is found, in linear time; and the heaviest rising rows are chosen."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import time
+
+import builder
+import numpy as np
+import pytest
+from effort import examples
+
+from kafkalog.log.searching.resync import Found, find_batches, heaviest_rising
+from kafkalog.storage.source import BufferSource
+
+
+def hostile(n_bytes: int, claimed: int) -> bytes:
+    """A header of a large batch every 61 bytes."""
+    head = struct.pack(">qiibIhiqqqhii", 5, claimed, 0, 2, 1, 0, 0, 0, 0, -1, -1, -1, 1)
+    return head * (n_bytes // len(head))
+
+
+@pytest.mark.parametrize("claimed", [100, 3000, 2**20])
+def test_the_search_is_linear_in_hostile_bytes(claimed: int) -> None:
+    took = []
+    for n_bytes in (2**22, 2**23):
+        data = hostile(n_bytes, claimed)
+        best = 10.0
+        for _ in range(3):
+            before = time.process_time()
+            assert sum(len(part) for part in find_batches(BufferSource(data))) == 0
+            best = min(best, time.process_time() - before)
+        took.append(best)
+    assert took[1] < 3 * took[0] + 0.05
+    assert took[0] < 2  # 4 MiB
+
+
+def test_records_that_seem_to_hold_batches_and_thousands_of_headers_cost_no_more() -> None:
+    """Each of many intact batches seems to be in a record with the same headers, of which only the last is wrong."""
+    one = builder.batch_v2([builder.record_v2()], base_offset=1)
+    n, size = 4000, len(one) + 12
+    headers = builder.varint(100_000) + b"\x02k\x01" * 99_999 + b"\xff\xff\xff\xff\x0e"
+    units = []
+    for number in range(n):
+        left = (n - number) * size - 12  # from the batch to the headers
+        fields = b"\0\0\0\1" + builder.varint(left)
+        head = builder.varint(len(fields) + left + len(headers)) + fields
+        units.append(b"\xff" * (12 - len(head)) + head + one)
+    data = b"\xff" * 20 + b"".join(units) + headers
+    before = time.process_time()
+    assert sum(len(part) for part in find_batches(BufferSource(data))) == n
+    assert time.process_time() - before < 1
+
+
+def test_the_heaviest_rising_rows_are_those_of_brute_force() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(examples(300)):
+        n = int(rng.integers(1, 9))
+        first = rng.integers(0, 30, n)
+        last = first + rng.integers(0, 5, n)
+        weight = rng.integers(1, 9, n)
+        best = 0
+        for chosen in range(1 << n):
+            rows = [row for row in range(n) if chosen >> row & 1]
+            if all(first[b] > last[a] for a, b in itertools.pairwise(rows)):
+                best = max(best, int(weight[rows].sum()))
+        keep = np.flatnonzero(heaviest_rising(first, last, weight))
+        assert (first[keep][1:] > last[keep][:-1]).all()
+        assert int(weight[keep].sum()) == best
+
+
+def test_rows_join_to_runs() -> None:
+    data = b"".join(builder.batch_v2([builder.record_v2()] * 3, base_offset=3 * row) for row in range(6))
+    found = Found.concatenate(list(find_batches(BufferSource(data)))).joined()
+    assert found.n_batches.tolist() == [6]
+    assert (found.first_offset.tolist(), found.last_offset.tolist()) == ([0], [17])

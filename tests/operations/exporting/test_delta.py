@@ -1,0 +1,96 @@
+"""Exports into a Delta table: what its log keeps, and what it may not forget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lakes import Delta, grow
+
+import kafkalog
+from kafkalog.operations.exporting.delta import PROPERTY
+
+deltalake = pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    grow(tmp_path / "logs", 20)
+    return tmp_path / "logs"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Delta:
+    (tmp_path / "lake").mkdir()
+    return Delta(tmp_path / "lake")
+
+
+def test_offsets_outlive_checkpoints_compaction_and_vacuum(root: Path, lake: Delta) -> None:
+    for _ in range(4):
+        lake.run(root)
+        grow(root, 3)
+    table = lake.table()
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    table.create_checkpoint()
+    for version in range(table.version()):
+        (lake.output / "_delta_log" / f"{version:020}.json").unlink()  # as a cleanup of the table's log does
+    assert lake.run(root).n_records == 3
+    assert lake.offsets() == [*range(32)]
+
+
+def test_rows_of_others_stay_and_their_tables_are_refused(root: Path, lake: Delta) -> None:
+    names = ["offset", "value"]
+    rows = kafkalog.read_table(root, columns=names)
+    deltalake.write_deltalake(lake.output, rows)
+    with pytest.raises(kafkalog.OutputExistsError, match="the table has rows, and no export with resume made it"):
+        lake.run(root, columns=names)
+    lake.table().delete()
+    assert lake.run(root, columns=names, partition_by=()).n_records == 20  # an empty table of the user is taken
+    deltalake.write_deltalake(lake.output, rows, mode="append")
+    grow(root, 1)
+    assert lake.run(root, columns=names, partition_by=()).n_records == 1
+    assert lake.table().count() == 41
+    with pytest.raises(ValueError, match="partition_by is"):
+        lake.run(root, columns=names)
+
+
+def test_a_table_without_a_column_is_refused(root: Path, lake: Delta) -> None:
+    deltalake.DeltaTable.create(lake.output, pa.schema([("offset", pa.int64())]))
+    with pytest.raises(ValueError, match="the table has no column 'value'"):
+        lake.run(root, columns=["offset", "value"], partition_by=())
+
+
+def test_a_table_that_forgets_transactions_is_refused(root: Path, lake: Delta) -> None:
+    lake.run(root)
+    lake.table().alter.set_table_properties({"delta.setTransactionRetentionDuration": "interval 1 days"})
+    with pytest.raises(ValueError, match="makes it forget"):
+        lake.run(root)
+
+
+def test_what_is_no_table_is_refused(root: Path, lake: Delta) -> None:
+    lake.output.mkdir()
+    (lake.output / "notes.txt").touch()
+    with pytest.raises(kafkalog.OutputExistsError, match="is no Delta table"):
+        lake.run(root)
+    (lake.output / "notes.txt").unlink()
+    lake.run(root)
+    lake.table().alter.set_table_properties({PROPERTY: "{}"}, raise_if_not_exists=False)
+    with pytest.raises(kafkalog.errors.SidecarError, match="no manifest of an export"):
+        lake.run(root)
+
+
+def test_a_run_that_dies_before_its_rows_has_added_none(
+    root: Path, lake: Delta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deltalake, "write_deltalake", die)
+        with pytest.raises(KeyboardInterrupt):
+            lake.run(root)
+    assert lake.offsets() == []
+    assert lake.run(root).n_records == 20

@@ -1,0 +1,115 @@
+"""Exports into an Iceberg table: rollbacks, expired snapshots, tables of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lakes import Iceberg, grow
+
+import kafkalog
+from kafkalog.operations.exporting import iceberg
+from kafkalog.operations.exporting.export import Exporter
+
+pytest.importorskip("pyiceberg_core", reason="not tested here: pyiceberg is not installed")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    grow(tmp_path / "logs", 20)
+    return tmp_path / "logs"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iceberg:
+    return Iceberg(tmp_path / "lake")
+
+
+def three_runs(root: Path, lake: Iceberg) -> list[int]:
+    """Export three times; the ids of the snapshots."""
+    ids = []
+    for _ in range(3):
+        assert lake.run(root).n_records > 0
+        ids.append(lake.output.current_snapshot().snapshot_id)
+        grow(root, 5)
+    return ids
+
+
+def test_a_table_that_was_rolled_back_gets_the_records_again(root: Path, lake: Iceberg) -> None:
+    first, second, _ = three_runs(root, lake)
+    lake.output.manage_snapshots().rollback_to_snapshot(second).commit()
+    assert lake.offsets() == [*range(25)]
+    assert lake.run(root).n_records == 10
+    assert lake.offsets() == [*range(35)]
+    lake.output.manage_snapshots().rollback_to_snapshot(first).commit()
+    assert lake.run(root).n_records == 15
+    assert lake.offsets() == [*range(35)]
+    assert lake.run(root).n_records == 0
+
+
+def test_offsets_outlive_snapshots(root: Path, lake: Iceberg) -> None:
+    first, second, third = three_runs(root, lake)
+    lake.output.maintenance.expire_snapshots().by_ids([first, second]).commit()
+    assert lake.run(root).n_records == 5
+    assert lake.offsets() == [*range(35)]
+    # other rows on top, and the snapshots of exports are gone
+    last = lake.output.current_snapshot().snapshot_id
+    lake.output.append(lake.output.scan(limit=1).to_arrow())
+    lake.output.maintenance.expire_snapshots().by_ids([third, last]).commit()
+    grow(root, 2)
+    assert lake.run(root).n_records == 2
+
+
+def test_a_rollback_behind_snapshots_that_are_gone_is_refused(root: Path, lake: Iceberg) -> None:
+    first, second, _ = three_runs(root, lake)
+    lake.output.manage_snapshots().rollback_to_snapshot(second).commit()
+    lake.output.maintenance.expire_snapshots().by_ids([first]).commit()
+    with pytest.raises(kafkalog.FileChangedError, match="was rolled back, and snapshots that say"):
+        lake.run(root)
+
+
+def test_a_table_of_the_user(root: Path, lake: Iceberg) -> None:
+    names = ["offset", "value"]
+    rows = kafkalog.read_table(root, columns=names)
+    lake.catalog.create_namespace("kafka")
+    made = lake.catalog.create_table("kafka.orders", rows.schema)
+    with pytest.raises(ValueError, match="the table has no column 'topic'"):
+        lake.run(root, columns=names, partition_by="topic")
+    # the table itself, instead of its name
+    assert kafkalog.export(root, made, format="iceberg", columns=names, resume=True).n_records == 20
+    grow(root, 1)
+    assert Exporter(root, made, format="iceberg", columns=names, resume=True).run().n_records == 1
+    assert made.refresh().scan().count() == 21
+    other = lake.catalog.create_table("kafka.others", rows.schema)
+    other.append(rows)
+    with pytest.raises(kafkalog.OutputExistsError, match="the table has rows, and no export with resume made it"):
+        kafkalog.export(root, other, format="iceberg", columns=names, resume=True)
+    with pytest.raises(ValueError, match=r"CATALOG\.NAMESPACE\.TABLE"):
+        kafkalog.export(root, "orders", format="iceberg", resume=True)
+
+
+def test_each_data_file_has_a_name_of_its_own(root: Path, lake: Iceberg, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iceberg, "_CHUNK_BYTES", 1)
+    grow(root, 5)
+    assert lake.run(root, batch_size=7).n_files >= 4
+    assert lake.offsets() == [*range(25)]
+
+
+def test_a_run_that_dies_before_its_commit_has_added_nothing(
+    root: Path, lake: Iceberg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.table import Transaction
+
+    def die(self: Any) -> None:
+        raise KeyboardInterrupt
+
+    lake.run(root)
+    grow(root, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "commit_transaction", die)
+        with pytest.raises(KeyboardInterrupt):
+            lake.run(root)
+    assert lake.offsets() == [*range(20)]
+    assert lake.run(root).n_records == 3
+    assert lake.offsets() == [*range(23)]

@@ -1,0 +1,151 @@
+"""``export(resume=True)`` into a directory, a Delta table and an Iceberg table: exactly once, whenever it is killed.
+
+The last runs of the 200 exports that are killed (`soak`) lost and repeated no offset, in each of the three.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lakes
+import pyarrow as pa
+import pytest
+from lakes import LAKES, Lake, grow, killed_at_random
+
+import kafkalog
+from kafkalog.cli.app import main
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    grow(tmp_path / "logs", 20)
+    return tmp_path / "logs"
+
+
+@pytest.fixture(params=LAKES)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    if request.param == "delta":
+        pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
+    if request.param == "iceberg":
+        pytest.importorskip("pyiceberg_core", reason="not tested here: pyiceberg is not installed")
+    made: Lake = LAKES[request.param](tmp_path / "lake")
+    made.path.mkdir()
+    return made
+
+
+def test_each_run_adds_what_is_new(root: Path, lake: Lake) -> None:
+    assert lake.run(root).n_records == 20
+    assert lake.run(root).n_records == 0
+    grow(root, 5)
+    grow(root, 3, partition=1)
+    (root / "empty-0").mkdir()
+    result = lake.run(root)
+    assert (result.n_records, result.n_files) == (8, 2)
+    assert result.n_bytes > 0
+    assert lake.offsets() == [*range(25)]
+    assert lake.offsets(1) == [*range(3)]
+    assert lake.run(root).n_records == 0
+
+
+def test_other_options_are_refused(root: Path, lake: Lake) -> None:
+    lake.run(root, columns=["offset", "value"])
+    with pytest.raises(ValueError, match=r"columns is None, and was .* in the exports that"):
+        lake.run(root)
+    with pytest.raises(ValueError, match="filters is"):
+        lake.run(root, columns=["offset", "value"], filters="key == a")
+    with pytest.raises(ValueError, match="start_offset cannot be given"):
+        lake.run(root, start_offset=3)
+    with pytest.raises(ValueError, match="no overwrite"):
+        lake.run(root, overwrite=True)
+    lake.run(root, columns=["offset", "value"], threads=1)  # does not change the result
+
+
+def test_a_filter_that_keeps_nothing_counts_as_done(root: Path, lake: Lake) -> None:
+    assert lake.run(root, filters="value == 3").n_records == 1
+    grow(root, 2)
+    assert lake.run(root, filters="value == 3").n_records == 0
+    assert lake.offsets() == [3]
+
+
+def test_a_log_that_lost_its_end_or_is_another_is_refused(root: Path, lake: Lake, tmp_path: Path) -> None:
+    (root / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: " + "A" * 22 + "\n")
+    lake.run(root)
+    grow(tmp_path / "others", 3)
+    with pytest.raises(kafkalog.FileChangedError, match="ends at 3, and was exported up to 20"):
+        lake.run(tmp_path / "others")
+    (root / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: " + "B" * 22 + "\n")
+    with pytest.raises(kafkalog.FileChangedError, match="made anew"):
+        lake.run(root)
+    assert lake.offsets() == [*range(20)]
+
+
+def test_damage_leaves_the_output_as_it_was(root: Path, lake: Lake) -> None:
+    lake.run(root)
+    grow(root, 20)
+    log = max((root / "orders-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-3] + b"xyz")
+    with pytest.raises(kafkalog.CorruptionError, match="checksum"):
+        lake.run(root)
+    assert lake.offsets() == [*range(20)]
+    with pytest.warns(kafkalog.CorruptionWarning):
+        assert lake.run(root, on_corruption="skip").n_records == 0
+
+
+@pytest.mark.parametrize("lake", ["delta", "iceberg"], indirect=True)
+def test_of_two_runs_at_a_time_one_adds_nothing(root: Path, lake: Lake) -> None:
+    lake.run(root)
+    grow(root, 5)
+    late = lake.exporter(root)
+    assert lake.run(root).n_records == 5
+    with pytest.raises(kafkalog.errors.WriteError, match="nothing was added"):
+        late.run()
+    assert lake.offsets() == [*range(25)]
+    assert lake.run(root).n_records == 0
+
+
+@pytest.mark.parametrize("lake", ["delta", "iceberg"], indirect=True)
+def test_columns_and_keys_of_a_table(root: Path, lake: Lake) -> None:
+    with kafkalog.PartitionWriter(root / "times-0") as writer:
+        writer.append({"value": [b"a", b"b", b"c"], "timestamp": [2**62, -1, 86_400_000 - 1]})
+    result = lake.run(root, topics="times", columns=["value", "timestamp"], partition_by=["topic", "date"])
+    assert "1 timestamps do not fit into 64 bits" in str(result.findings)
+    table = lakes_table(lake)
+    found = sorted(table.select(["value", "timestamp", "topic"]).to_pylist(), key=lambda row: row["value"])
+    assert [row["timestamp"] and row["timestamp"].timestamp() for row in found] == [None, -0.001, 86399.999]
+    assert {row["topic"] for row in found} == {"times"}
+    assert table.schema.field("timestamp").type == pa.timestamp("us", "UTC")
+
+
+def lakes_table(lake: Lake) -> pa.Table:
+    """All rows, read by the library of the table."""
+    if isinstance(lake, lakes.Delta):
+        return lake.table().to_pyarrow_table()
+    return lake.output.scan().to_arrow()
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_options_of_files_are_refused(root: Path, format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for options, message in (
+        ({}, "say resume"),
+        ({"resume": True, "compression": "zstd"}, "compression is for files"),
+        ({"resume": True, "overwrite": True}, "no overwrite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            kafkalog.export(root, "lake.kafka.table", format=format, **options)  # type: ignore[arg-type]
+    assert main(["export", str(root), "-o", "lake.kafka.table", "--format", format]) == 2
+    assert "resume" in capsys.readouterr().err
+
+
+def test_a_run_that_is_killed_loses_and_repeats_nothing(root: Path, lake: Lake) -> None:
+    killed_at_random(root, lake, 2, seed=1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_two_hundred_kills(root: Path, lake: Lake, tmp_path: Path) -> None:
+    n_killed = 0
+    for one in range(20):
+        path = tmp_path / f"lake-{one}"
+        path.mkdir()
+        n_killed += killed_at_random(tmp_path / f"logs-{one}", type(lake)(path), 10, one)
+    assert n_killed > 100

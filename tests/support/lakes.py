@@ -1,0 +1,181 @@
+"""Tables to which exports add: made, read and killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import kafkalog
+from kafkalog.operations.exporting.export import Exporter, ExportResult
+
+KEYS = ["topic", "partition"]
+
+
+def grow(root: Path, n: int, partition: int = 0, **options: Any) -> None:
+    """Append records to a partition of the topic orders."""
+    root.mkdir(exist_ok=True)
+    with kafkalog.PartitionWriter(root / f"orders-{partition}", **options) as writer:
+        writer.append(
+            {"value": [b"%d" % at for at in range(n)], "timestamp": [1_700_000_000_000 + at for at in range(n)]}
+        )
+
+
+class Lake(ABC):
+    """Where exports go."""
+
+    format: str
+    script = """
+import sys, kafkalog
+print("ready", flush=True)
+kafkalog.export(sys.argv[1], sys.argv[2], format=sys.argv[3], partition_by=["topic", "partition"], resume=True)
+"""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def output(self) -> Any:
+        return self.path / "table"
+
+    @property
+    def name(self) -> str:
+        """The output on a command line."""
+        return str(self.output)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {}
+
+    def exporter(self, root: Path, **options: Any) -> Exporter:
+        return Exporter(root, self.output, **{"format": self.format, "partition_by": KEYS, **options}, resume=True)
+
+    def run(self, root: Path, **options: Any) -> ExportResult:
+        return self.exporter(root, **options).run()
+
+    @abstractmethod
+    def scanned(self) -> str:
+        """What DuckDB reads, in SQL."""
+
+    @abstractmethod
+    def exists(self) -> bool: ...
+
+    def offsets(self, partition: int = 0) -> list[int]:
+        query = f'select "offset" from {self.scanned()} where partition = ? order by all'
+        return [row[0] for row in duckdb.execute(query, [partition]).fetchall()]
+
+
+class Directory(Lake):
+    format = "parquet"
+
+    def scanned(self) -> str:
+        return f"read_parquet('{self.output}/**/*.parquet', hive_partitioning = true)"
+
+    def exists(self) -> bool:
+        return any(self.output.rglob("*.parquet"))
+
+
+class Delta(Lake):
+    format = "delta"
+
+    def table(self) -> Any:
+        return pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed").DeltaTable(
+            self.output
+        )
+
+    def scanned(self) -> str:
+        files = [os.path.join(self.output, path) for path in _column(self.table().get_add_actions(), "path")]
+        return f"read_parquet({files}, hive_partitioning = true)" if files else _NOTHING
+
+    def exists(self) -> bool:
+        return (self.output / "_delta_log").exists()
+
+
+class Iceberg(Lake):
+    format = "iceberg"
+
+    @property
+    def catalog(self) -> Any:
+        catalogs = pytest.importorskip("pyiceberg.catalog.sql", reason="not tested here: pyiceberg is not installed")
+        pytest.importorskip("pyiceberg_core", reason="not tested here: pyiceberg-core is not installed")
+        self.path.mkdir(exist_ok=True)
+        return catalogs.SqlCatalog("lake", uri=f"sqlite:///{self.path}/catalog.db", warehouse=f"file://{self.path}")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{self.path}/catalog.db",
+            "PYICEBERG_CATALOG__LAKE__WAREHOUSE": f"file://{self.path}",
+        }
+
+    @property
+    def name(self) -> str:
+        return "lake.kafka.orders"
+
+    @property
+    def output(self) -> Any:
+        return self.catalog.load_table("kafka.orders")
+
+    def exporter(self, root: Path, **options: Any) -> Exporter:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("pyiceberg.catalog.load_catalog", lambda name: self.catalog)
+            return Exporter(root, self.name, **{"format": self.format, "partition_by": KEYS, **options}, resume=True)
+
+    def scanned(self) -> str:
+        files = self.output.inspect.files()["file_path"].to_pylist()
+        names = [name.removeprefix("file://") for name in files]
+        return f"read_parquet({names}, hive_partitioning = true)" if names else _NOTHING
+
+    def exists(self) -> bool:
+        return (self.path / "catalog.db").exists() and bool(self.catalog.table_exists("kafka.orders"))
+
+
+_NOTHING = '(select 0 as partition, 0 as "offset" limit 0)'
+LAKES = {"directory": Directory, "delta": Delta, "iceberg": Iceberg}
+
+
+def _column(table: Any, name: str) -> list[Any]:
+    import pyarrow as pa
+
+    values: list[Any] = pa.table(table)[name].to_pylist()
+    return values
+
+
+def killed_at_random(root: Path, lake: Lake, n: int, seed: int) -> int:
+    """Kill an export of a growing log `n` times, and finish it; how often it was killed."""
+    draw = random.Random(seed)
+    n_killed = 0
+    usual = 0.3
+    for _ in range(n):
+        grow(root, 50)
+        with subprocess.Popen(
+            [sys.executable, "-c", lake.script, root, lake.name, lake.format],
+            stdout=subprocess.PIPE,
+            env={**os.environ, **lake.environment},
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            began = time.monotonic()
+            try:
+                process.wait(draw.uniform(0, 1.2 * usual))
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+            if process.wait() == 0:
+                usual = time.monotonic() - began
+            else:
+                n_killed += 1
+        if lake.exists():
+            there = lake.offsets()
+            assert len(set(there)) == len(there)
+    lake.run(root)
+    assert lake.offsets() == [*range(kafkalog.open_partition(root / "orders-0").log_end_offset)]
+    return n_killed
