@@ -59,7 +59,7 @@ cdef extern from *:
 
 cdef enum:
     # from here on, huge pages pay
-    HUGE = 4194304
+    HUGE = 1048576
     # addresses, no memory: so much may come without another place for what is there
     RESERVED = 67108864
     SLOTS = 64
