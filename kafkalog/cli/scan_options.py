@@ -253,7 +253,6 @@ class ScanReporter:
     ----------
     scan : Scan
         Or an object with the same `findings`, `losses`, `n_damage`, `partitions` and `progress`.
-    console : Console
     what : str, optional
         A word for the progress bar; without it there is no bar.
     """

@@ -76,7 +76,6 @@ def choose(
         Of the next segment, None for the last.
     epochs : list of (epoch, start offset)
         Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
-    limits : Limits
 
     Returns
     -------

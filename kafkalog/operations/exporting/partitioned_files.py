@@ -33,10 +33,8 @@ class PartitionedFiles:
 
     Parameters
     ----------
-    directory : StagedDirectory
     schema : pyarrow.Schema
         Schema of the files.
-    options : OutputFormat
     max_directories : int
         The most directories to make.
     name : str

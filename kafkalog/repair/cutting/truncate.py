@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.operations.rebuilding.outputs import Target
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.parsing import parse_milliseconds
@@ -125,7 +126,7 @@ def _end(plan: LoadPlan, offset: int | None, epoch: int | None, timestamp: int |
     return offset
 
 
-class _Truncation:
+class _Truncation(Target):
     """Truncates one partition; the target of the rebuild of its last segment."""
 
     def __init__(
@@ -170,12 +171,3 @@ class _Truncation:
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file that is new or has changed."""
         self._one.put(path, data)
-
-    def keep(self, path: Path, data: bytes) -> None:
-        """Do nothing: the file is right."""
-
-    def remove(self, path: Path) -> None:
-        """Do nothing: snapshots are removed by `PartitionRecovery`."""
-
-    def sync(self) -> None:
-        """Do nothing: the partition is committed as a whole."""

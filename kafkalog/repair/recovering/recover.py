@@ -18,6 +18,7 @@ from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, 
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.recovery import recover as recover_segment
 from kafkalog.operations.rebuilding.index_interval import index_interval
+from kafkalog.operations.rebuilding.outputs import Target
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.parsing import parse_milliseconds
@@ -174,7 +175,7 @@ def _directories(root: Path, report: RecoveryReport) -> list[Path]:
     return found
 
 
-class _Run:
+class _Run(Target):
     """Recovers partitions one after the other, while segments are read ahead."""
 
     def __init__(
@@ -263,9 +264,6 @@ class _Run:
         """Take a derived file whose content is right; it may have to be renamed."""
         if path.name.endswith(kf.SWAP_SUFFIX):
             self.put(path, data)
-
-    def remove(self, path: Path) -> None:
-        """Do nothing: snapshots are removed by `PartitionRecovery`."""
 
     def sync(self) -> None:
         """Take the end of a piece of work; with the last one, its partition is finished."""
